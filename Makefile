@@ -1,0 +1,39 @@
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCE ?= seeds/services.jsonl
+TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
+PORT ?= 8000
+INSTALLED := .venv/installed
+
+.PHONY: run test index serve check bench clean
+
+run: $(INSTALLED)
+	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
+	@$(BIN)/python -m service --port $(PORT)
+
+test: $(INSTALLED)
+	@$(BIN)/pytest
+
+index: $(INSTALLED)
+	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
+
+serve: $(INSTALLED)
+	@$(BIN)/python -m service --port $(PORT)
+
+check: $(INSTALLED)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+
+bench: $(INSTALLED)
+	@$(BIN)/python -m tests.benchmarks
+
+clean:
+	@rm -rf .venv artifacts build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ratecard needs Python 3.11 or newer; choose one with PYTHON=")'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[indexer,dev]'
+	@touch $@
