@@ -1,0 +1,1 @@
+"""The indexer: turns source records and payments into one immutable snapshot."""

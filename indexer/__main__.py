@@ -1,0 +1,194 @@
+"""`python -m indexer`: build a snapshot from sources, or verify one."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from indexer.catalogue import Catalogue
+from indexer.ecosystem import write_ecosystem
+from indexer.errors import IndexerError
+from indexer.normalise import Faulty, given_id, normalise
+from indexer.publish import list_files, publish, reuse, stage
+from indexer.rejects import Reject, Rejects, collect_rejects
+from indexer.report import Outcome, summarise_build
+from indexer.sources import expand, read_records
+from indexer.store import write_ids, write_store
+from indexer.textindex import write_index
+from service.errors import SnapshotUnavailable
+from service.ranking import ENGINE
+from service.records import Counts
+from service.snapshot import FORMAT, SNAPSHOTS, File, Manifest, Source, read_current, verify
+from service.store import Store
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def build(options: argparse.Namespace) -> int:
+    """Read, validate, normalise, order, write, publish; returns the exit status."""
+    started, now = time.monotonic(), datetime.now(UTC)
+    with collect_rejects(options.rejects) as rejects, stage(options.out) as staging:
+        catalogue = Catalogue(staging / "spool")
+        read_catalogue(catalogue, expand(options.sources), rejects)
+        services = catalogue.order(rejects)
+        built = staging / "snapshot"
+        built.mkdir()
+        write_store(built, "records", catalogue.texts(services))
+        write_ids(built, [listed.id for listed in services])
+        with open_payments(staging, options.transactions, rejects, now) as payments:
+            payment_count = write_ecosystem(built / "ecosystem", payments)
+        rejects.check(options.max_rejects)
+
+        files = list_files(built)
+        snapshot_id = identify(files)
+        manifest = reuse(options.out, snapshot_id)
+        changed = manifest is None
+        if manifest is None:
+            write_index(built / "whoosh", Store(built, "records"))
+            endpoint_count = sum(listed.entry.endpoints for listed in services)
+            manifest = Manifest(
+                format=FORMAT,
+                id=snapshot_id,
+                built_at=now,
+                counts=Counts(len(services), endpoint_count, payment_count),
+                sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
+                files=files | list_files(built, "whoosh"),
+            )
+            publish(options.out, built, manifest)
+    outcome = Outcome(manifest, changed, time.monotonic() - started)
+    print(summarise_build(outcome, rejects, options.out))
+    return 0
+
+
+def read_catalogue(catalogue: Catalogue, names: list[str], rejects: Rejects) -> None:
+    """Add the valid records of these files to the catalogue, and the others to the rejects."""
+    for number, name in enumerate(names):
+        tally = rejects.tally(name)
+        for record in read_records(name):
+            tally.records += 1
+            try:
+                catalogue.add(number, record.position, normalise(record))
+            except Faulty as fault:
+                given = given_id(record.text)
+                reject = Reject(name, record.position, given, fault.path, fault.reason)
+                rejects.malformed(tally, reject)
+
+
+@contextmanager
+def open_payments(
+    staging: Path, names: list[str], rejects: Rejects, now: datetime
+) -> Iterator[DuckDBPyConnection | None]:
+    """The table of payments from these files, or None without files.
+
+    DuckDB is imported here, so that a catalogue without payments builds without it.
+    """
+    if not names:
+        yield None
+        return
+    import duckdb  # noqa: PLC0415  # see above
+
+    from indexer.payments import load_payments  # noqa: PLC0415  # see above
+
+    try:
+        with duckdb.connect(str(staging / "payments.duckdb")) as connection:
+            load_payments(connection, names, rejects, now)
+            yield connection
+    except duckdb.Error as error:
+        reason = str(error).partition("\n")[0]
+        raise IndexerError(f"the payments cannot be counted: {reason}") from error
+
+
+def identify(files: dict[str, File]) -> str:
+    """The id of a snapshot: a hash of what is served, and of how it is searched."""
+    served = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
+    return hashlib.sha256("\n".join([str(FORMAT), ENGINE, *served]).encode()).hexdigest()[:20]
+
+
+def verify_published(options: argparse.Namespace) -> int:
+    """Check the published snapshot against its manifest; returns the exit status."""
+    snapshot_id, _ = read_current(options.artifacts)
+    manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
+    print(f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published")
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    options = parse_options(arguments)
+    try:
+        status: int = options.command(options)
+    except IndexerError as error:
+        return _fail(str(error), error.status)
+    except SnapshotUnavailable as error:
+        return _fail(str(error), 1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}; what was published before stays", 1)
+    return status
+
+
+def parse_options(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m indexer", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("build", help="build a snapshot from sources and publish it")
+    command.set_defaults(command=build)
+    command.add_argument(
+        "sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="a file or folder of services as JSON lines, a JSON array or a list envelope, "
+        "plain or gzip; - for standard input; later sources replace services of earlier ones",
+    )
+    command.add_argument(
+        "--transactions",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="payments as CSV or JSON lines, plain or gzip",
+    )
+    command.add_argument(
+        "--out", type=Path, default=Path("artifacts"), help="where to publish (%(default)s)"
+    )
+    command.add_argument(
+        "--rejects", type=Path, metavar="FILE", help="list rejected records here, as JSON lines"
+    )
+    command.add_argument(
+        "--max-rejects",
+        type=_share,
+        default="1%",
+        metavar="SHARE",
+        help="refuse to publish when more of one source is malformed (%(default)s)",
+    )
+    command = commands.add_parser("verify", help="check the published snapshot")
+    command.set_defaults(command=verify_published)
+    command.add_argument("artifacts", nargs="?", type=Path, default=Path("artifacts"))
+    return parser.parse_args(arguments)
+
+
+def _share(text: str) -> Fraction:
+    try:
+        share = Fraction(text.removesuffix("%")) / 100
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not text.endswith("%") or not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a percentage such as 1%, got {text!r}")
+    return share
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

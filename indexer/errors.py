@@ -1,0 +1,31 @@
+"""What stops a build, each error with the exit status that it ends with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class IndexerError(Exception):
+    """Base of every error that ends a command; what was published before stays."""
+
+    code: ClassVar[str] = "failed"
+    status: ClassVar[int] = 1
+
+
+class SourceError(IndexerError):
+    """A source is missing, unreadable, cut short or not in a known format."""
+
+    code = "source_unreadable"
+
+
+class TooManyRejects(IndexerError):
+    """More of one source was malformed than the operator allows."""
+
+    code = "too_many_rejects"
+    status = 3
+
+
+class Busy(IndexerError):
+    """Another build holds the artifacts folder."""
+
+    code = "busy"

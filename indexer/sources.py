@@ -1,0 +1,164 @@
+"""Sources: files of catalogue records, recognised by their content."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw, Struct
+
+from indexer.errors import SourceError
+
+MAX_RECORD = 16 * 2**20
+STANDARD_INPUT = "-"
+SUFFIXES = (".jsonl", ".ndjson", ".json")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
+
+# An object whose first members, but for small ones, is `services`: an envelope, not a record.
+ENVELOPE = re.compile(
+    rb'\s*\{(?:\s*"\w+"\s*:\s*(?:"[^"]*"|\{[^{}]*\}|[\w.+-]+)\s*,)*\s*"services"\s*:'
+)
+# How the first line of a JSON text that goes on ends; a record on a line of its own does not.
+OPEN_ENDS = (b"{", b"[", b",", b":")
+
+
+class SourceRecord(Struct):
+    """A record as it stands in its source; `fault` says why its text cannot be used."""
+
+    position: str
+    text: bytes
+    fault: str = ""
+
+
+class ListEnvelope(Struct):
+    """A page of a listing."""
+
+    services: list[Raw]
+
+
+_envelope = msgspec.json.Decoder(ListEnvelope)
+_array = msgspec.json.Decoder(list[Raw])
+
+
+def expand(names: Iterable[str]) -> list[str]:
+    """The files that sources stand for: a folder for its JSON files in order of their names."""
+    files: list[str] = []
+    for name in names:
+        if name != STANDARD_INPUT and Path(name).is_dir():
+            found = [str(path) for path in sorted(Path(name).iterdir()) if _is_json(path)]
+            if not found:
+                raise SourceError(f"{name}: no file here ends in {', '.join(SUFFIXES)} (or .gz)")
+            files.extend(found)
+        else:
+            files.append(name)
+    return files
+
+
+def read_records(name: str) -> Iterator[SourceRecord]:
+    """The records of one file, or of standard input for `-`.
+
+    JSON lines are read one at a time; an array or a list envelope is one JSON text and is read
+    whole. Raises SourceError when the source is missing, empty, cut short or no list of records.
+    """
+    try:
+        with _open(name) as file:
+            yield from _read(name, plain(file))
+    except FileNotFoundError as error:
+        raise SourceError(f"{name}: there is no such file") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise SourceError(
+            f"{name}: the gzip data is damaged or cut short; fetch it again"
+        ) from error
+    except OSError as error:
+        raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def plain(file: io.BufferedReader) -> io.BufferedReader:
+    """The file itself, or what it decompresses to when it holds gzip data."""
+    if file.peek(2)[:2] == GZIP_MAGIC:
+        return io.BufferedReader(gzip.GzipFile(fileobj=file))
+    return file
+
+
+def _is_json(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith(SUFFIXES) and path.is_file()
+
+
+def _open(name: str) -> io.BufferedReader:
+    if name == STANDARD_INPUT:
+        return io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
+    return Path(name).open("rb")
+
+
+def _read(name: str, file: io.BufferedReader) -> Iterator[SourceRecord]:
+    lines = _lines(file)
+    for number, line in lines:
+        if line.isspace():
+            continue
+        if _is_document(line):
+            return _document_records(name, line + file.read(), lines_before=number - 1)
+        return _line_records(chain([(number, line)], lines))
+    raise SourceError(f"{name}: is empty; an empty catalogue is written as []")
+
+
+def _lines(file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines, of each at most a little more than a record may have."""
+    number = 0
+    mark = BYTE_ORDER_MARK
+    while line := file.readline(MAX_RECORD + 1):
+        number += 1
+        yield number, line.removeprefix(mark)
+        mark = b""
+        while len(line) > MAX_RECORD and not line.endswith(b"\n"):
+            line = file.readline(MAX_RECORD + 1)
+
+
+def _is_document(line: bytes) -> bool:
+    return (
+        line.lstrip().startswith(b"[")
+        or ENVELOPE.match(line) is not None
+        or (line.lstrip().startswith(b"{") and line.rstrip().endswith(OPEN_ENDS))
+    )
+
+
+def _line_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[SourceRecord]:
+    for number, line in lines:
+        text = line.strip()
+        if text:
+            yield _record(f"line {number}", text)
+
+
+def _document_records(name: str, text: bytes, lines_before: int) -> Iterator[SourceRecord]:
+    try:
+        if text.lstrip().startswith(b"["):
+            where, records = "", _array.decode(text)
+        else:
+            where, records = "services", _envelope.decode(text).services
+    except msgspec.ValidationError as error:
+        raise SourceError(f"{name}: is no list of services: {error}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        line = lines_before + 1 + _fault_line(text, str(error))
+        raise SourceError(
+            f"{name}:{line}: {error}; the file is damaged or cut short, fetch it again"
+        ) from error
+    for index, record in enumerate(records):
+        yield _record(f"{where}[{index}]", bytes(record))
+
+
+def _fault_line(text: bytes, message: str) -> int:
+    found = re.search(r"\(byte (\d+)\)", message)
+    return text.count(b"\n", 0, int(found[1]) if found else len(text.rstrip()))
+
+
+def _record(position: str, text: bytes) -> SourceRecord:
+    if len(text) > MAX_RECORD:
+        return SourceRecord(position, b"", f"longer than the {MAX_RECORD:,} bytes of a record")
+    return SourceRecord(position, text)

@@ -1,0 +1,1 @@
+"""The discovery service: opens a snapshot and answers requests from it."""

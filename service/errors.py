@@ -1,0 +1,69 @@
+"""What can go wrong while serving, each error with its stable code and HTTP status."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RatecardError(Exception):
+    """Base of every error that is reported to a client or an operator."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+
+
+class InvalidParameter(RatecardError):
+    """A query parameter that cannot be honoured; `parameter` names it."""
+
+    code = "invalid_parameter"
+    status = 400
+
+    def __init__(self, parameter: str, message: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class ServiceNotFound(RatecardError):
+    """No service of this snapshot has the id."""
+
+    code = "service_not_found"
+    status = 404
+
+
+class PathNotFound(RatecardError):
+    """Nothing answers at this path."""
+
+    code = "path_not_found"
+    status = 404
+
+
+class MethodNotAllowed(RatecardError):
+    """The path answers GET, HEAD and OPTIONS only."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
+class SnapshotUnavailable(RatecardError):
+    """No snapshot can be served; the base of the reasons why."""
+
+    code = "snapshot_unavailable"
+    status = 503
+
+
+class SnapshotMissing(SnapshotUnavailable):
+    """Nothing was published yet."""
+
+    code = "snapshot_missing"
+
+
+class SnapshotDamaged(SnapshotUnavailable):
+    """A file of the snapshot is absent, cut short or not what the manifest says."""
+
+    code = "snapshot_damaged"
+
+
+class SnapshotUnsupported(SnapshotUnavailable):
+    """The snapshot has a format that this version does not read."""
+
+    code = "snapshot_unsupported"

@@ -1,0 +1,40 @@
+"""Settings of the service, each from one environment variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+PREFIX = "RATECARD_"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What an operator can choose; `RATECARD_ARTIFACTS` sets `artifacts`, and so on."""
+
+    artifacts: str = "artifacts"
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    workers: Annotated[int, Meta(ge=1)] = 1
+
+
+def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the variables that are set; raises ValueError when one cannot be read."""
+    given = {
+        name: environment[variable(name)]
+        for name in Settings.__struct_fields__
+        if variable(name) in environment
+    }
+    try:
+        return msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$.")
+        raise ValueError(f"{variable(path.rstrip('`'))}: {reason}") from error
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
