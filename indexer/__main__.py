@@ -36,8 +36,12 @@ if TYPE_CHECKING:
 def build(options: argparse.Namespace) -> int:
     """Read, validate, normalise, order, write, publish; returns the exit status."""
     started, now = time.monotonic(), datetime.now(UTC)
-    with collect_rejects(options.rejects) as rejects, stage(options.out) as staging:
-        catalogue = Catalogue(staging / "spool")
+    with (
+        collect_rejects(options.rejects) as rejects,
+        stage(options.out) as staging,
+        (staging / "spool").open("wb") as spool,
+    ):
+        catalogue = Catalogue(spool)
         read_catalogue(catalogue, expand(options.sources), rejects)
         services = catalogue.order(rejects)
         built = staging / "snapshot"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -37,9 +38,8 @@ class Listed(Struct, gc=False):
 class Catalogue:
     """Records of all sources; their text stays on disk, in a spool file."""
 
-    def __init__(self, spool: Path) -> None:
-        self._path = spool
-        self._spool = spool.open("wb")
+    def __init__(self, spool: BinaryIO) -> None:
+        self._spool = spool
         self._entries: list[Entry] = []
 
     def add(self, source: int, position: str, record: Normalised) -> None:
@@ -83,8 +83,8 @@ class Catalogue:
 
     def texts(self, services: list[Listed]) -> Iterator[bytes]:
         """The JSON of these services, each with its id."""
-        self._spool.close()
-        spool = open_bytes(self._path)
+        self._spool.flush()
+        spool = open_bytes(Path(self._spool.name))
         for listed in services:
             text = bytes(spool[listed.entry.start : listed.entry.stop])
             if listed.entry.id is None:

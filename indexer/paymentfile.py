@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import zlib
 from pathlib import Path
 
 from msgspec import Struct
@@ -59,8 +60,10 @@ def open_payment_file(name: str) -> PaymentFile:
             line = content.readline(MAX_RECORD)
     except FileNotFoundError as error:
         raise SourceError(f"{name}: there is no such file") from error
-    except EOFError as error:
-        raise SourceError(f"{name}: the gzip data is cut short; fetch it again") from error
+    except (EOFError, zlib.error) as error:
+        raise SourceError(
+            f"{name}: the gzip data is damaged or cut short; fetch it again"
+        ) from error
     except OSError as error:
         raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
     first = line.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace").strip()

@@ -23,13 +23,13 @@ def summarise_build(outcome: Outcome, rejects: Rejects, artifacts: Path) -> str:
     manifest = outcome.manifest
     counts = manifest.counts
     size = _size(sum(file.bytes for file in manifest.files.values()))
+    held = f"{counts.services:,} services, {counts.endpoints:,} endpoints"
     verb = "published" if outcome.changed else "nothing changed; still serving"
     return "\n".join(
         [
             *_source_lines(rejects),
             *_reject_lines(rejects),
-            f"{counts.services:,} services, {counts.endpoints:,} endpoints, "
-            + f"{counts.payments:,} payments; {size} in {outcome.seconds:.1f} s",
+            f"{held}, {counts.payments:,} payments; {size} in {outcome.seconds:.1f} s",
             f"{verb} {artifacts}/snapshots/{manifest.id}",
         ]
     )

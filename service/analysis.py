@@ -7,7 +7,7 @@ from whoosh.fields import STORED, TEXT, Schema
 
 FIELDS = ("name", "description", "category")
 
-_analyser = StemmingAnalyzer()
+_analyser = StemmingAnalyzer(r"\w+")
 SCHEMA = Schema(
     ordinal=STORED,
     **{field: TEXT(analyzer=_analyser, phrase=False) for field in FIELDS},

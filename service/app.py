@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import cast
 
 import msgspec
+import orjson
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -24,7 +25,7 @@ from service.errors import (
     SnapshotUnavailable,
 )
 from service.openapi import document
-from service.params import Page, Params
+from service.params import Params
 from service.published import Published
 from service.records import ErrorBody, ErrorEnvelope, Readiness, format_timestamp
 from service.settings import Settings, settings_from
@@ -51,7 +52,8 @@ async def list_services(request: Request) -> Response:
     page = Params(request.scope["query_string"]).page()
     store = _snapshot(request).services
     services = store.slice(page.offset, page.offset + page.limit)
-    return _list(request, services, len(store), page)
+    shape = b'{"services":[%b],"total":%d,"limit":%d,"offset":%d}'
+    return _json(request, shape % (services, len(store), page.limit, page.offset))
 
 
 async def search_services(request: Request) -> Response:
@@ -60,7 +62,11 @@ async def search_services(request: Request) -> Response:
     query, page = params.query(), params.page()
     snapshot = _snapshot(request)
     hits = snapshot.search(query, page.limit, page.offset)
-    return _list(request, snapshot.services.join(hits.ordinals), hits.total, page)
+    services = [orjson.Fragment(snapshot.services.text(ordinal)) for ordinal in hits.ordinals]
+    envelope = {"services": services, "total": hits.total, "limit": page.limit}
+    # An offset may exceed the 64 bits that orjson writes.
+    envelope["offset"] = orjson.Fragment(b"%d" % page.offset)
+    return _json(request, orjson.dumps(envelope))
 
 
 async def get_service(request: Request) -> Response:
@@ -179,11 +185,6 @@ class PinnedSnapshot:
 def _snapshot(request: Request) -> Snapshot:
     snapshot: Snapshot = request.scope["snapshot"]
     return snapshot
-
-
-def _list(request: Request, services: bytes, total: int, page: Page) -> Response:
-    shape = b'{"services":[%b],"total":%d,"limit":%d,"offset":%d}'
-    return _json(request, shape % (services, total, page.limit, page.offset))
 
 
 def _json(request: Request, body: bytes) -> Response:

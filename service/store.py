@@ -7,7 +7,6 @@ which each starts and one past the last comma that would follow the last text.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 
@@ -53,10 +52,6 @@ class Store:
         if start >= stop:
             return b""
         return bytes(self._texts[int(self._offsets[start]) : int(self._offsets[stop]) - 1])
-
-    def join(self, ordinals: Iterable[int]) -> bytes:
-        """The texts at these ordinals, in the order given, joined by commas."""
-        return b",".join([self.text(ordinal) for ordinal in ordinals])
 
 
 class IdLookup:

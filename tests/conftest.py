@@ -1,0 +1,65 @@
+"""Fixtures that several tests share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from indexer.__main__ import main
+from tests.running import SEEDS, Json, serve, write_lines
+
+Build = Callable[..., int]
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of the sample catalogue."""
+    artifacts = tmp_path_factory.mktemp("sample")
+    transactions = str(SEEDS / "transactions.jsonl")
+    arguments = ["--transactions", transactions, "--out", str(artifacts)]
+    assert main(["build", str(SEEDS / "services.jsonl"), *arguments]) == 0
+    return artifacts
+
+
+@pytest.fixture(scope="session")
+def client(sample: Path) -> Iterator[httpx.Client]:
+    """A client of a service that serves the sample catalogue."""
+    with serve(sample) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def seeds() -> list[Json]:
+    """The records of the sample catalogue, in the order of the file."""
+    with (SEEDS / "services.jsonl").open() as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Path:
+    """An artifacts folder with nothing in it."""
+    return tmp_path / "artifacts"
+
+
+@pytest.fixture
+def build(artifacts: Path) -> Build:
+    """Build into `artifacts`; a list of records stands for a file that holds them."""
+
+    def build(*sources: Any, payments: Any = None, options: tuple[str, ...] = ()) -> int:
+        folder = artifacts.parent
+        names = [_file(folder / f"source{n}.jsonl", source) for n, source in enumerate(sources)]
+        arguments = ["build", *names, "--out", str(artifacts), *options]
+        if payments is not None:
+            arguments += ["--transactions", _file(folder / "payments.jsonl", payments)]
+        return main(arguments)
+
+    return build
+
+
+def _file(path: Path, source: Any) -> str:
+    return write_lines(path, source) if isinstance(source, list) else str(source)

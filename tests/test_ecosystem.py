@@ -1,0 +1,103 @@
+"""Every answer of the ecosystem operations, against a count by brute force."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.ecosystem import write_ecosystem
+from indexer.payments import load_payments
+from indexer.rejects import Rejects
+from service.ecosystem import Ecosystem
+from service.records import format_timestamp
+from tests.running import Json, payment, write_lines
+
+START = datetime(2026, 3, 27, tzinfo=UTC)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+# Around midnight and the full hour, where windows begin and end.
+moments = st.one_of(
+    st.timedeltas(timedelta(0), 9 * DAY),
+    st.builds(
+        lambda hours, nudge: hours * HOUR + timedelta(milliseconds=nudge),
+        st.integers(1, 9 * 24),
+        st.integers(-1, 1),
+    ),
+    st.sampled_from([timedelta(0), DAY, 3 * DAY, 300 * DAY]),
+).map(lambda since: START + timedelta(milliseconds=since // timedelta(milliseconds=1)))
+payments = st.lists(
+    st.tuples(moments, st.sampled_from("abcde"), st.sampled_from("xyz"), st.integers(0, 10**13)),
+    min_size=1,
+    max_size=40,
+)
+Payment = tuple[datetime, str, str, int]
+
+
+@settings(max_examples=60, deadline=None)
+@given(payments, st.integers(1, 14))
+def test_every_timeframe_counts_as_brute_force_does(paid: list[Payment], decimals: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ecosystem = tabulate(Path(folder), paid, decimals)
+        for timeframe in (1, 2, 3, 5, 8, 9, 10, 11, 299, 300, 301, 10**9):
+            window = within(paid, timeframe)
+            newest = format_timestamp(max(moment for moment, *_ in paid))
+            expected = totals(window, decimals) | {"latest_block_timestamp": newest}
+            assert json.loads(ecosystem.overview(timeframe)) == expected
+            length = HOUR if timeframe == 1 else DAY
+            stats = json.loads(b"[%b]" % ecosystem.stats(timeframe))
+            assert stats == buckets(paid, window, timeframe, length, decimals)
+
+
+def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
+    rows = [
+        payment(
+            tx_hash=f"0x{number}",
+            block_timestamp=moment.isoformat(),
+            sender=buyer,
+            recipient=seller,
+            amount=amount,
+            decimals=decimals,
+        )
+        for number, (moment, buyer, seller, amount) in enumerate(paid)
+    ]
+    name = write_lines(folder / "payments.jsonl", rows)
+    with duckdb.connect() as connection:
+        load_payments(connection, [name], Rejects(None), datetime(2100, 1, 1, tzinfo=UTC))
+        assert write_ecosystem(folder / "ecosystem", connection) == len(paid)
+    return Ecosystem(folder / "ecosystem")
+
+
+def within(paid: list[Payment], timeframe: int) -> list[Payment]:
+    newest = max(moment for moment, *_ in paid)
+    return [row for row in paid if timeframe > 10**6 or row[0] > newest - timeframe * DAY]
+
+
+def totals(window: list[Payment], decimals: int) -> Json:
+    return {
+        "total_transactions": len(window),
+        "total_amount": (sum(row[3] for row in window) * 10**6 * 2 + 10**decimals)
+        // (2 * 10**decimals),
+        "unique_buyers": len({row[1] for row in window}),
+        "unique_sellers": len({row[2] for row in window}),
+    }
+
+
+def buckets(
+    paid: list[Payment], window: list[Payment], timeframe: int, length: timedelta, decimals: int
+) -> list[Json]:
+    oldest, newest = min(row[0] for row in paid), max(row[0] for row in paid)
+    first = oldest if timeframe > 10**6 else max(oldest, newest - timeframe * DAY)
+    start = first - (first - START) % length
+    found = []
+    while start <= newest:
+        rows = [row for row in window if start <= row[0] < start + length]
+        found.append(totals(rows, decimals) | {"bucket_start": format_timestamp(start)})
+        start += length
+    return found

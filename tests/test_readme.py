@@ -1,0 +1,69 @@
+"""What a user can set, call or meet is in the README."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from indexer.paymentfile import COLUMNS
+from service import errors
+from service.app import ROUTES
+from service.openapi import document
+from service.settings import Settings, variable
+from tests.running import ROOT
+
+README = (ROOT / "README.md").read_text()
+OPENAPI: dict[str, Any] = json.loads(document(""))
+PARAMETERS = {
+    parameter["name"]
+    for operations in OPENAPI["paths"].values()
+    for parameter in operations["get"]["parameters"]
+    if parameter["in"] == "query"
+}
+
+
+def codes(error: type[errors.RatecardError]) -> set[str]:
+    return {error.code}.union(*(codes(special) for special in error.__subclasses__()))
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        *(variable(name) for name in Settings.__struct_fields__),
+        *(f"--{name}" for name in Settings.__struct_fields__),
+        *(route.path for route in ROUTES),
+        *sorted(PARAMETERS),
+        *sorted(codes(errors.RatecardError)),
+        *sorted(name for names in COLUMNS.values() for name in names),
+    ],
+)
+def test_every_setting_path_parameter_error_and_column_is_in_the_readme(term: str) -> None:
+    assert f"`{term}`" in README
+
+
+def test_every_path_is_in_the_openapi_document() -> None:
+    assert {route.path for route in ROUTES} - OPENAPI["paths"].keys() == {"/openapi.json"}
+
+
+def test_every_option_of_the_indexer_is_in_the_readme() -> None:
+    source = (ROOT / "indexer" / "__main__.py").read_text()
+    options = re.findall(r'"(--[a-z-]+)"', source)
+    assert len(options) >= 4
+    assert all(f"`{option}" in README for option in options)
+
+
+def test_every_dependency_is_justified_in_the_readme() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    names = re.findall(r'^    "([a-z0-9-]+)[>=]', project, re.MULTILINE)
+    assert len(names) >= 8
+    table = README[README.index("## Dependencies") :]
+    assert all(name in table for name in names)
+
+
+def test_every_file_that_the_readme_links_is_here() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert all((ROOT / link).exists() for link in links)

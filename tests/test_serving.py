@@ -1,0 +1,172 @@
+"""How the service starts, what it says without a snapshot, and how it is embedded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from openapi_spec_validator import validate
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from service.app import create_app
+from service.settings import Settings, settings_from
+from tests.conftest import Build
+from tests.running import ROOT, serve, service
+
+
+def test_without_a_snapshot_everything_but_health_is_503(tmp_path: Path) -> None:
+    with serve(tmp_path) as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        for path in ("/v1/services", "/v1/services/a", "/readyz", "/openapi.json", "/nowhere"):
+            response = client.get(path)
+            assert response.status_code == 503
+            assert int(response.headers["retry-after"]) > 0
+            assert "ratecard-snapshot" not in response.headers
+            error = response.json()["error"]
+            assert error["code"] == "snapshot_missing"
+            assert "run `make index` or `python -m indexer build SOURCE --out" in error["message"]
+
+
+def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Build) -> None:
+    with serve(artifacts) as client:
+        assert client.get("/readyz").status_code == 503
+        assert build([service("a")]) == 0
+        assert client.get("/v1/services/a").status_code == 200
+
+
+def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    next((artifacts / "snapshots").glob("*/records.json")).write_text("{}")
+    with serve(artifacts) as client:
+        response = client.get("/v1/services")
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_in_use_is_said_without_a_traceback(workers: str, sample: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        arguments = ["--artifacts", str(sample), "--port", port, "--workers", workers]
+        finished = subprocess.run(
+            [sys.executable, "-m", "service", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    assert finished.returncode != 0
+    assert "address already in use" in finished.stderr.lower()
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PORT", "http"), ("PORT", "65536"), ("PORT", "-1"), ("WORKERS", "0"), ("WORKERS", "2.5")],
+)
+def test_a_setting_that_cannot_be_read_is_named(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"RATECARD_{name}: "):
+        settings_from({f"RATECARD_{name}": value})
+    finished = subprocess.run(
+        [sys.executable, "-m", "service"],
+        cwd=ROOT,
+        env=os.environ | {f"RATECARD_{name}": value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 2
+    assert finished.stderr.startswith(f"error: RATECARD_{name}: ")
+    assert finished.stderr.count("\n") == 1
+
+
+def test_settings_come_from_the_environment() -> None:
+    environment = {"RATECARD_ARTIFACTS": "x", "RATECARD_PORT": "81", "OTHER": "y"}
+    assert settings_from(environment) == Settings(artifacts="x", port=81)
+
+
+def test_two_workers_serve(sample: Path) -> None:
+    with serve(sample, "--workers", "2") as client:
+        assert client.get("/v1/services?limit=1").status_code == 200
+
+
+def test_the_application_answers_when_mounted_under_a_prefix(sample: Path) -> None:
+    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(sample))))])
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(outer)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            listed = await client.get("/shop/v1/services?limit=1")
+            assert listed.status_code == 200
+            service_id = listed.json()["services"][0]["id"]
+            assert (await client.get(f"/shop/v1/services/{service_id}")).status_code == 200
+            assert (await client.get("/shop/healthz")).json() == {"status": "ok"}
+            assert (await client.get("/shop/nowhere")).json()["error"]["code"] == "path_not_found"
+            described = (await client.get("/shop/openapi.json")).json()
+            assert described["servers"] == [{"url": "/shop"}]
+            assert (await client.get("/v1/services")).status_code == 404
+
+    asyncio.run(ask())
+
+
+def test_a_mounted_application_without_a_snapshot_is_healthy(tmp_path: Path) -> None:
+    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(tmp_path))))])
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(outer)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            assert (await client.get("/shop/healthz")).status_code == 200
+            assert (await client.get("/shop/v1/services")).status_code == 503
+
+    asyncio.run(ask())
+
+
+def test_a_failure_inside_is_500_in_the_usual_shape_and_leaks_nothing(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("service.snapshot.Snapshot.find", fail)
+    app = create_app(Settings(artifacts=str(sample)))
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            response = await client.get("/v1/services/a")
+            assert response.status_code == 500
+            assert response.json()["error"]["code"] == "internal_error"
+            assert "secret" not in response.text
+            assert response.headers["access-control-allow-origin"] == "*"
+
+    asyncio.run(ask())
+
+
+def test_the_application_imports_without_what_only_the_indexer_needs() -> None:
+    program = (
+        "import sys; sys.modules.update(duckdb=None, httpx=None, rich=None); "
+        "import service.app, service.snapshot; assert 'indexer' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_openapi_document_is_valid_and_describes_what_answers(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    validate(document)
+    assert document["openapi"] == "3.1.0"
+    assert document["info"]["version"] == "1.0.0"
+    for path, operations in document["paths"].items():
+        assert client.get(path.replace("{id}", "tidewatch-example")).status_code in {200, 400}
+        for operation in operations.values():
+            assert operation["summary"]
+            assert {"200", "405", "500"} <= operation["responses"].keys()
+            assert all(parameter["description"] for parameter in operation["parameters"])
