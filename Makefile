@@ -25,8 +25,12 @@ check: $(INSTALLED)
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
 
-bench: $(INSTALLED)
+bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks
+
+.venv/installed-bench: $(INSTALLED)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	@touch $@
 
 clean:
 	@rm -rf .venv artifacts build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

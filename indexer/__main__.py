@@ -1,10 +1,11 @@
-"""`python -m indexer`: build a snapshot from sources, or verify one."""
+"""`python -m indexer`: build a snapshot from sources, verify one, or judge how search ranks."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,20 +14,39 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+import numpy as np
+
 from indexer.catalogue import Catalogue
+from indexer.compile import compile_postings
 from indexer.ecosystem import write_ecosystem
 from indexer.errors import IndexerError
+from indexer.evaluate import evaluate
+from indexer.evaluation import summarise_evaluation
+from indexer.narrowing import write_narrowing
 from indexer.normalise import Faulty, given_id, normalise
+from indexer.prior import prior_of
 from indexer.publish import list_files, publish, reuse, stage
 from indexer.rejects import Reject, Rejects, collect_rejects
 from indexer.report import Outcome, summarise_build
 from indexer.sources import expand, read_records
 from indexer.store import write_ids, write_store
-from indexer.textindex import write_index
+from indexer.summaries import summarise_services
+from indexer.textindex import read_texts, write_text_index
+from service.engine import ENGINE
 from service.errors import SnapshotUnavailable
-from service.ranking import ENGINE
 from service.records import Counts
-from service.snapshot import FORMAT, SNAPSHOTS, File, Manifest, Source, read_current, verify
+from service.snapshot import (
+    FORMAT,
+    SNAPSHOTS,
+    File,
+    Manifest,
+    Snapshot,
+    Source,
+    open_snapshot,
+    read_current,
+    verify,
+)
 from service.store import Store
 
 if TYPE_CHECKING:
@@ -34,43 +54,57 @@ if TYPE_CHECKING:
 
 
 def build(options: argparse.Namespace) -> int:
-    """Read, validate, normalise, order, write, publish; returns the exit status."""
-    started, now = time.monotonic(), datetime.now(UTC)
-    with (
-        collect_rejects(options.rejects) as rejects,
-        stage(options.out) as staging,
-        (staging / "spool").open("wb") as spool,
-    ):
+    """Build a snapshot and say what came of it; returns the exit status."""
+    started = time.monotonic()
+    with collect_rejects(options.rejects) as rejects:
+        manifest, changed = build_snapshot(options, rejects)
+    outcome = Outcome(manifest, changed, time.monotonic() - started)
+    print(summarise_build(outcome, rejects, options.out))
+    return 0
+
+
+def build_snapshot(options: argparse.Namespace, rejects: Rejects) -> tuple[Manifest, bool]:
+    """Read, validate, normalise, order, write, publish; returns whether anything changed."""
+    now = datetime.now(UTC)
+    with stage(options.out) as staging, (staging / "spool").open("wb") as spool:
         catalogue = Catalogue(spool)
         read_catalogue(catalogue, expand(options.sources), rejects)
-        services = catalogue.order(rejects)
+        listing = catalogue.order(rejects)
         built = staging / "snapshot"
         built.mkdir()
-        write_store(built, "records", catalogue.texts(services))
-        write_ids(built, [listed.id for listed in services])
+        write_store(built, "records", catalogue.texts(listing))
+        write_ids(built, [listed.id for listed in listing])
         with open_payments(staging, options.transactions, rejects, now) as payments:
             payment_count = write_ecosystem(built / "ecosystem", payments)
         rejects.check(options.max_rejects)
 
-        files = list_files(built)
-        snapshot_id = identify(files)
-        manifest = reuse(options.out, snapshot_id)
-        changed = manifest is None
-        if manifest is None:
-            write_index(built / "whoosh", Store(built, "records"))
-            endpoint_count = sum(listed.entry.endpoints for listed in services)
-            manifest = Manifest(
-                format=FORMAT,
-                id=snapshot_id,
-                built_at=now,
-                counts=Counts(len(services), endpoint_count, payment_count),
-                sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
-                files=files | list_files(built, "whoosh"),
-            )
-            publish(options.out, built, manifest)
-    outcome = Outcome(manifest, changed, time.monotonic() - started)
-    print(summarise_build(outcome, rejects, options.out))
-    return 0
+        served = list_files(built)
+        snapshot_id = identify(served)
+        published = reuse(options.out, snapshot_id)
+        if published is not None:
+            return published, False
+
+        services = Store(built, "records")
+        write_store(built, "summaries", summarise_services(services))
+        calls = [listed.entry.calls for listed in listing]
+        write_narrowing(built / "narrowing", services, calls)
+        write_text_index(built / "whoosh", read_texts(services))
+        names = [name for name, _, _ in read_texts(services)]
+        prior = np.array(
+            [prior_of(listed.entry.enriched, listed.entry.calls) for listed in listing]
+        )
+        compile_postings(built / "whoosh", names, prior, built / "postings")
+        endpoint_count = sum(listed.entry.endpoints for listed in listing)
+        manifest = Manifest(
+            format=FORMAT,
+            id=snapshot_id,
+            built_at=now,
+            counts=Counts(len(services), endpoint_count, payment_count),
+            sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
+            files=list_files(built, known=served),
+        )
+        publish(options.out, built, manifest)
+        return manifest, True
 
 
 def read_catalogue(catalogue: Catalogue, names: list[str], rejects: Rejects) -> None:
@@ -114,7 +148,8 @@ def open_payments(
 def identify(files: dict[str, File]) -> str:
     """The id of a snapshot: a hash of what is served, and of how it is searched."""
     served = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    return hashlib.sha256("\n".join([str(FORMAT), ENGINE, *served]).encode()).hexdigest()[:20]
+    engine = msgspec.json.encode(ENGINE).decode()
+    return hashlib.sha256("\n".join([str(FORMAT), engine, *served]).encode()).hexdigest()[:20]
 
 
 def verify_published(options: argparse.Namespace) -> int:
@@ -122,6 +157,24 @@ def verify_published(options: argparse.Namespace) -> int:
     snapshot_id, _ = read_current(options.artifacts)
     manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
     print(f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published")
+    return 0
+
+
+def evaluate_ranking(options: argparse.Namespace) -> int:
+    """Judge search on a corpus, through the code of a build and of a request."""
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
+
+        def build_corpus(records: Iterator[bytes]) -> Snapshot:
+            source, artifacts = Path(folder) / "corpus.jsonl", Path(folder) / "artifacts"
+            source.write_bytes(b"\n".join(records))
+            none_malformed = argparse.Namespace(
+                sources=[str(source)], transactions=[], out=artifacts, max_rejects=Fraction(0)
+            )
+            build_snapshot(none_malformed, Rejects(None))
+            return open_snapshot(artifacts)
+
+        judgements = evaluate(options.corpus, options.queries, build_corpus)
+    print(summarise_evaluation(judgements, options.worst, as_json=options.json))
     return 0
 
 
@@ -172,6 +225,24 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         default="1%",
         metavar="SHARE",
         help="refuse to publish when more of one source is malformed (%(default)s)",
+    )
+    command = commands.add_parser("evaluate", help="judge the ranking of a corpus by queries")
+    command.set_defaults(command=evaluate_ranking)
+    command.add_argument(
+        "--corpus",
+        required=True,
+        metavar="FILE",
+        help="JSON lines of documents: id, name, description, category",
+    )
+    command.add_argument(
+        "--queries",
+        required=True,
+        metavar="FILE",
+        help='JSON lines of queries: {"query":"...","relevant":{"document id":grade}}',
+    )
+    command.add_argument("--json", action="store_true", help="answer in JSON")
+    command.add_argument(
+        "--worst", type=int, default=0, metavar="N", help="show the N queries that fared worst"
     )
     command = commands.add_parser("verify", help="check the published snapshot")
     command.set_defaults(command=verify_published)

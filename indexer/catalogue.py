@@ -11,7 +11,7 @@ from msgspec import Struct
 from indexer.ids import derive_ids
 from indexer.normalise import Normalised
 from indexer.rejects import Reject, Rejects
-from service.store import open_bytes
+from service.mapped import open_bytes
 
 
 class Entry(Struct, gc=False):
@@ -86,7 +86,7 @@ class Catalogue:
         self._spool.flush()
         spool = open_bytes(Path(self._spool.name))
         for listed in services:
-            text = bytes(spool[listed.entry.start : listed.entry.stop])
+            text = spool[listed.entry.start : listed.entry.stop]
             if listed.entry.id is None:
                 text = b'{"id":"%b",%b' % (listed.id.encode(), text[1:])
             yield text

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -53,13 +54,14 @@ def stage(artifacts: Path) -> Iterator[Path]:
             shutil.rmtree(staging, ignore_errors=True)
 
 
-def list_files(folder: Path, under: str = ".") -> dict[str, File]:
-    """The size and hash of the files in a folder, or under a part of it, by path."""
-    paths = sorted(path for path in (folder / under).rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): File(path.stat().st_size, sha256(path))
-        for path in paths
-    }
+def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
+    """The size and hash of every file of a folder by its path in it, but for those known."""
+    files = dict(known)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if name not in files:
+            files[name] = File(path.stat().st_size, sha256(path))
+    return files
 
 
 def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:

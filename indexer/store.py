@@ -1,4 +1,4 @@
-"""Writing what `service.store` reads."""
+"""Writing what `service.store` and `service.ids` read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from service.store import id_digest
+from service.buckets import write_buckets
+from service.ids import id_hash
 
 
 def write_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
@@ -25,9 +26,7 @@ def write_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
 
 
 def write_ids(folder: Path, ids: list[str]) -> None:
-    """Write ids in listing order, and the sorted digests by which they are looked up."""
+    """Write ids in listing order, and by hash."""
     write_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
-    digests = np.fromiter(map(id_digest, ids), np.uint64, len(ids))
-    order = np.argsort(digests, kind="stable")
-    np.save(folder / "ids.digests.npy", digests[order])
-    np.save(folder / "ids.ordinals.npy", order.astype(np.uint32))
+    hashes = np.fromiter(map(id_hash, ids), np.uint64, len(ids))
+    write_buckets(folder / "ids", hashes, np.arange(len(ids), dtype=np.int32))

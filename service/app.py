@@ -25,11 +25,11 @@ from service.errors import (
     SnapshotUnavailable,
 )
 from service.openapi import document
-from service.params import Params
+from service.params import Page, Params
 from service.published import Published
 from service.records import ErrorBody, ErrorEnvelope, Readiness, format_timestamp
 from service.settings import Settings, settings_from
-from service.snapshot import Snapshot
+from service.snapshot import Hits, Snapshot
 
 METHODS = "GET, HEAD, OPTIONS"
 EVERY_RESPONSE = {
@@ -49,24 +49,18 @@ _log = logging.getLogger("uvicorn.error")
 
 async def list_services(request: Request) -> Response:
     """The catalogue in listing order."""
-    page = Params(request.scope["query_string"]).page()
-    store = _snapshot(request).services
-    services = store.slice(page.offset, page.offset + page.limit)
-    shape = b'{"services":[%b],"total":%d,"limit":%d,"offset":%d}'
-    return _json(request, shape % (services, len(store), page.limit, page.offset))
+    params = Params(request.scope["query_string"])
+    page, narrowing = params.page(), params.narrowing()
+    hits = _snapshot(request).list(page.limit, page.offset, narrowing)
+    return _list(request, params, page, hits)
 
 
 async def search_services(request: Request) -> Response:
     """The services that match a query, best first."""
     params = Params(request.scope["query_string"])
-    query, page = params.query(), params.page()
-    snapshot = _snapshot(request)
-    hits = snapshot.search(query, page.limit, page.offset)
-    services = [orjson.Fragment(snapshot.services.text(ordinal)) for ordinal in hits.ordinals]
-    envelope = {"services": services, "total": hits.total, "limit": page.limit}
-    # An offset may exceed the 64 bits that orjson writes.
-    envelope["offset"] = orjson.Fragment(b"%d" % page.offset)
-    return _json(request, orjson.dumps(envelope))
+    query, page, narrowing = params.query(), params.page(), params.narrowing()
+    hits = _snapshot(request).search(query, page.limit, page.offset, narrowing)
+    return _list(request, params, page, hits)
 
 
 async def get_service(request: Request) -> Response:
@@ -185,6 +179,20 @@ class PinnedSnapshot:
 def _snapshot(request: Request) -> Snapshot:
     snapshot: Snapshot = request.scope["snapshot"]
     return snapshot
+
+
+def _list(request: Request, params: Params, page: Page, hits: Hits) -> Response:
+    snapshot = _snapshot(request)
+    store = snapshot.services if params.with_endpoints() else snapshot.summaries
+    envelope = {
+        "services": [orjson.Fragment(text) for text in store.run(hits.ordinals)],
+        "total": hits.total,
+        "limit": page.limit,
+        "offset": orjson.Fragment(b"%d" % page.offset),  # may exceed the 64 bits of orjson
+    }
+    if hits.facets is not None:
+        envelope["facets"] = hits.facets
+    return _json(request, orjson.dumps(envelope))
 
 
 def _json(request: Request, body: bytes) -> Response:

@@ -14,7 +14,19 @@ from service.errors import (
     ServiceNotFound,
     SnapshotUnavailable,
 )
-from service.params import DEFAULT_LIMIT, DEFAULT_TIMEFRAME, MAX_LIMIT, MAX_QUERY
+from service.facets import FACETS
+from service.params import (
+    BOOLEANS,
+    DEFAULT_LIMIT,
+    DEFAULT_TIMEFRAME,
+    ENDPOINTS,
+    INTEGRATION_TYPES,
+    MATCHES,
+    MAX_LIMIT,
+    MAX_QUERY,
+    PRICE,
+    SORTS,
+)
 from service.records import (
     ID_PATTERN,
     ErrorEnvelope,
@@ -76,8 +88,8 @@ def document(root_path: str) -> bytes:
 
 
 def _paths() -> Json:
-    page = [_limit("services"), _offset()]
-    search = [_query(), *page]
+    page = [_limit("services"), _offset(), *_narrowing()]
+    search = [_query(), *page, _choice("match", MATCHES, "Whether any term suffices, or all must.")]
     timeframe = [_timeframe()]
     listing = _operation("listServices", "List services, best known first", page, ServiceList)
     overview = _operation("getEcosystemOverview", "Totals", timeframe, OverviewEnvelope)
@@ -190,6 +202,39 @@ def _offset() -> Json:
     return _integer(
         "offset", 0, 0, "How many services to pass over; past the end the page is empty."
     )
+
+
+def _narrowing() -> list[Json]:
+    facets = [
+        _parameter(
+            name,
+            f"Only services with this {name}, or with any of several.",
+            {"type": "array", "items": {"type": "string"}},
+        )
+        for name in FACETS
+        if name != "integrationType"
+    ]
+    types = {"type": "array", "items": {"type": "string", "enum": list(INTEGRATION_TYPES)}}
+    counted = {"type": "array", "items": {"type": "string", "enum": list(FACETS)}}
+    return [
+        *facets,
+        _parameter("integrationType", "Only services of this type, or of any of several.", types),
+        _choice("enriched", BOOLEANS, "Only services that are curated, or that are not."),
+        _parameter(
+            "maxPrice",
+            "The most that the cheapest price of a service may be, in units of its currency.",
+            {"type": "string", "pattern": f"^{PRICE.pattern}$"},
+            example="0.05",
+        ),
+        _choice("sort", SORTS, "The order; relevance of a listing is best known first."),
+        _parameter("facets", "Facets to count over all matches.", counted)
+        | {"style": "form", "explode": False},
+        _choice("endpoints", ENDPOINTS, "Whether services have their endpoints, or their number."),
+    ]
+
+
+def _choice(name: str, allowed: tuple[str, ...], description: str) -> Json:
+    return _parameter(name, description, {"type": "string", "enum": list(allowed)})
 
 
 def _timeframe() -> Json:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from typing import cast, get_args
 from urllib.parse import parse_qs
 
 from msgspec import Struct
 
 from service.errors import InvalidParameter
+from service.facets import FACETS
+from service.narrowing import EVERYTHING, Narrowing, Sort
 
 MAX_LIMIT = 200
 MAX_QUERY = 2000
 DEFAULT_LIMIT = 24
 DEFAULT_TIMEFRAME = 30
 MAX_DIGITS = 4000  # Python refuses to read integers of more than 4,300 digits
+PRICE = re.compile(r"[0-9]{1,100}(?:\.[0-9]{1,100})?")
+
+SORTS: tuple[Sort, ...] = get_args(Sort)
+MATCHES = ("any", "all")
+ENDPOINTS = ("all", "none")
+INTEGRATION_TYPES = ("1P", "3P", "")
+BOOLEANS = ("true", "false")
+NARROWING = frozenset((*FACETS, "enriched", "maxPrice", "match", "sort", "facets"))
 
 
 class Page(Struct, frozen=True):
@@ -51,6 +63,24 @@ class Params:
             )
         return query
 
+    def with_endpoints(self) -> bool:
+        """Whether services are answered with their endpoints."""
+        return self._choice("endpoints", ENDPOINTS, "all") == "all"
+
+    def narrowing(self) -> Narrowing:
+        """The conditions, the order and the facets that are asked for."""
+        if NARROWING.isdisjoint(self._values):
+            return EVERYTHING
+        enriched = self._choice("enriched", BOOLEANS, "")
+        return Narrowing(
+            facets={name: self._facet(name) for name in FACETS if name in self._values},
+            enriched=enriched == "true" if enriched else None,
+            max_price=self._max_price(),
+            match_all=self._choice("match", MATCHES, "any") == "all",
+            sort=cast("Sort", self._choice("sort", SORTS, "relevance")),
+            counted=self._counted(),
+        )
+
     def integer(self, name: str, default: int, minimum: int) -> int:
         """A plain decimal integer in ASCII digits."""
         text = self._single(name)
@@ -61,8 +91,43 @@ class Params:
             raise InvalidParameter(name, f"{name} must be an integer of at least {minimum}")
         return value
 
+    def _facet(self, name: str) -> list[str]:
+        values = self._values[name]
+        if name == "integrationType":
+            for value in values:
+                _require(name, value.upper(), INTEGRATION_TYPES)
+        return values
+
+    def _max_price(self) -> float | None:
+        text = self._single("maxPrice")
+        if text is None:
+            return None
+        if not PRICE.fullmatch(text):
+            raise InvalidParameter("maxPrice", "maxPrice must be a decimal such as 0.05, from 0")
+        return float(text)
+
+    def _counted(self) -> tuple[str, ...]:
+        text = self._single("facets")
+        if not text:
+            return ()
+        names = tuple(dict.fromkeys(text.split(",")))
+        for name in names:
+            _require("facets", name, tuple(FACETS))
+        return names
+
+    def _choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self._single(name)
+        return default if value is None else _require(name, value, allowed)
+
     def _single(self, name: str) -> str | None:
         values = self._values.get(name, [])
         if len(values) > 1:
             raise InvalidParameter(name, f"{name} was given {len(values)} times; give it once")
         return values[0] if values else None
+
+
+def _require(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        choices = ", ".join(choice or "empty" for choice in allowed)
+        raise InvalidParameter(name, f"{name} must be one of: {choices}")
+    return value

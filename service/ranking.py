@@ -1,31 +1,163 @@
-"""Ranking by Whoosh's own searcher."""
+"""A query to the services that match it, best first."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple, TypeAlias, cast
 
-from whoosh.index import open_dir
-from whoosh.query import Or, Term
+import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from service.analysis import FIELDS, query_terms
+from service.accumulator import (
+    NO_ORDINALS,
+    Accumulator,
+    ImpactList,
+    Ordinals,
+    Ranked,
+    best,
+    buffer_length,
+    common_ordinals,
+    sums_at,
+)
+from service.analysis import name_key, query_words
+from service.buckets import Buckets, open_buckets
+from service.engine import ENGINE
+from service.lexicon import Lexicon, Meaning, name_hash, open_lexicon
+from service.mapped import items_of, open_array
+from service.postings import PostingLists, Summary
 
-ENGINE = "whoosh-1"  # a change of what is found or of its order changes this
-TERMS = 64
+Keep: TypeAlias = "npt.NDArray[np.bool_] | None"
+"""Whether each service may match, or all may."""
 
 
-class Ranking:
-    """Ranks the services of one Whoosh index."""
+class IncompatiblePostingsError(Exception):
+    """The compiled files are of another version."""
 
-    def __init__(self, folder: Path) -> None:
-        self._index = open_dir(str(folder), readonly=True)
 
-    def search(self, query: str, limit: int, offset: int) -> tuple[int, list[int]]:
-        """The count of all matches, and the ordinals of one page of them in rank order."""
-        terms = query_terms(query)[:TERMS]
-        if not terms:
-            return 0, []
-        any_term = Or([Term(field, term) for term in terms for field in FIELDS])
-        with self._index.searcher() as searcher:
-            hits = searcher.search(any_term, limit=None)
-            ranked = sorted((-hit.score, hit["ordinal"]) for hit in hits)
-        return len(ranked), [ordinal for _, ordinal in ranked[offset : offset + limit]]
+class Hits(NamedTuple):
+    """How many services match in all, and the ordinals of those on the page, best first."""
+
+    total: int
+    ordinals: Ordinals
+
+
+class Postings:
+    """The searchable side of a snapshot. Safe to use from several threads at once."""
+
+    def __init__(
+        self,
+        summary: Summary,
+        lists: PostingLists,
+        lexicon: Lexicon,
+        names: Buckets,
+        name_hashes: npt.NDArray[np.uint64],
+    ):
+        self.summary = summary
+        self._lists = lists
+        self._lexicon = lexicon
+        self._names = names
+        self._hash_of_name = items_of(name_hashes)
+        self._accumulator = Accumulator(buffer_length(summary.documents))
+
+    def search(
+        self, query: str, limit: int, offset: int = 0, keep: Keep = None, match_all: bool = False
+    ) -> Hits:
+        """One page of the ranking, and the exact total.
+
+        `match_all` asks for every word of the query instead of any. Services whose name is the query come first.
+        """
+        plan = self._plan(query, keep)
+        end = offset + limit + len(plan.named)
+        if match_all:
+            common = _kept(self._common(plan), keep)
+            ranked = Ranked(len(common), best(common, sums_at(plan.lists, common), end))
+        else:
+            ranked = self._accumulator.rank(plan.lists, end, keep)
+        if len(plan.named):
+            ranked = _named_first(ranked, plan, self._common(plan) if match_all else None)
+        return Hits(ranked.total, ranked.ordinals[offset : offset + limit])
+
+    def matches(
+        self, query: str, keep: Keep = None, match_all: bool = False
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each service matches: what the total of `search` counts."""
+        plan = self._plan(query, keep)
+        matching = np.zeros(self.summary.documents, dtype=np.bool_)
+        if match_all:
+            matching[self._common(plan)] = True
+        else:
+            for each in plan.lists:
+                if each.column is None:
+                    matching[each.ordinals] = True
+                else:
+                    np.logical_or(matching, each.column[: len(matching)], out=matching)
+        matching[plan.named] = True
+        return matching if keep is None else matching & keep
+
+    def _plan(self, query: str, keep: Keep) -> _Plan:
+        words = query_words(query)
+        if not words:
+            return _NOTHING
+        meanings = self._lexicon.meanings_of(words)
+        lists = [self._lists.of_word(meaning.terms) for meaning in meanings if meaning.terms]
+        return _Plan(meanings, lists, _kept(self._named(query), keep))
+
+    def _common(self, plan: _Plan) -> Ordinals:
+        """The ordinals that have every word of a query."""
+        required = [meaning.terms for meaning in plan.meanings if meaning.required]
+        if not all(required):
+            return NO_ORDINALS
+        return common_ordinals([self._lists.of_word(terms) for terms in required])
+
+    def _named(self, query: str) -> Ordinals:
+        hashed = name_hash(name_key(query))
+        named = [
+            ordinal
+            for ordinal in self._names.of((hashed,))
+            if self._hash_of_name[ordinal] == hashed
+        ]
+        return np.array(named, dtype=np.int64) if named else NO_ORDINALS
+
+
+class _Plan(NamedTuple):
+    """What the words of a query stand for, the lists of those that stand for anything, and exact names."""
+
+    meanings: list[Meaning]
+    lists: list[ImpactList]
+    named: Ordinals
+
+
+_NOTHING = _Plan([], [], NO_ORDINALS)
+
+
+def open_postings(folder: Path) -> Postings:
+    """Map what `compile_postings` wrote. Nothing is unpickled, and little is read before it is needed."""
+    summary = msgspec.json.decode((folder / "postings.json").read_bytes(), type=Summary)
+    written = (summary.engine.layout, summary.engine.analysis)
+    if written != (ENGINE.layout, ENGINE.analysis):
+        raise IncompatiblePostingsError(
+            f"{folder} was compiled with layout and analysis {written}, this version reads "
+            f"{(ENGINE.layout, ENGINE.analysis)}: index again"
+        )
+    lists = PostingLists(folder)
+    return Postings(
+        summary,
+        lists,
+        open_lexicon(folder, lists.document_frequencies(), summary.documents, summary.engine),
+        open_buckets(folder / "names"),
+        cast("npt.NDArray[np.uint64]", open_array(folder / "name_hashes.npy")),
+    )
+
+
+def _kept(ordinals: Ordinals, keep: Keep) -> Ordinals:
+    return ordinals if keep is None else ordinals[keep[ordinals]]
+
+
+def _named_first(ranked: Ranked, plan: _Plan, common: Ordinals | None) -> Ranked:
+    """Moves exact names to the front, the best of them first, and counts those that nothing else found."""
+    sums = sums_at(plan.lists, plan.named)
+    found = sums > 0 if common is None else np.isin(plan.named, common)
+    others = ranked.ordinals[~np.isin(ranked.ordinals, plan.named)]
+    first = best(plan.named, sums, len(plan.named))
+    return Ranked(ranked.total + int(np.count_nonzero(~found)), np.concatenate((first, others)))

@@ -168,15 +168,26 @@ class Service(CatalogueRecord, rename="camel", kw_only=True):
     """A web service that is paid for by the request."""
 
     id: ServiceId
+    endpoint_count: (
+        Annotated[Whole, Meta(description="Only with `endpoints=none`.")] | UnsetType
+    ) = UNSET
+
+
+class FacetCount(Struct):
+    """How many of all matches have a value."""
+
+    value: str
+    count: Whole
 
 
 class ServiceList(Struct):
-    """One page of services; `total` counts every match."""
+    """One page of services; `total` counts every match, `facets` are there when asked for."""
 
     services: list[Service]
     total: Whole
     limit: Whole
     offset: Whole
+    facets: dict[str, list[FacetCount]] | UnsetType = UNSET
 
 
 class ServiceEnvelope(Struct):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from service.ecosystem import Ecosystem
@@ -16,9 +18,12 @@ from service.errors import (
     SnapshotUnavailable,
     SnapshotUnsupported,
 )
-from service.ranking import Ranking
+from service.facets import Mask
+from service.ids import Ids
+from service.narrowing import EVERYTHING, Counted, Narrower, Narrowing
+from service.ranking import open_postings
 from service.records import Counts
-from service.store import IdLookup, Store
+from service.store import Store
 
 FORMAT = 1
 CURRENT = "CURRENT"
@@ -63,12 +68,24 @@ _format = msgspec.json.Decoder(_Format)
 _manifest = msgspec.json.Decoder(Manifest)
 
 
-class Hits(Struct, frozen=True):
-    """One page of search results: the ids in rank order, and the count of every match."""
+class Hits:
+    """One page of services in order, and the count of every match.
 
-    total: int
-    ids: list[str]
-    ordinals: list[int]
+    `facets` holds the counted values of the facets that were asked for, or None.
+    """
+
+    def __init__(
+        self, total: int, ordinals: Sequence[int], lookup: Ids, facets: Counted | None
+    ) -> None:
+        self.total = total
+        self.ordinals = ordinals
+        self.facets = facets
+        self._lookup = lookup
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the page."""
+        return [self._lookup[ordinal] for ordinal in self.ordinals]
 
 
 class Snapshot:
@@ -79,19 +96,45 @@ class Snapshot:
         self.id = manifest.id
         self.checked_at = checked_at
         self.services = Store(folder, "records")
+        self.summaries = Store(folder, "summaries")
         self.ecosystem = Ecosystem(folder / "ecosystem")
-        self._ids = IdLookup(folder)
-        self._ranking = Ranking(folder / "whoosh")
+        self._ids = Ids(folder)
+        self._postings = open_postings(folder / "postings")
+        self._narrower = Narrower(folder / "narrowing", len(self.services))
 
     def find(self, service_id: str) -> bytes | None:
         """The stored JSON of a service, or None."""
-        ordinal = self._ids.ordinal(service_id)
+        ordinal = self._ids.find(service_id)
         return None if ordinal is None else self.services.text(ordinal)
 
-    def search(self, query: str, limit: int = 24, offset: int = 0) -> Hits:
-        """Rank the services that match a plain-text query."""
-        total, ordinals = self._ranking.search(query, limit, offset)
-        return Hits(total, [self._ids.id(ordinal) for ordinal in ordinals], ordinals)
+    def list(self, limit: int = 24, offset: int = 0, narrowing: Narrowing = EVERYTHING) -> Hits:
+        """One page of the services that satisfy the conditions, in the order asked for."""
+        keep = self._narrower.keep(narrowing)
+        return self._page(keep, limit, offset, narrowing)
+
+    def search(
+        self, query: str, limit: int = 24, offset: int = 0, narrowing: Narrowing = EVERYTHING
+    ) -> Hits:
+        """One page of the services that match a plain-text query, best first if not asked otherwise."""
+        keep = self._narrower.keep(narrowing)
+        match_all = narrowing.match_all
+        if narrowing.sort != "relevance":
+            return self._page(
+                self._postings.matches(query, keep, match_all), limit, offset, narrowing
+            )
+        found = self._postings.search(query, limit, offset, keep, match_all)
+        facets = None
+        if narrowing.counted:
+            matches = self._postings.matches(query, keep, match_all)
+            facets = self._narrower.count(narrowing.counted, matches)
+        return Hits(found.total, found.ordinals.tolist(), self._ids, facets)
+
+    def _page(self, matches: Mask | None, limit: int, offset: int, narrowing: Narrowing) -> Hits:
+        narrower = self._narrower
+        total = len(self.services) if matches is None else int(np.count_nonzero(matches))
+        facets = narrower.count(narrowing.counted, matches) if narrowing.counted else None
+        ordinals = narrower.page(matches, narrowing.sort, limit, offset)
+        return Hits(total, ordinals, self._ids, facets)
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:

@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, out: str) -> No
     assert "Traceback" not in finished.stderr
 
 
-FILES = ["records.json", "records.offsets.npy", "ids.digests.npy", "ecosystem/overview.json"]
+FILES = ["records.json", "records.offsets.npy", "ids.tags.npy", "ecosystem/overview.json"]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,0 +1,182 @@
+"""The Whoosh index to plain arrays: every posting with its BM25F impact."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from whoosh import index
+
+from indexer.lexicon import write_lexicon, write_names
+from indexer.textindex import read_vocabulary
+from service.engine import ENGINE, Engine
+from service.postings import DENSE_SHARE, Summary, dense_row_length
+from service.strings import write_strings
+
+FIELDS = ("name", "description", "category")
+
+
+def compile_postings(
+    whoosh_index_dir: Path,
+    names: Sequence[str],
+    prior: npt.NDArray[np.float64],
+    out_dir: Path,
+    engine: Engine = ENGINE,
+) -> Summary:
+    """Write what the service searches: postings with impacts, the lexicon and the names.
+
+    `names` and `prior` (float64, 0 to 1: how well known) are in listing order.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    documents = len(names)
+    terms, keys, frequencies = read_postings(whoosh_index_dir, documents, engine)
+    owners, ordinals = np.divmod(keys, max(documents, 1))
+    offsets = np.searchsorted(owners, np.arange(len(terms) + 1))
+    impacts = impacts_of(np.diff(offsets), ordinals, frequencies, documents, prior, engine)
+    write_strings(out_dir / "terms", terms)
+    _write_arrays(out_dir, offsets, ordinals, impacts, documents)
+    write_lexicon(out_dir, read_vocabulary(whoosh_index_dir), terms, np.diff(offsets), engine)
+    write_names(out_dir, names)
+    summary = Summary(documents=documents, terms=len(terms), postings=len(ordinals), engine=engine)
+    (out_dir / "postings.json").write_bytes(msgspec.json.encode(summary))
+    return summary
+
+
+def read_postings(
+    whoosh_index_dir: Path, documents: int, engine: Engine
+) -> tuple[list[bytes], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Terms in byte order; and for each posting, ascending, `term number * documents + ordinal` and its frequency.
+
+    The frequency is that of BM25F: the sum over the fields of weighted, length-normalised counts.
+    """
+    reader: Any = index.open_dir(str(whoosh_index_dir), readonly=True).reader()
+    try:
+        fields = [list(_field_postings(reader, field)) for field in FIELDS]
+    finally:
+        reader.close()
+    terms = sorted({term for postings in fields for term, _, _ in postings})
+    number = {term: position for position, term in enumerate(terms)}
+    keys, frequencies = [], []
+    for field, postings in zip(FIELDS, fields, strict=True):
+        sizes = np.fromiter(
+            (len(ordinals) for _, ordinals, _ in postings), dtype=np.int64, count=len(postings)
+        )
+        numbers = np.fromiter(
+            (number[term] for term, _, _ in postings), dtype=np.int64, count=len(postings)
+        )
+        ordinals = _joined([ordinals for _, ordinals, _ in postings], np.int64)
+        counts = _joined([counts for _, _, counts in postings], np.float64)
+        keys.append(np.repeat(numbers, sizes) * documents + ordinals)
+        frequencies.append(_normalised(ordinals, counts, documents, field, engine))
+    return terms, *_summed(np.concatenate(keys), np.concatenate(frequencies))
+
+
+def impacts_of(
+    document_frequencies: npt.NDArray[np.int64],
+    ordinals: npt.NDArray[np.int64],
+    frequencies: npt.NDArray[np.float64],
+    documents: int,
+    prior: npt.NDArray[np.float64],
+    engine: Engine,
+) -> npt.NDArray[np.uint16]:
+    """Integer BM25F impacts (Robertson and Zaragoza 2009, section 3.6), one for each posting.
+
+    idf · f / (k1 + f), idf = ln(1 + (N - df + 0.5) / (df + 0.5)); times 1 + bound · prior of the service, which
+    a sum of impacts inherits as a whole; rounded, at least 1 so that an impact of 0 means no match.
+    """
+    idf = np.log(1 + (documents - document_frequencies + 0.5) / (document_frequencies + 0.5))
+    scores = np.repeat(idf, document_frequencies) * frequencies / (engine.saturation + frequencies)
+    scores *= 1 + engine.prior_bound * np.clip(prior, 0, 1)[ordinals]
+    return np.clip(np.rint(scores * engine.impact_scale), 1, np.iinfo(np.uint16).max).astype(
+        np.uint16
+    )
+
+
+def _field_postings(reader: Any, field: str) -> Iterator[tuple[bytes, Sequence[int], Any]]:
+    """(term, ordinals, counts) of each term of a field, read through Whoosh's public reader."""
+    if field not in reader.indexed_field_names():
+        return
+    for term, info in reader.iter_field(field):
+        size, total = info.doc_frequency(), info.weight()
+        if size == 1:
+            yield term, (info.min_id(),), (total,)
+            continue
+        matcher = reader.postings(field, term)
+        if total == size:
+            yield term, array("q", matcher.all_ids()), np.ones(size)
+            continue
+        ordinals, counts = array("q"), array("d")
+        while matcher.is_active():
+            ordinals.append(matcher.id())
+            counts.append(matcher.weight())
+            matcher.next()
+        yield term, ordinals, counts
+
+
+def _joined(parts: Sequence[Any], dtype: type) -> npt.NDArray[Any]:
+    return (
+        np.concatenate([np.asarray(part, dtype=dtype) for part in parts])
+        if parts
+        else np.empty(0, dtype=dtype)
+    )
+
+
+def _normalised(
+    ordinals: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.float64],
+    documents: int,
+    field: str,
+    engine: Engine,
+) -> npt.NDArray[np.float64]:
+    """Counts times the field's weight, divided by 1 - b + b · length / average length.
+
+    A length is the sum of its document's counts: exact, where Whoosh stores one byte.
+    """
+    lengths = np.bincount(ordinals, weights=counts, minlength=documents)
+    # The average is over the documents that have the field: empty ones say nothing about the others.
+    average = lengths.sum() / max(np.count_nonzero(lengths), 1)
+    b = getattr(engine.length_normalisation, field)
+    norms = 1 - b + b * lengths / max(average, 1e-9)
+    return np.asarray(
+        getattr(engine.field_weights, field) * counts / norms[ordinals], dtype=np.float64
+    )
+
+
+def _summed(
+    keys: npt.NDArray[np.int64], frequencies: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Sums over equal keys, in ascending order of the keys and, within one, always in the same order."""
+    if not len(keys):
+        return keys, frequencies
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    return keys[starts], np.add.reduceat(frequencies[order], starts)
+
+
+def _write_arrays(
+    out_dir: Path,
+    offsets: npt.NDArray[np.int64],
+    ordinals: npt.NDArray[np.int64],
+    impacts: npt.NDArray[np.uint16],
+    documents: int,
+) -> None:
+    np.save(out_dir / "offsets.npy", offsets.astype(np.int64))
+    np.save(out_dir / "ordinals.npy", ordinals)
+    np.save(out_dir / "impacts.npy", impacts)
+    largest = np.maximum.reduceat(impacts, offsets[:-1]) if len(impacts) else impacts
+    np.save(out_dir / "largest_impacts.npy", largest)
+    dense = np.flatnonzero(np.diff(offsets) > documents * DENSE_SHARE)
+    rows = np.full(len(offsets) - 1, -1, dtype=np.int32)
+    rows[dense] = np.arange(len(dense))
+    columns = np.zeros((len(dense), dense_row_length(documents)), dtype=np.uint16)
+    for row, term in enumerate(dense):
+        postings = slice(offsets[term], offsets[term + 1])
+        columns[row, ordinals[postings]] = impacts[postings]
+    np.save(out_dir / "dense_rows.npy", rows)
+    np.save(out_dir / "dense_columns.npy", columns)

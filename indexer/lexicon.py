@@ -1,0 +1,127 @@
+"""The words that a misspelt or unfinished word of a query can mean, and the names of the services."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from service.analysis import name_key
+from service.buckets import write_buckets
+from service.engine import Engine
+from service.lexicon import name_hash
+from service.strings import write_strings
+from service.typos import (
+    LONGEST,
+    SHORTEST,
+    SHORTEST_FOR_TWO,
+    allowed_edits,
+    deletion_hashes,
+    edit_distance,
+    letter_codes,
+)
+
+WORDS_AT_ONCE = 4096
+
+
+def write_lexicon(
+    out_dir: Path,
+    vocabulary: Mapping[str, str],
+    terms: Sequence[bytes],
+    document_frequencies: npt.NDArray[np.int64],
+    engine: Engine,
+) -> None:
+    """Write the words of a vocabulary (word → term), their terms' numbers, and what deletions leave of them."""
+    entries = sorted((word.encode(), term.encode()) for word, term in vocabulary.items())
+    number = {term: position for position, term in enumerate(terms)}
+    word_terms = np.array([number[term] for _, term in entries], dtype=np.int32)
+    words = [word.decode() for word, _ in entries]
+    write_strings(out_dir / "words", [word for word, _ in entries])
+    np.save(out_dir / "word_terms.npy", word_terms)
+    write_buckets(out_dir / "deletions", *_deletions(words, _correctable(words), 2))
+    frequencies = document_frequencies[word_terms]
+    np.save(out_dir / "likely_meant.npy", likely_meant(words, word_terms, frequencies, engine))
+
+
+def likely_meant(
+    words: Sequence[str],
+    word_terms: npt.NDArray[np.int32],
+    frequencies: npt.NDArray[np.int64],
+    engine: Engine,
+) -> npt.NDArray[np.int32]:
+    """For each word the term that it probably misspells, or -1.
+
+    That is so of a word in very few documents with a neighbour at one edit in many times as many: the most
+    frequent such neighbour.
+    """
+    meant = np.full(len(words), -1, dtype=np.int32)
+    rare = [
+        position
+        for position in np.flatnonzero(frequencies <= engine.rare_documents).tolist()
+        if allowed_edits(words[position])
+    ]
+    frequent = np.flatnonzero(frequencies >= engine.rare_ratio).tolist()
+    hashes, members = _deletions(
+        words, [position for position in frequent if _is_correctable(words[position])], 1
+    )
+    order = np.argsort(hashes, kind="stable")
+    hashes, members = hashes[order], members[order]
+    rare_hashes, rare_members = _deletions(words, rare, 1)
+    first, last = (np.searchsorted(hashes, rare_hashes, side=side) for side in ("left", "right"))
+    best = np.zeros(len(words), dtype=np.int64)
+    for position in np.flatnonzero(last > first):
+        word = rare_members[position]
+        for other in members[first[position] : last[position]]:
+            frequency = frequencies[other]
+            if (
+                frequency < max(frequencies[word] * engine.rare_ratio, best[word])
+                or word_terms[other] == word_terms[word]
+            ):
+                continue
+            if edit_distance(words[word], words[other], 1) == 1:
+                if frequency > best[word] or word_terms[other] < meant[word]:
+                    meant[word] = word_terms[other]
+                best[word] = frequency
+    return meant
+
+
+def write_names(out_dir: Path, names: Sequence[str]) -> None:
+    """Write the ordinals of the services by their names' letters and digits."""
+    keys = [(name_key(name), ordinal) for ordinal, name in enumerate(names)]
+    named = [(name_hash(key), ordinal) for key, ordinal in keys if key]
+    hashes = np.array([hashed for hashed, _ in named], dtype=np.uint64)
+    write_buckets(
+        out_dir / "names", hashes, np.array([ordinal for _, ordinal in named], dtype=np.int32)
+    )
+    np.save(
+        out_dir / "name_hashes.npy", np.array([name_hash(key) for key, _ in keys], dtype=np.uint64)
+    )
+
+
+def _is_correctable(word: str) -> bool:
+    return SHORTEST <= len(word) <= LONGEST and word.isalpha()
+
+
+def _correctable(words: Sequence[str]) -> list[int]:
+    return [position for position, word in enumerate(words) if _is_correctable(word)]
+
+
+def _deletions(
+    words: Sequence[str], positions: Sequence[int], most: int
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+    """Hashes of what up to `most` deletions leave of some words, and the words' positions."""
+    by_length = defaultdict(list)
+    for position in positions:
+        by_length[len(words[position])].append(position)
+    hashes, members = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int32)]
+    for length, alike in sorted(by_length.items()):
+        for start in range(0, len(alike), WORDS_AT_ONCE):
+            some = alike[start : start + WORDS_AT_ONCE]
+            codes = letter_codes([words[position] for position in some])
+            left = deletion_hashes(codes, most if length >= SHORTEST_FOR_TWO else 1)
+            hashes.append(left.ravel())
+            members.append(np.repeat(np.array(some, dtype=np.int32), left.shape[1]))
+    return np.concatenate(hashes), np.concatenate(members)

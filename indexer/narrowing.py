@@ -1,0 +1,127 @@
+"""Writing what `service.narrowing` reads: facets, prices and orders."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from service.facets import FACETS
+from service.networks import network_label
+from service.store import Store
+
+
+class Price(Struct, rename="camel"):
+    """What of a price narrows."""
+
+    amount: str
+    network: str = ""
+    scheme: str = ""
+    min_amount: str = ""
+
+
+class Priced(Struct):
+    """What of an endpoint narrows."""
+
+    pricing: Price
+
+
+class Narrowed(Struct, rename="camel"):
+    """What of a service narrows."""
+
+    name: str
+    endpoints: list[Priced]
+    category: str = ""
+    networks: list[str] = []
+    integration_type: str = ""
+    tags: list[str] = []
+    enriched: bool = False
+
+
+_decoder = msgspec.json.Decoder(Narrowed)
+
+
+def write_narrowing(folder: Path, services: Store, calls: list[int]) -> None:
+    """Write the facets, prices and orders of the stored services, called so often in 30 days."""
+    folder.mkdir()
+    facets = {name: FacetValues(name) for name in FACETS}
+    cheapest, enriched, names = [], [], []
+    for ordinal, service in enumerate(_services(services)):
+        for name, values in _values(service).items():
+            facets[name].add(ordinal, values)
+        cheapest.append(_cheapest(service))
+        enriched.append(service.enriched)
+        names.append(service.name.casefold())
+    for facet in facets.values():
+        facet.write(folder)
+    prices = np.asarray(cheapest, np.float64)
+    np.save(folder / "cheapest.npy", prices)
+    np.save(folder / "enriched.npy", np.asarray(enriched, np.bool_))
+    ordinals = range(len(names))
+    _write_order(folder / "popularity.npy", sorted(ordinals, key=lambda ordinal: -calls[ordinal]))
+    _write_order(folder / "price.npy", np.argsort(prices, kind="stable").tolist())
+    _write_order(folder / "name.npy", sorted(ordinals, key=names.__getitem__))
+
+
+class FacetValues:
+    """Gathers the values of one facet, of which several spellings may be one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._key = FACETS[name]
+        self._ordinals: dict[str, list[int]] = defaultdict(list)
+        self._spellings: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, ordinal: int, values: list[str]) -> None:
+        """Add the values of one service."""
+        for key, value in {self._key(value): value for value in values}.items():
+            self._ordinals[key].append(ordinal)
+            self._spellings[key][value] += 1
+
+    def write(self, folder: Path) -> None:
+        """Write the values, most frequent first, each in its commonest spelling."""
+        keys = sorted(self._ordinals, key=lambda key: (-len(self._ordinals[key]), key))
+        spellings = [min(self._spellings[key].items(), key=_commonest)[0] for key in keys]
+        values = msgspec.json.encode(spellings)
+        (folder / f"{self._name}.values.json").write_bytes(values)
+        lengths = [0, *(len(self._ordinals[key]) for key in keys)]
+        np.save(folder / f"{self._name}.offsets.npy", np.cumsum(lengths, dtype=np.int64))
+        ordinals = [ordinal for key in keys for ordinal in self._ordinals[key]]
+        np.save(folder / f"{self._name}.ordinals.npy", np.asarray(ordinals, np.uint32))
+
+
+def _commonest(spelling: tuple[str, int]) -> tuple[int, str]:
+    value, count = spelling
+    return -count, value
+
+
+def _services(services: Store) -> Iterator[Narrowed]:
+    for ordinal in range(len(services)):
+        yield _decoder.decode(services.text(ordinal))
+
+
+def _values(service: Narrowed) -> dict[str, list[str]]:
+    prices = [endpoint.pricing for endpoint in service.endpoints]
+    networks = service.networks or [price.network for price in prices if price.network]
+    return {
+        "category": [service.category],
+        "network": [network_label(network) for network in networks],
+        "scheme": [price.scheme for price in prices if price.scheme],
+        "integrationType": [service.integration_type],
+        "tag": service.tags,
+    }
+
+
+def _cheapest(service: Narrowed) -> float:
+    """The least that any endpoint charges; an endpoint without a fixed price charges its bound."""
+    prices = [endpoint.pricing for endpoint in service.endpoints]
+    amounts = [float(text) for price in prices if (text := price.amount or price.min_amount)]
+    return min(amounts, default=float("nan"))
+
+
+def _write_order(path: Path, ordinals: list[int]) -> None:
+    np.save(path, np.asarray(ordinals, np.uint32))

@@ -1,0 +1,122 @@
+"""Other search engines over the same documents, each as its users would use it.
+
+Each takes a query and returns the count of all matches, having ranked the first 24; bm25s, which
+cannot count, returns -1.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from service.analysis import query_words, term_of, words_of
+from tests.benchmarks.corpus import Document, Query
+
+Search = Callable[[Query], int]
+PAGE = 24
+PUNCTUATION = re.compile(r"[^\w ]+")
+
+
+def open_tantivy(documents: list[Document], folder: Path, _: Path) -> Search:
+    """Tantivy (Rust): English stems, three fields, names weighing twice, exact counts, one segment."""
+    import tantivy
+
+    schema = tantivy.SchemaBuilder()
+    for field in ("name", "description"):
+        schema.add_text_field(field, tokenizer_name="en_stem", index_option="freq")
+    schema.add_text_field("category", tokenizer_name="en_stem", index_option="freq")
+    index = tantivy.Index(schema.build(), path=str(folder))
+    writer = index.writer(500_000_000, 1)
+    for each in documents:
+        writer.add_document(
+            tantivy.Document(name=each.name, description=each.description, category=each.category)
+        )
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    searcher = index.searcher()
+    fields = ["name", "description", "category"]
+
+    def search(query: Query) -> int:
+        text = PUNCTUATION.sub(" ", query.words).lower()
+        parsed = index.parse_query(text, fields, field_boosts={"name": 2.0})
+        if query.category:
+            kept = index.parse_query(query.category, ["category"])
+            parsed = tantivy.Query.boolean_query(
+                [
+                    (tantivy.Occur.Must, parsed),
+                    (tantivy.Occur.Must, tantivy.Query.const_score_query(kept, 0.0)),
+                ]
+            )
+        count: int = searcher.search(parsed, PAGE, count=True).count
+        return count
+
+    return search
+
+
+def open_bm25s(documents: list[Document], _: Path, __: Path) -> Search:
+    """bm25s with Numba, over our terms of all three fields."""
+    import bm25s
+    import numpy as np
+
+    corpus = [
+        [term_of(word.text) for word in words_of(f"{each.name} {each.description} {each.category}")]
+        for each in documents
+    ]
+    retriever = bm25s.BM25(backend="numba", method="lucene")
+    retriever.index(corpus, show_progress=False)
+    retriever.activate_numba_scorer()
+    categories = np.array([each.category for each in documents])
+    masks = {name: (categories == name).astype(np.float32) for name in set(categories.tolist())}
+
+    def search(query: Query) -> int:
+        terms = dict.fromkeys(term_of(word.text) for word in query_words(query.words))
+        known = [term for term in terms if term in retriever.vocab_dict]
+        if known:
+            mask = masks[query.category] if query.category else None
+            retriever.retrieve([known], k=PAGE, show_progress=False, n_threads=1, weight_mask=mask)
+        return -1
+
+    return search
+
+
+def open_sqlite(documents: list[Document], folder: Path, _: Path) -> Search:
+    """SQLite FTS5 with its Porter stemmer; the count is a second query."""
+    connection = sqlite3.connect(folder / "fts.db")
+    connection.execute(
+        "CREATE VIRTUAL TABLE texts USING fts5(name, description, category, tokenize='porter unicode61')"
+    )
+    rows = [(each.name, each.description, each.category) for each in documents]
+    connection.executemany("INSERT INTO texts VALUES (?, ?, ?)", rows)
+    connection.execute("INSERT INTO texts(texts) VALUES ('optimize')")
+    connection.commit()
+    ranked = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY bm25(texts, 2, 1, 1) LIMIT 24"
+    counted = "SELECT count(*) FROM texts WHERE texts MATCH ?"
+
+    def search(query: Query) -> int:
+        match = " OR ".join(f'"{word.text}"' for word in query_words(query.words))
+        if query.category:
+            match = f'({match}) AND category : "{query.category}"'
+        connection.execute(ranked, (match,)).fetchall()
+        count: int = connection.execute(counted, (match,)).fetchone()[0]
+        return count
+
+    return search
+
+
+def open_whoosh(_: list[Document], __: Path, index_folder: Path) -> Search:
+    """Whoosh's own searcher and BM25F, on the index that ours was compiled from."""
+    from whoosh import index, query, scoring
+
+    searcher = index.open_dir(str(index_folder), readonly=True).searcher(weighting=scoring.BM25F())
+    fields = ("name", "description", "category")
+
+    def search(asked: Query) -> int:
+        terms = dict.fromkeys(term_of(word.text) for word in query_words(asked.words))
+        wanted = query.Or([query.Term(field, term) for term in terms for field in fields])
+        kept = query.Term("category", asked.category.lower()) if asked.category else None
+        return len(searcher.search(wanted, limit=PAGE, filter=kept))
+
+    return search

@@ -1,0 +1,110 @@
+"""Search beside other engines: the same documents, the same queries, one run."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import statistics
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+from indexer.__main__ import build_snapshot
+from indexer.rejects import Rejects
+from service.narrowing import Narrowing
+from service.snapshot import open_snapshot
+from tests.benchmarks import peers
+from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
+from tests.benchmarks.peers import Search
+
+PEERS: dict[str, Callable[[list[Document], Path, Path], Search]] = {
+    "Tantivy": peers.open_tantivy,
+    "bm25s": peers.open_bm25s,
+    "SQLite": peers.open_sqlite,
+    "Whoosh": peers.open_whoosh,
+}
+QUERIES = 300
+# Whoosh takes some tenths of a second for a query, so that a fifth of them has to do.
+SAMPLED = {"Whoosh": 5}
+OURS = "Ratecard"
+
+
+def bench_search(count: int, names: list[str]) -> None:
+    """Print the times of each engine, and how ours compare with each."""
+    documents = make_documents(count)
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
+        artifacts = Path(folder) / "artifacts"
+        build_catalogue(documents, Path(folder) / "services.jsonl", artifacts)
+        started = time.perf_counter()
+        snapshot = open_snapshot(artifacts)
+        opened = time.perf_counter() - started
+        snapshot_folder = artifacts / "snapshots" / snapshot.id
+        size = sum(path.stat().st_size for path in (snapshot_folder / "postings").iterdir())
+        print(f"\n{count:,} documents: open in {opened:.3f} s, postings {size / 1e6:.0f} MB")
+
+        def ours(query: Query) -> int:
+            narrowing = Narrowing({"category": [query.category]} if query.category else {})
+            return snapshot.search(query.words, peers.PAGE, 0, narrowing).total
+
+        engines: dict[str, Search] = {OURS: ours}
+        for name in names:
+            own = Path(folder) / name
+            own.mkdir()
+            engines[name] = PEERS[name](documents, own, snapshot_folder / "whoosh")
+        report({name: timed(name, engines[name], documents) for name in engines})
+
+
+def build_catalogue(documents: list[Document], source: Path, artifacts: Path) -> None:
+    """Index the documents as services, in their order."""
+    with source.open("w") as file:
+        for number, document in enumerate(documents):
+            record = {
+                "id": f"{number:09}",
+                "name": document.name,
+                "description": document.description,
+                "category": document.category,
+                "endpoints": [],
+            }
+            file.write(json.dumps(record) + "\n")
+    options = Namespace(
+        sources=[str(source)], transactions=[], out=artifacts, max_rejects=Fraction(0)
+    )
+    build_snapshot(options, Rejects(None))
+
+
+def timed(name: str, search: Search, documents: list[Document]) -> dict[int, float]:
+    """Seconds of each query, by its number, each asked once after a warm-up on others."""
+    step = SAMPLED.get(name, 1)
+    for query in make_queries(documents, QUERIES // 2, seed=99)[:: step**2]:
+        search(query)
+    gc.collect()
+    times = {}
+    for number, query in list(enumerate(make_queries(documents, QUERIES, seed=7)))[::step]:
+        started = time.perf_counter()
+        search(query)
+        times[number] = time.perf_counter() - started
+    return times
+
+
+def report(times: dict[str, dict[int, float]]) -> None:
+    """Print a table: percentiles in microseconds, and the ratio of our time to each peer's."""
+    print("              p50 µs    p99 µs   ours / theirs: mean   worst   p99")
+    ours = times[OURS]
+    for name, taken in times.items():
+        line = f"{name:10} {_percentile(taken, 50):9.0f} {_percentile(taken, 99):9.0f}"
+        if name != OURS:
+            ratios = [ours[number] / theirs for number, theirs in taken.items()]
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            tails = _percentile(ours, 99) / _percentile(taken, 99)
+            line += f"   {mean:18.4f} {max(ratios):7.2f} {tails:6.2f}"
+        print(line)
+
+
+def _percentile(taken: dict[int, float], percent: int) -> float:
+    """Microseconds."""
+    ordered = sorted(taken.values())
+    return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] * 1e6
