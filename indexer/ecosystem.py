@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -128,18 +128,35 @@ def _buckets(
 
 
 def _transactions(payments: DuckDBPyConnection) -> Iterator[Struct]:
-    ids: Counter[str] = Counter()
     cursor = payments.execute(TRANSACTIONS)
     columns = [column[0] for column in cursor.description or ()]
-    for row in cursor.fetchall():
-        given = dict(zip(columns, row, strict=True))
+    rows = cursor.fetchall()
+    for row, payment_id in zip(rows, _ids(rows), strict=True):
+        given = dict(zip(columns, row, strict=True)) | {"id": payment_id}
         given["block_timestamp"] = _timestamp(given["block_timestamp"])
-        payment_id = given["id"] or _row_id(row)
-        ids[payment_id] += 1
-        if not given["id"] and ids[payment_id] > 1:  # rows alike in everything
-            payment_id = f"{payment_id}-{ids[payment_id]}"
-        given["id"] = payment_id
         yield Transaction(**{name: value for name, value in given.items() if value is not None})
+
+
+def _ids(rows: list[tuple[Any, ...]]) -> Iterator[str]:
+    """An id for each row, no two alike: as given, or else derived from the row.
+
+    Where rows share an id, each gets a short hash of the row appended, so that which one has which
+    does not depend on the order of files; rows alike in everything are numbered.
+    """
+    given = Counter(row[0] for row in rows if row[0])
+    taken = set(given)
+    alike: Counter[str] = Counter()
+    for row in rows:
+        payment_id, row_id = row[0], _row_id(row)
+        if given[payment_id] == 1:
+            yield payment_id
+            continue
+        unique = derived = f"{payment_id}-{row_id[:8]}" if payment_id else row_id
+        while unique in taken:
+            alike[derived] += 1
+            unique = f"{derived}-{alike[derived] + 1}"
+        taken.add(unique)
+        yield unique
 
 
 def _row_id(row: tuple[object, ...]) -> str:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import glob
 from datetime import datetime, timedelta
+from pathlib import Path
 
-import duckdb
 from duckdb import DuckDBPyConnection
 
-from indexer.errors import SourceError
-from indexer.paymentfile import COLUMNS, PaymentFile, open_payment_file
+from indexer.errors import IndexerError
+from indexer.paymentfile import COLUMNS, ENCLOSED, LINES, PaymentFile, open_payment_file
 from indexer.rejects import Reject, Rejects, Tally
 
 MAX_DECIMALS = 18
 MAX_DOLLARS = 10**12
 CLOCK_SKEW = timedelta(hours=1)
 SUCCESSES = "('true', 't', '1')"
+FORTUNE = f"base::DOUBLE / pow(10, places) > {MAX_DOLLARS}"
 
-# The column at fault, the condition in SQL, and the reason in words; the first that holds counts.
+# The column at fault, the condition in SQL, and the reason in words, but for the first, which the
+# row itself tells; the first that holds counts.
 FAULTS = (
-    ("", "NOT whole", "is not a JSON object"),
+    ("", "broken IS NOT NULL", ""),
     ("chain", "chain IS NULL", "is missing"),
     ("block_timestamp", "block_timestamp IS NULL", "is missing"),
     ("block_timestamp", "moment IS NULL", "is not a date and time such as `2026-05-07T10:16:51Z`"),
@@ -31,7 +34,8 @@ FAULTS = (
     ("dollars", "base IS NULL", "is not a decimal of at most 6 places, from 0, without exponent"),
     ("decimals", "amount IS NOT NULL AND decimals IS NULL", "is missing"),
     ("decimals", "places IS NULL", f"is not a whole number from 0 to {MAX_DECIMALS}"),
-    ("amount", f"base::DOUBLE / pow(10, places) > {MAX_DOLLARS}", "is over 10^12 US dollars"),
+    ("amount", f"amount IS NOT NULL AND {FORTUNE}", "is over 10^12 US dollars"),
+    ("dollars", FORTUNE, "is over 10^12 US dollars"),
     ("log_index", "log_index IS NOT NULL AND event IS NULL", "is not a whole number"),
 )
 CONDITIONS = " ".join(f"WHEN {condition} THEN {n}" for n, (_, condition, _) in enumerate(FAULTS))
@@ -40,7 +44,7 @@ POWERS = f"[{', '.join(f'{10**power}::HUGEINT' for power in range(MAX_DECIMALS +
 SCHEMA = f"""
 SET TimeZone = 'UTC';
 CREATE TABLE texts (
-    file INTEGER, row BIGINT, whole BOOLEAN, {", ".join(f"{column} VARCHAR" for column in COLUMNS)}
+    file INTEGER, row BIGINT, broken VARCHAR, {", ".join(f"{column} VARCHAR" for column in COLUMNS)}
 );
 CREATE MACRO plain_address(text) AS
     CASE WHEN starts_with(text, '0x') THEN lower(text) ELSE text END;
@@ -65,7 +69,7 @@ SELECT
         WHEN regexp_full_match(decimals, '\\d\\d?') AND decimals::INTEGER <= {MAX_DECIMALS}
         THEN decimals::INTEGER END AS places,
     CASE WHEN regexp_full_match(log_index, '\\d{{1,18}}') THEN log_index::BIGINT END AS event,
-    coalesce(lower(success) NOT IN {SUCCESSES}, false) AS failed,
+    broken IS NULL AND coalesce(lower(success) NOT IN {SUCCESSES}, false) AS failed,
     CASE WHEN failed THEN NULL {CONDITIONS} END AS fault
 FROM texts
 """  # noqa: S608  # made of constants
@@ -85,62 +89,63 @@ QUALIFY tx_hash IS NULL OR 1 = row_number() OVER (
 
 
 def load_payments(
-    connection: DuckDBPyConnection, names: list[str], rejects: Rejects, now: datetime
+    connection: DuckDBPyConnection,
+    names: list[str],
+    staging: Path,
+    rejects: Rejects,
+    now: datetime,
 ) -> None:
-    """Create the table `payments` from these files.
+    """Create the table `payments` from these files, each copied to the staging folder for a while.
 
     Of its columns `moment` is in milliseconds since 1970, `base` in base units of a token with
     `places` decimals, `atto` in 10^-18 US dollars, `event` is the log index. Raises SourceError
-    when a file is missing, unreadable or lacks a column.
+    when a file is missing, unreadable or lacks a column, and IndexerError or duckdb.Error when
+    there is no room to work in.
     """
     connection.execute(SCHEMA)
-    files = [open_payment_file(name) for name in names]
-    tallies = [rejects.tally(name) for name in names]
-    unreadable = [
-        _read(connection, number, file, rejects, tallies[number])
-        for number, file in enumerate(files)
-    ]
+    files = []
+    for number, name in enumerate(names):
+        files.append(open_payment_file(name, staging / f"payments-{number}"))
+        _read(connection, number, files[-1])
+    tallies = [rejects.tally(file.name) for file in files]
     latest = int((now + CLOCK_SKEW).timestamp() * 1000)
     connection.execute("SET VARIABLE latest = ?", [latest])
     connection.execute(JUDGED)
-    for number, row, service_id, fault in connection.execute(
-        "SELECT file, row, coalesce(id, tx_hash), fault FROM judged WHERE fault IS NOT NULL "
-        "ORDER BY file, row"
+    for number, row, payment_id, fault, broken in connection.execute(
+        "SELECT file, row, coalesce(id, tx_hash), fault, broken FROM judged "
+        "WHERE fault IS NOT NULL ORDER BY file, row"
     ).fetchall():
         file, (column, _, reason) = files[number], FAULTS[fault]
-        line = _line(row + file.lines_before, unreadable[number])
-        path = f"$.{file.given.get(column, column)}" if column else "$"
-        reject = Reject(file.name, f"line {line}", service_id, path, reason)
+        reject = Reject(file.name, f"line {row}", payment_id, _path(file, column), broken or reason)
         rejects.malformed(tallies[number], reject)
     connection.execute(PAYMENTS)
     _count(connection, tallies)
 
 
-def _read(
-    connection: DuckDBPyConnection, number: int, file: PaymentFile, rejects: Rejects, tally: Tally
-) -> list[int]:
-    """Read the rows of one file; returns the numbers of the lines that are no rows."""
-    try:
-        query = f"SELECT {number} AS file, * FROM ({file.query})"  # noqa: S608  # its name is quoted
-        connection.execute(f"INSERT INTO texts BY NAME {query}")
-        unreadable = connection.execute(
-            "SELECT line, first(error_message) FROM reject_errors GROUP BY line ORDER BY line"
-        ).fetchall()
-        connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-    except duckdb.Error as error:
-        reason = str(error).partition("\n")[0]
-        raise SourceError(f"{file.name}: cannot be read: {reason}") from error
-    for line, reason in unreadable:
-        rejects.malformed(tally, Reject(file.name, f"line {line}", None, "$", reason))
-    tally.records += len(unreadable)
-    return [line for line, _ in unreadable]
+def _read(connection: DuckDBPyConnection, number: int, file: PaymentFile) -> None:
+    """Read the rows of one file into `texts`, and remove its copy."""
+    connection.execute(
+        f"CREATE OR REPLACE TABLE lines AS SELECT text FROM read_csv(?, {LINES})",  # noqa: S608  # a constant
+        [glob.escape(str(file.copy))],
+    )
+    file.copy.unlink()
+    ((lines,),) = connection.execute("SELECT count(*) FROM lines").fetchall()
+    if lines != file.lines:  # whatever the reason, rows were lost
+        raise IndexerError(f"{file.name}: {lines:,} of its {file.lines:,} lines could be read")
+    connection.execute(
+        f"INSERT INTO texts BY NAME SELECT ?::INTEGER AS file, * FROM ({file.query})",  # noqa: S608  # made by us
+        [number],
+    )
+    if file.quoted:
+        connection.execute(ENCLOSED, {"file": number})
+    connection.execute("DROP TABLE lines")
 
 
-def _line(line: int, unreadable: list[int]) -> int:
-    for passed_over in unreadable:
-        if passed_over <= line:
-            line += 1
-    return line
+def _path(file: PaymentFile, column: str) -> str:
+    """The JSON path of a column under the name that the file has for it."""
+    if column == "amount" and column not in file.given and "dollars" in file.given:
+        column = "dollars"  # either will do; this is the one that the file should have filled
+    return f"$.{file.given.get(column, COLUMNS[column][0])}" if column else "$"
 
 
 def _count(connection: DuckDBPyConnection, tallies: list[Tally]) -> None:

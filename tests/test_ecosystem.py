@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -55,6 +56,19 @@ def test_every_timeframe_counts_as_brute_force_does(paid: list[Payment], decimal
             assert stats == buckets(paid, window, timeframe, length, decimals)
 
 
+def test_exactly_the_newest_10_000_payments_are_paged_through(tmp_path: Path) -> None:
+    moments = [START + timedelta(milliseconds=number) for number in range(10_005)]
+    shuffled = random.Random(1).sample(moments, len(moments))  # noqa: S311  # no secret
+    ecosystem = tabulate(tmp_path, [(moment, "a", "x", 1) for moment in shuffled], 6)
+    found, page, follows = [], 0, True
+    while follows:
+        items, follows = ecosystem.transactions(page, 200)
+        found += [item["block_timestamp"] for item in json.loads(b"[%b]" % items)]
+        page += 1
+    assert page == 50
+    assert found == [format_timestamp(moment) for moment in moments[:-10_001:-1]]
+
+
 def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
     rows = [
         payment(
@@ -69,7 +83,7 @@ def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
     ]
     name = write_lines(folder / "payments.jsonl", rows)
     with duckdb.connect() as connection:
-        load_payments(connection, [name], Rejects(None), datetime(2100, 1, 1, tzinfo=UTC))
+        load_payments(connection, [name], folder, Rejects(None), datetime(2100, 1, 1, tzinfo=UTC))
         assert write_ecosystem(folder / "ecosystem", connection) == len(paid)
     return Ecosystem(folder / "ecosystem")
 

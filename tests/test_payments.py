@@ -108,6 +108,16 @@ def test_payments_of_several_files_are_one_history(tmp_path: Path, artifacts: Pa
     assert f"{two}: 2 records, 0 rejected, 1 duplicate payments" in finished.stdout
 
 
+def test_every_transactions_option_counts(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1)])
+    two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2)])
+    options = ("--transactions", one, "--transactions", two)
+    finished = run_indexer("build", source, *options, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert overview(artifacts)["total_transactions"] == 2
+
+
 @pytest.mark.parametrize(
     ("other", "same"),
     [
@@ -148,6 +158,30 @@ def test_without_tx_hash_nothing_is_a_duplicate_and_ids_are_stable(
     assert all(item["tx_hash"] == "" for item in first)
     assert build([service()], payments=rows[::-1]) == 0
     assert items(artifacts) == first
+
+
+def test_payments_with_the_same_given_id_are_served_with_ids_of_their_own(
+    artifacts: Path, build: Build
+) -> None:
+    one, two = payment(id="p", log_index=1), payment(id="p", log_index=2)
+    other = payment(id="q", log_index=3)
+    alike = payment(id="p", tx_hash="")
+    assert build([service()], payments=[one, two, other, alike, alike]) == 0
+    ids = [item["id"] for item in items(artifacts)]
+    assert len(set(ids)) == 5
+    assert sorted(payment_id[:2] for payment_id in ids) == ["p-", "p-", "p-", "p-", "q"]
+    assert build([service()], payments=[alike, other, two, alike, one]) == 0
+    assert [item["id"] for item in items(artifacts)] == ids
+
+
+@pytest.mark.parametrize("success", [False, None, "", "null", "no", 0])
+def test_a_payment_that_failed_is_left_out_of_json_lines_too(
+    success: object, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [payment(success=True), payment(tx_hash="0x2", success=success), payment(tx_hash="0x3")]
+    assert build([service()], payments=rows) == 0
+    assert overview(artifacts)["total_transactions"] == 2
+    assert "3 records, 0 rejected, 1 failed payments" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("success", ["false", "no", "", "null", "0"])
@@ -215,6 +249,22 @@ def test_a_bad_row_is_rejected_with_its_line_column_and_reason(
     assert overview(artifacts)["total_transactions"] == 2
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("dollars", ["", "1000000000001", "-1"])
+def test_a_fault_is_reported_under_a_name_that_the_file_has(
+    dollars: str, form: str, tmp_path: Path, build: Build
+) -> None:
+    row = payment()
+    row = {"network": row.pop("chain"), "value_usd": "0.01"} | row
+    del row["amount"], row["decimals"]
+    rows = [row, row | {"tx_hash": "0x2", "value_usd": dollars}, row | {"network": ""}]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
+    listed = tmp_path / "rejects.jsonl"
+    assert build([service()], payments=name, options=(*ALL, "--rejects", str(listed))) == 0
+    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert [reject["path"] for reject in rejects] == ["$.value_usd", "$.network"]
+
+
 @pytest.mark.parametrize("dollars", ["-1", "1e-2", "0.0000001", "NaN", "1,5", "9" * 21])
 def test_an_amount_in_dollars_that_is_none_is_rejected(
     dollars: str, tmp_path: Path, artifacts: Path, build: Build
@@ -229,90 +279,10 @@ def test_an_amount_in_dollars_that_is_none_is_rejected(
     assert overview(artifacts)["total_amount"] == 10_000
 
 
-def test_lines_that_are_no_rows_are_rejected_and_counted(
-    tmp_path: Path, artifacts: Path, build: Build
-) -> None:
-    table = tmp_path / "p.csv"
-    write_csv(table, [payment(tx_hash=f"0x{n}") for n in range(3)])
-    lines = table.read_bytes().splitlines()
-    lines[2:2] = [b"too,few", b"0x9,\xff,0xa,0xb,1,6,base", lines[1] + b",more"]
-    lines.append(lines[1].replace(b",6,", b",six,"))
-    table.write_bytes(b"\n".join(lines))
-    listed = tmp_path / "rejects.jsonl"
-    assert build([service()], payments=table, options=(*ALL, "--rejects", str(listed))) == 0
-    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
-    assert sorted(reject["position"] for reject in rejects) == [
-        "line 3",
-        "line 4",
-        "line 5",
-        "line 8",
-    ]
-    assert overview(artifacts)["total_transactions"] == 3
-
-
-def test_json_lines_that_are_no_objects_are_rejected(tmp_path: Path, build: Build) -> None:
-    rows = tmp_path / "p.jsonl"
-    good = json.dumps(payment())
-    rows.write_text(f"{good}\n\nnope\n[1]\n{good[:-5]}\n7\n")
-    listed = tmp_path / "rejects.jsonl"
-    assert build([service()], payments=rows, options=(*ALL, "--rejects", str(listed))) == 0
-    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
-    assert [reject["position"] for reject in rejects] == ["line 3", "line 4", "line 5", "line 6"]
-    assert {reject["reason"] for reject in rejects} == {"is not a JSON object"}
-
-
 def test_too_many_bad_rows_publish_nothing(artifacts: Path, build: Build) -> None:
     assert build([service()], payments=[payment()]) == 0
     assert build([service("other")], payments=[payment(), payment(amount=-1)]) == 3
     assert open_snapshot(artifacts).find("one") is not None
-
-
-UNREADABLE: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "is empty"),
-    "no column for the sender": (
-        b"chain,block_time,to_addr,amount_usdc\n",
-        "there is no column sender or from_addr or from_address among chain, block_time",
-    ),
-    "no amount": (b"chain,block_time,from_addr,to_addr\n", "amount or amount_usdc or value_usd"),
-    "no decimals": (b"chain,block_time,from_addr,to_addr,amount\n", "decimals"),
-    "an array": (b"[]", "there is no column"),
-    "truncated gzip": (gzip.compress(b"chain,block_time\n")[:15], "cut short"),
-}
-
-
-@pytest.mark.parametrize("case", UNREADABLE)
-def test_an_unreadable_payment_file_ends_the_build_and_keeps_what_was_published(
-    case: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert build([service("kept")]) == 0
-    content, message = UNREADABLE[case]
-    name = tmp_path / "p.csv"
-    name.write_bytes(content)
-    assert build([service("new")], payments=name) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {name}")
-    assert message in said
-    assert open_snapshot(artifacts).find("kept") is not None
-
-
-def test_a_truncated_compressed_payment_file_ends_the_build(
-    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [payment(tx_hash=f"0x{n}") for n in range(50_000)]
-    text = Path(write_csv(tmp_path / "p.csv", rows)).read_bytes()
-    name = tmp_path / "p.csv.gz"
-    name.write_bytes(gzip.compress(text)[:-9])
-    assert build([service()], payments=name) == 1
-    assert "Unexpected end of GZIP stream" in capsys.readouterr().err
-
-
-def test_a_header_alone_is_a_history_without_payments(
-    tmp_path: Path, artifacts: Path, build: Build
-) -> None:
-    name = tmp_path / "p.csv"
-    name.write_text("chain,block_time,from_addr,to_addr,amount_usdc\n")
-    assert build([service()], payments=name) == 0
-    assert overview(artifacts)["total_transactions"] == 0
 
 
 def test_without_payments_duckdb_is_not_needed(tmp_path: Path, artifacts: Path) -> None:
