@@ -2,14 +2,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCE ?= seeds/services.jsonl
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
-PORT ?= 8000
 INSTALLED := .venv/installed
+SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 
 .PHONY: run test index serve check bench clean
 
 run: $(INSTALLED)
 	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
-	@$(BIN)/python -m service --port $(PORT)
+	@$(SERVE)
 
 test: $(INSTALLED)
 	@$(BIN)/pytest
@@ -18,7 +18,7 @@ index: $(INSTALLED)
 	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
 
 serve: $(INSTALLED)
-	@$(BIN)/python -m service --port $(PORT)
+	@$(SERVE)
 
 check: $(INSTALLED)
 	@$(BIN)/ruff check --quiet

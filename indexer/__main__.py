@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
+import os
 import sys
 import tempfile
 import time
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from indexer.catalogue import Catalogue
@@ -26,20 +26,18 @@ from indexer.evaluation import summarise_evaluation
 from indexer.narrowing import write_narrowing
 from indexer.normalise import Faulty, given_id, normalise
 from indexer.prior import prior_of
-from indexer.publish import list_files, publish, reuse, stage
-from indexer.rejects import Reject, Rejects, collect_rejects
+from indexer.publish import identify, list_files, publish, reuse, stage
+from indexer.rejects import Reject, Rejects, collect_rejects, printable
 from indexer.report import Outcome, summarise_build
 from indexer.sources import expand, read_records
 from indexer.store import write_ids, write_store
 from indexer.summaries import summarise_services
 from indexer.textindex import read_texts, write_text_index
-from service.engine import ENGINE
 from service.errors import SnapshotUnavailable
 from service.records import Counts
 from service.snapshot import (
     FORMAT,
     SNAPSHOTS,
-    File,
     Manifest,
     Snapshot,
     Source,
@@ -56,17 +54,26 @@ if TYPE_CHECKING:
 def build(options: argparse.Namespace) -> int:
     """Build a snapshot and say what came of it; returns the exit status."""
     started = time.monotonic()
-    with collect_rejects(options.rejects) as rejects:
-        manifest, changed = build_snapshot(options, rejects)
+    inputs = [*expand(options.sources), *options.transactions]
+    with stage(options.out) as staging, collect_rejects(options.rejects, inputs) as rejects:
+        manifest, changed = build_within(staging, options, rejects)
     outcome = Outcome(manifest, changed, time.monotonic() - started)
-    print(summarise_build(outcome, rejects, options.out))
-    return 0
+    _say(summarise_build(outcome, rejects, options.out))
+    return 0  # published, whether or not anybody could be told
 
 
 def build_snapshot(options: argparse.Namespace, rejects: Rejects) -> tuple[Manifest, bool]:
+    """Build a snapshot under a lock of its own; returns whether anything changed."""
+    with stage(options.out) as staging:
+        return build_within(staging, options, rejects)
+
+
+def build_within(
+    staging: Path, options: argparse.Namespace, rejects: Rejects
+) -> tuple[Manifest, bool]:
     """Read, validate, normalise, order, write, publish; returns whether anything changed."""
     now = datetime.now(UTC)
-    with stage(options.out) as staging, (staging / "spool").open("wb") as spool:
+    with (staging / "spool").open("wb") as spool:
         catalogue = Catalogue(spool)
         read_catalogue(catalogue, expand(options.sources), rejects)
         listing = catalogue.order(rejects)
@@ -132,32 +139,36 @@ def open_payments(
     if not names:
         yield None
         return
-    import duckdb  # noqa: PLC0415  # see above
-
-    from indexer.payments import load_payments  # noqa: PLC0415  # see above
-
     try:
-        with duckdb.connect(str(staging / "payments.duckdb")) as connection:
-            load_payments(connection, names, rejects, now)
+        import duckdb  # noqa: PLC0415  # see above
+
+        from indexer.payments import load_payments  # noqa: PLC0415  # see above
+    except ImportError as error:
+        raise IndexerError(
+            "payments are read by DuckDB, which is not installed: pip install 'ratecard[indexer]'"
+        ) from error
+
+    database = str(staging / "payments.duckdb")
+    if "?" in database or printable(database) != database:  # to DuckDB it is a URL, or no name
+        raise IndexerError(
+            f"{printable(database)}: DuckDB cannot work under this name; choose another --out, "
+            "in UTF-8 and without a question mark"
+        )
+    try:
+        with duckdb.connect(database) as connection:
+            load_payments(connection, names, staging, rejects, now)
             yield connection
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0]
         raise IndexerError(f"the payments cannot be counted: {reason}") from error
 
 
-def identify(files: dict[str, File]) -> str:
-    """The id of a snapshot: a hash of what is served, and of how it is searched."""
-    served = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    engine = msgspec.json.encode(ENGINE).decode()
-    return hashlib.sha256("\n".join([str(FORMAT), engine, *served]).encode()).hexdigest()[:20]
-
-
 def verify_published(options: argparse.Namespace) -> int:
     """Check the published snapshot against its manifest; returns the exit status."""
     snapshot_id, _ = read_current(options.artifacts)
     manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
-    print(f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published")
-    return 0
+    whole = f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published"
+    return 0 if _say(whole) else 1
 
 
 def evaluate_ranking(options: argparse.Namespace) -> int:
@@ -174,8 +185,7 @@ def evaluate_ranking(options: argparse.Namespace) -> int:
             return open_snapshot(artifacts)
 
         judgements = evaluate(options.corpus, options.queries, build_corpus)
-    print(summarise_evaluation(judgements, options.worst, as_json=options.json))
-    return 0
+    return 0 if _say(summarise_evaluation(judgements, options.worst, as_json=options.json)) else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -208,6 +218,7 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     )
     command.add_argument(
         "--transactions",
+        action="extend",
         nargs="+",
         default=[],
         metavar="FILE",
@@ -260,10 +271,23 @@ def _share(text: str) -> Fraction:
     return share
 
 
+def _say(text: str) -> bool:
+    """Print what a command found; returns whether it could be: what it did is done."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        print(f"warning: the summary cannot be printed: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else exiting fails too
+        return False
+    return True
+
+
 def _fail(message: str, status: int) -> int:
     print(f"error: {message}", file=sys.stderr)
     return status
 
 
 if __name__ == "__main__":
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal may not have every letter of a name
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(main())

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from indexer.ids import derive_ids
+from indexer.ids import Identity, derive_ids
 from indexer.normalise import Normalised
 from indexer.rejects import Reject, Rejects
 from service.mapped import open_bytes
@@ -66,7 +66,7 @@ class Catalogue:
         Of the records of one source that share an id the first stays, of several sources the last.
         """
         services: dict[str, Entry] = {}
-        ids = derive_ids((entry.id, entry.domain) for entry in self._entries)
+        ids = derive_ids(Identity(entry.source, entry.id, entry.domain) for entry in self._entries)
         for service_id, entry in zip(ids, self._entries, strict=True):
             earlier = services.get(service_id)
             if earlier is None:

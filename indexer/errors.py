@@ -8,24 +8,24 @@ from typing import ClassVar
 class IndexerError(Exception):
     """Base of every error that ends a command; what was published before stays."""
 
-    code: ClassVar[str] = "failed"
     status: ClassVar[int] = 1
 
 
 class SourceError(IndexerError):
     """A source is missing, unreadable, cut short or not in a known format."""
 
-    code = "source_unreadable"
+
+class Misuse(IndexerError):
+    """The command line asks for what would do harm."""
+
+    status = 2
 
 
 class TooManyRejects(IndexerError):
     """More of one source was malformed than the operator allows."""
 
-    code = "too_many_rejects"
     status = 3
 
 
 class Busy(IndexerError):
     """Another build holds the artifacts folder."""
-
-    code = "busy"

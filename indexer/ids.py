@@ -7,42 +7,65 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from service.records import ID_PATTERN
 
 HASH_DIGITS = 8
 LONGEST_BASE = 256 - HASH_DIGITS - 1
 
 _valid = re.compile(ID_PATTERN)
+_scheme = re.compile(r"^https?://")
 
 
-def derive_ids(records: Iterable[tuple[str | None, str]]) -> list[str]:
-    """The id of each record, given as its own id or None, and its domain.
+class Identity(Struct):
+    """What a record is told by: the number of its source, its own id if it has one, its domain."""
+
+    source: int
+    given: str | None
+    domain: str
+
+
+def derive_ids(records: Iterable[Identity]) -> list[str]:
+    """The id of each record.
 
     A derived id is the domain in lower case with hyphens for dots and colons. Where that would
-    join two domains, or is no id at all, a short hash of the domain is appended.
+    join two domains, or is no id at all, a short hash of the domain is appended. A record without
+    a domain that gives the id which one of another source derives is the same service; in the
+    same source it is another.
     """
-    records = [
-        (given, _ascii(domain) if given is None else domain.lower()) for given, domain in records
-    ]
+    records = [Identity(record.source, record.given, _host(record)) for record in records]
     claims: dict[str, set[str]] = defaultdict(set)
-    for given, domain in records:
-        if given is None:
-            claims[_base(domain)].add(domain)
-    for given, domain in records:
-        if given is not None and given in claims:
-            claims[given].add(domain)
+    derived: set[tuple[int, str]] = set()
+    for record in records:
+        if record.given is None:
+            claims[_base(record.domain)].add(record.domain)
+            derived.add((record.source, _base(record.domain)))
+    for record in records:
+        if record.given in claims and (record.domain or (record.source, record.given) in derived):
+            claims[record.given].add(record.domain)
     return [
-        given if given is not None else _derive(domain, shared=len(claims[_base(domain)]) > 1)
-        for given, domain in records
+        record.given
+        if record.given is not None
+        else _derive(record.domain, shared=len(claims[_base(record.domain)]) > 1)
+        for record in records
     ]
 
 
 def can_be_id(domain: str) -> bool:
     """Whether an id can be derived from this domain."""
     try:
-        return _valid.search(_hashed(_ascii(domain))) is not None
+        host = _ascii(domain)
     except UnicodeError:
         return False
+    return bool(host) and _valid.search(_hashed(host)) is not None
+
+
+def _host(record: Identity) -> str:
+    try:
+        return _ascii(record.domain)
+    except UnicodeError:  # of a record that has its own id; any text may be its domain
+        return record.domain
 
 
 def _derive(domain: str, *, shared: bool) -> str:
@@ -60,5 +83,6 @@ def _base(domain: str) -> str:
 
 
 def _ascii(domain: str) -> str:
-    """Lower case; an international domain in its ASCII form. Raises UnicodeError without one."""
-    return domain.lower() if domain.isascii() else domain.lower().encode("idna").decode("ascii")
+    """Lower case, without a scheme, in ASCII; raises UnicodeError where IDNA has no form for it."""
+    host = _scheme.sub("", domain.lower()).removesuffix("/")
+    return host if host.isascii() else host.encode("idna").decode("ascii")

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.ids import can_be_id
-from indexer.sources import SourceRecord
+from indexer.sources import SourceRecord, lone_surrogate
 from service.records import (
     PATTERN_MEANINGS,
     CatalogueRecord,
@@ -78,13 +78,19 @@ def normalise(source: SourceRecord) -> Normalised:
 
 
 def given_id(text: bytes) -> Raw | None:
-    """The id of a record that may be faulty, as given, or its domain when it gives none."""
+    """The id of a record that may be faulty, as given, or its domain when it gives none.
+
+    It is compact, so that it stays on its line. None where it cannot be read.
+    """
     try:
         record = _given.decode(text)
+        given = record.id if record.id is not UNSET else record.domain
+        if given is UNSET:
+            return None
+        msgspec.json.decode(given)  # its text was passed over
+        return Raw(msgspec.json.format(bytes(given), indent=-1))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    given = record.id if record.id is not UNSET else record.domain
-    return None if given is UNSET else given.copy()
 
 
 def summarise(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
@@ -135,7 +141,7 @@ def _decode(text: bytes) -> CatalogueRecord:
         reason, _, path = str(error).partition(" - at `")
         raise Faulty(path.rstrip("`") or "$", _readable(reason)) from error
     except msgspec.DecodeError as error:
-        raise Faulty("$", str(error)) from error
+        raise Faulty("$", lone_surrogate(text) or str(error)) from error
 
 
 def _domain(record: CatalogueRecord) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -13,9 +14,11 @@ from types import MappingProxyType
 import msgspec
 
 from indexer.errors import Busy
+from service.engine import ENGINE
 from service.errors import SnapshotUnavailable
 from service.snapshot import (
     CURRENT,
+    FORMAT,
     MANIFEST,
     SNAPSHOTS,
     File,
@@ -64,12 +67,19 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
     return files
 
 
+def identify(files: Mapping[str, File]) -> str:
+    """The id of a snapshot: a hash of what is served, and of how it is searched."""
+    served = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
+    engine = msgspec.json.encode(ENGINE).decode()
+    return hashlib.sha256("\n".join([str(FORMAT), engine, *served]).encode()).hexdigest()[:20]
+
+
 def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:
     """Publish the snapshot of this id if there is a whole one; returns its manifest."""
     folder = artifacts / SNAPSHOTS / snapshot_id
     try:
         manifest = verify(folder)
-    except SnapshotUnavailable:
+    except (SnapshotUnavailable, ValueError):  # the latter for a manifest that is not UTF-8
         return None
     _make_current(artifacts, snapshot_id)
     return manifest

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct, field
 
-from indexer.errors import TooManyRejects
+from indexer.errors import Misuse, TooManyRejects
 
 SHOWN = 5
+REJECTED = "rejected"
+LEFT_OUT = "left out"
 
 
 class Reject(Struct):
@@ -25,6 +28,9 @@ class Reject(Struct):
     id: msgspec.Raw | str | None
     path: str
     reason: str
+
+    def __post_init__(self) -> None:
+        self.source = printable(self.source)
 
     def __str__(self) -> str:
         line = self.position.removeprefix("line ")
@@ -39,14 +45,17 @@ class Tally(Struct):
     malformed: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
+    def __post_init__(self) -> None:
+        self.source = printable(self.source)
+
 
 class Rejects:
-    """Collects rejects; `count` of them, the `first` few kept for the summary."""
+    """Collects rejects; `count` of them, of which `first` keeps a few with what became of them."""
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file
         self.count = 0
-        self.first: list[Reject] = []
+        self.first: list[tuple[str, Reject]] = []
         self.tallies: list[Tally] = []
 
     def tally(self, source: str) -> Tally:
@@ -57,37 +66,75 @@ class Rejects:
     def malformed(self, tally: Tally, reject: Reject) -> None:
         """Count and list a malformed record."""
         tally.malformed += 1
-        self._list(reject)
+        self._list(REJECTED, reject)
 
     def left_out(self, tally: Tally, policy: str, reject: Reject) -> None:
         """Count under a policy, and list, a record that is well-formed but not wanted."""
         tally.left_out[policy] += 1
-        self._list(reject)
+        self._list(LEFT_OUT, reject)
 
     def check(self, allowed: Fraction) -> None:
-        """Raise TooManyRejects when more than this share of one source is malformed."""
+        """Raise TooManyRejects when more than this share of one source is malformed.
+
+        What is listed goes to the disk first: a full one must be met before publishing.
+        """
+        if self._file is not None:
+            self._file.flush()
         for tally in self.tallies:
             if tally.malformed > allowed * tally.records:
-                first = "".join(f"\n  {reject}" for reject in self.first)
+                shown = [reject for fate, reject in self.first if fate == REJECTED]
+                first = "".join(f"\n  {reject}" for reject in shown)
                 raise TooManyRejects(
                     f"{tally.source}: {tally.malformed:,} of {tally.records:,} records are "
                     f"malformed, more than the {float(allowed):.2%} that --max-rejects allows; "
                     f"nothing was published{first}"
                 )
 
-    def _list(self, reject: Reject) -> None:
+    def _list(self, fate: str, reject: Reject) -> None:
         self.count += 1
         if len(self.first) < SHOWN:
-            self.first.append(reject)
+            self.first.append((fate, reject))
         if self._file is not None:
             self._file.write(msgspec.json.encode(reject) + b"\n")
 
 
 @contextmanager
-def collect_rejects(path: Path | None) -> Iterator[Rejects]:
-    """Collect rejects, listing them in a file of one JSON object a line when a path is given."""
+def collect_rejects(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[Rejects]:
+    """Collect rejects, listing them in a file of one JSON object a line when a path is given.
+
+    The file takes its name when the build ends, published or not for too many rejects; a build
+    that ends otherwise leaves an earlier file alone. Raises Misuse for a path that is an input.
+    """
     if path is None:
         yield Rejects(None)
         return
-    with path.open("wb") as file:
-        yield Rejects(file)
+    if any(_is_same(path, name) for name in inputs):
+        raise Misuse(f"--rejects {path}: is a file to read; name another one")
+    if path.exists() and not path.is_file():  # a pipe or a device takes them as they come
+        with path.open("wb") as file:
+            yield Rejects(file)
+        return
+    path = path.resolve()  # what a link points to is replaced, and not the link
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        with fresh.open("wb") as file:
+            yield Rejects(file)
+    except TooManyRejects:
+        fresh.replace(path)
+        raise
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    fresh.replace(path)
+
+
+def printable(name: str) -> str:
+    """A file name as text that can be written anywhere, also where it is not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _is_same(path: Path, name: str) -> bool:
+    try:
+        return path.samefile(name)
+    except OSError:  # one of them does not exist, or is standard input
+        return False

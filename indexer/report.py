@@ -45,7 +45,7 @@ def _source_lines(rejects: Rejects) -> list[str]:
 
 
 def _reject_lines(rejects: Rejects) -> list[str]:
-    lines = [f"  rejected {reject}" for reject in rejects.first]
+    lines = [f"  {fate} {reject}" for fate, reject in rejects.first]
     if rejects.count > SHOWN:
         lines.append(f"  and {rejects.count - SHOWN:,} more; --rejects FILE lists them all")
     return lines

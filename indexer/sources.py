@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 import sys
 import zlib
@@ -22,12 +23,12 @@ SUFFIXES = (".jsonl", ".ndjson", ".json")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 
-# An object whose first members, but for small ones, is `services`: an envelope, not a record.
-ENVELOPE = re.compile(
-    rb'\s*\{(?:\s*"\w+"\s*:\s*(?:"[^"]*"|\{[^{}]*\}|[\w.+-]+)\s*,)*\s*"services"\s*:'
-)
-# How the first line of a JSON text that goes on ends; a record on a line of its own does not.
+ENVELOPE_KEY = "services"
+RECORD_KEYS = frozenset(("name", "endpoints"))
+
+# How a line ends, and how the next begins, when a JSON text goes on from one to the other.
 OPEN_ENDS = (b"{", b"[", b",", b":")
+CONTINUATIONS = (b",", b":", b"]", b"}")
 
 
 class SourceRecord(Struct):
@@ -46,6 +47,7 @@ class ListEnvelope(Struct):
 
 _envelope = msgspec.json.Decoder(ListEnvelope)
 _array = msgspec.json.Decoder(list[Raw])
+_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def expand(names: Iterable[str]) -> list[str]:
@@ -88,45 +90,80 @@ def plain(file: io.BufferedReader) -> io.BufferedReader:
     return file
 
 
+def lone_surrogate(text: bytes) -> str:
+    """That text holds one, if it does: the decoder takes such text for malformed or truncated."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "holds one half of a surrogate pair, which is no character"
+    except (ValueError, RecursionError):
+        pass
+    return ""
+
+
 def _is_json(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(SUFFIXES) and path.is_file()
 
 
 def _open(name: str) -> io.BufferedReader:
     if name == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise SourceError(f"{name}: standard input is closed")
         return io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
     return Path(name).open("rb")
 
 
 def _read(name: str, file: io.BufferedReader) -> Iterator[SourceRecord]:
-    lines = _lines(file)
-    for number, line in lines:
-        if line.isspace():
-            continue
-        if _is_document(line):
-            return _document_records(name, line + file.read(), lines_before=number - 1)
-        return _line_records(chain([(number, line)], lines))
-    raise SourceError(f"{name}: is empty; an empty catalogue is written as []")
-
-
-def _lines(file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, of each at most a little more than a record may have."""
-    number = 0
-    mark = BYTE_ORDER_MARK
-    while line := file.readline(MAX_RECORD + 1):
+    number = 1
+    line = file.readline().removeprefix(BYTE_ORDER_MARK)
+    while line.isspace():
         number += 1
-        yield number, line.removeprefix(mark)
-        mark = b""
+        line = file.readline()
+    if not line:
+        raise SourceError(f"{name}: is empty; an empty catalogue is written as []")
+    blank = _blank(file)
+    if _is_document(line, following=file.peek(1)[:1]):
+        return _document_records(name, line + blank + file.read(), lines_before=number - 1)
+    lines = _lines(file, first=number + 1 + blank.count(b"\n"))
+    return _line_records(chain([(number, line)], lines))
+
+
+def _blank(file: io.BufferedReader) -> bytes:
+    """Pass over white space; returns it."""
+    blank = bytearray()
+    while buffered := file.peek(1):
+        passed = len(buffered) - len(buffered.lstrip())
+        blank += file.read(passed)
+        if passed < len(buffered):
+            break
+    return bytes(blank)
+
+
+def _lines(file: io.BufferedReader, first: int) -> Iterator[tuple[int, bytes]]:
+    """The lines to come, numbered, of each at most a little more than a record may have."""
+    number = first
+    while line := file.readline(MAX_RECORD + 1):
+        yield number, line
+        number += 1
         while len(line) > MAX_RECORD and not line.endswith(b"\n"):
             line = file.readline(MAX_RECORD + 1)
 
 
-def _is_document(line: bytes) -> bool:
-    return (
-        line.lstrip().startswith(b"[")
-        or ENVELOPE.match(line) is not None
-        or (line.lstrip().startswith(b"{") and line.rstrip().endswith(OPEN_ENDS))
-    )
+def _is_document(line: bytes, following: bytes) -> bool:
+    """Whether the first line starts an array or an envelope, and is no record on its own.
+
+    `following` is the first character after it, empty at the end of the file.
+    """
+    start = line.lstrip()[:1]
+    if start != b"{":
+        return start == b"["
+    try:
+        keys = _object.decode(line).keys()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if not following:
+            return f'"{ENVELOPE_KEY}"'.encode() in line
+        return line.rstrip().endswith(OPEN_ENDS) or following in CONTINUATIONS
+    return ENVELOPE_KEY in keys and keys.isdisjoint(RECORD_KEYS)
 
 
 def _line_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[SourceRecord]:
@@ -144,11 +181,14 @@ def _document_records(name: str, text: bytes, lines_before: int) -> Iterator[Sou
             where, records = "services", _envelope.decode(text).services
     except msgspec.ValidationError as error:
         raise SourceError(f"{name}: is no list of services: {error}") from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        line = lines_before + 1 + _fault_line(text, str(error))
+    except RecursionError as error:
         raise SourceError(
-            f"{name}:{line}: {error}; the file is damaged or cut short, fetch it again"
+            f"{name}: a value is nested too deeply to be read; leave it out"
         ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        line = lines_before + 1 + _fault_line(text, str(error))
+        damage = f"{error}; the file is damaged or cut short, fetch it again"
+        raise SourceError(f"{name}:{line}: {lone_surrogate(text) or damage}") from error
     for index, record in enumerate(records):
         yield _record(f"{where}[{index}]", bytes(record))
 

@@ -15,6 +15,9 @@ from service.store import Store
 VOCABULARY = "vocabulary.json"
 """Beside the index: every word as written (folded), and the term that it is indexed as."""
 
+WRITE_LOCK = "MAIN_WRITELOCK"
+"""What a writer of Whoosh leaves behind: an empty file that only a second writer would look for."""
+
 MEGABYTES_OF_POSTINGS = 512
 """How much Whoosh may hold in memory before it sorts and spills to disk."""
 
@@ -58,6 +61,7 @@ def write_text_index(folder: Path, documents: Iterable[tuple[str, str, str]]) ->
         writer.cancel()
         raise
     writer.commit(optimize=True)
+    (folder / WRITE_LOCK).unlink(missing_ok=True)
     check_order(folder, count)
     vocabulary = {word.text: term_of(word.text) for piece in pieces for word in words_of(piece)}
     (folder / VOCABULARY).write_bytes(msgspec.json.encode(vocabulary, order="deterministic"))
@@ -70,7 +74,7 @@ def read_vocabulary(folder: Path) -> dict[str, str]:
 
 
 def check_order(folder: Path, count: int) -> None:
-    """Raise unless the index is one segment whose document numbers run from 0 as the ordinals do."""
+    """Raise unless the index is one segment whose documents are numbered as the ordinals are."""
     reader = index.open_dir(str(folder), readonly=True).reader()
     try:
         if not reader.is_atomic():

@@ -31,6 +31,8 @@ from service.records import ErrorBody, ErrorEnvelope, Readiness, format_timestam
 from service.settings import Settings, settings_from
 from service.snapshot import Hits, Snapshot
 
+HEALTH = "/healthz"
+MAX_ID = 256
 METHODS = "GET, HEAD, OPTIONS"
 EVERY_RESPONSE = {
     "access-control-allow-origin": "*",
@@ -68,7 +70,8 @@ async def get_service(request: Request) -> Response:
     service_id = request.path_params["id"]
     service = _snapshot(request).find(service_id)
     if service is None:
-        raise ServiceNotFound(f"no service has the id `{service_id}`; try searching for its name")
+        shown = service_id if len(service_id) <= MAX_ID else f"{service_id[:MAX_ID]}…"
+        raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
     return _json(request, b'{"service":%b}' % service)
 
 
@@ -103,13 +106,14 @@ async def health(request: Request) -> Response:
 async def readiness(request: Request) -> Response:
     """What is being served."""
     snapshot = _snapshot(request)
+    published: Published = request.app.state.published
     manifest = snapshot.manifest
     ready = Readiness(
         status="ready",
         snapshot=snapshot.id,
         counts=manifest.counts,
         built_at=format_timestamp(manifest.built_at),
-        checked_at=format_timestamp(snapshot.checked_at),
+        checked_at=format_timestamp(published.checked_at(snapshot)),
     )
     return _json(request, msgspec.json.encode(ready))
 
@@ -127,7 +131,7 @@ ROUTES = [
     Route("/v1/ecosystem/overview", ecosystem_overview),
     Route("/v1/ecosystem/transactions", recent_transactions),
     Route("/v1/ecosystem/stats", ecosystem_stats),
-    Route("/healthz", health),
+    Route(HEALTH, health),
     Route("/readyz", readiness),
     Route("/openapi.json", openapi),
 ]
@@ -137,9 +141,10 @@ def create_app(settings: Settings | None = None) -> Starlette:
     """The application, to be served alone or mounted into another.
 
     A mounted application's lifespan does not run, so the snapshot is opened at start when it can
-    be, and otherwise by the first request.
+    be, and otherwise by the first request. Without settings the environment names the artifacts;
+    the other variables are for the server that listens, and not read here.
     """
-    published = Published((settings or settings_from()).artifacts)
+    published = Published((settings or settings_from(names=("artifacts",))).artifacts)
     app = Starlette(
         routes=ROUTES,
         middleware=[Middleware(PinnedSnapshot, published=published)],
@@ -152,6 +157,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
         lifespan=_lifespan(published),
     )
     app.router.redirect_slashes = False
+    app.state.published = published
     return app
 
 
@@ -169,11 +175,18 @@ class PinnedSnapshot:
             try:
                 scope["snapshot"] = self._published.snapshot()
             except SnapshotUnavailable as error:
-                if scope["path"] != scope.get("root_path", "") + "/healthz":
+                if _route(scope) != HEALTH:
                     answer = _error(Request(scope), error, {"retry-after": "5"})
             if scope["method"] == "OPTIONS":
                 answer = _response(Request(scope), b"", 204, OPTIONS_RESPONSE)
         await answer(scope, receive, send)
+
+
+def _route(scope: Scope) -> str:
+    """The path within this application; a server may or may not put its prefix before it."""
+    path: str = scope["path"]
+    prefix = scope.get("root_path", "")
+    return path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
 
 
 def _snapshot(request: Request) -> Snapshot:
@@ -209,7 +222,8 @@ def _response(request: Request, body: bytes, status: int, headers: dict[str, str
 def _error(
     request: Request, error: RatecardError, headers: dict[str, str] | None = None
 ) -> Response:
-    body = ErrorBody(code=error.code, message=str(error))
+    message = str(error).encode("utf-8", "replace").decode()  # it may quote what is no Unicode
+    body = ErrorBody(code=error.code, message=message)
     if isinstance(error, InvalidParameter):
         body.parameter = error.parameter
     return _response(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -51,12 +52,27 @@ RESPONSES = (
     Readiness,
     ErrorEnvelope,
 )
-ERRORS = (InvalidParameter, ServiceNotFound, MethodNotAllowed, RatecardError, SnapshotUnavailable)
+# What a reader of the document needs to know of each.
+ERRORS: dict[type[RatecardError], str] = {
+    InvalidParameter: "A parameter cannot be honoured; `parameter` names it.",
+    ServiceNotFound: "No service of this snapshot has the id.",
+    MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
+    RatecardError: "The service failed to answer; asking again may help.",
+    SnapshotUnavailable: "There is no snapshot to answer from; ask again later.",
+}
+
+
+def document(root_path: str) -> bytes:
+    """The document as JSON, for an application that is mounted at `root_path`.
+
+    Where an application is mounted may be up to its clients, so that nothing is kept of it.
+    """
+    server = quote(root_path.rstrip("/"), errors="replace") or "/"
+    return b'%b,"servers":%b}' % (_document()[:-1], msgspec.json.encode([{"url": server}]))
 
 
 @cache
-def document(root_path: str) -> bytes:
-    """The document as JSON, for an application that is mounted at `root_path`."""
+def _document() -> bytes:
     _, schemas = msgspec.json.schema_components(
         RESPONSES, ref_template="#/components/schemas/{name}"
     )
@@ -71,7 +87,6 @@ def document(root_path: str) -> bytes:
                 "`Ratecard-Snapshot` header names.",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
-            "servers": [{"url": root_path or "/"}],
             "paths": _paths(),
             "components": {
                 "schemas": schemas,
@@ -81,7 +96,10 @@ def document(root_path: str) -> bytes:
                         "schema": {"type": "string"},
                     }
                 },
-                "responses": {error.__name__: _error_response(error) for error in ERRORS},
+                "responses": {
+                    error.__name__: _error_response(error, meaning)
+                    for error, meaning in ERRORS.items()
+                },
             },
         }
     )
@@ -155,7 +173,7 @@ def _operation(
     }
 
 
-def _error_response(error: type[RatecardError]) -> Json:
+def _error_response(error: type[RatecardError], meaning: str) -> Json:
     headers = _snapshot_header()
     if error is SnapshotUnavailable:
         headers["Retry-After"] = {
@@ -168,7 +186,7 @@ def _error_response(error: type[RatecardError]) -> Json:
     if error is RatecardError:
         codes = [error.code]
     return {
-        "description": f"{(error.__doc__ or '').strip()} Codes: {', '.join(codes)}.",
+        "description": f"{meaning} Codes: {', '.join(codes)}.",
         "headers": headers,
         "content": _content(ErrorEnvelope),
     }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from pathlib import Path
 
-from service.snapshot import Snapshot, open_snapshot
+from service.errors import SnapshotUnavailable
+from service.snapshot import Snapshot, open_snapshot, read_current
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -30,3 +32,14 @@ class Published:
                 counts.payments,
             )
         return self._snapshot
+
+    def checked_at(self, snapshot: Snapshot) -> datetime:
+        """When a build last found that this snapshot is what its sources make.
+
+        Builds that change nothing touch `CURRENT`; its time counts while it names this snapshot.
+        """
+        try:
+            published, checked_at = read_current(Path(self._artifacts))
+        except SnapshotUnavailable:
+            return snapshot.checked_at
+        return checked_at if published == snapshot.id else snapshot.checked_at

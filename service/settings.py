@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -21,13 +21,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     workers: Annotated[int, Meta(ge=1)] = 1
 
 
-def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read the variables that are set; raises ValueError when one cannot be read."""
-    given = {
-        name: environment[variable(name)]
-        for name in Settings.__struct_fields__
-        if variable(name) in environment
-    }
+def settings_from(
+    environment: Mapping[str, str] = os.environ,
+    names: Iterable[str] = Settings.__struct_fields__,
+) -> Settings:
+    """Read the variables of these settings where they are set.
+
+    Raises ValueError when one cannot be read.
+    """
+    given = {name: environment[variable(name)] for name in names if variable(name) in environment}
     try:
         return msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:

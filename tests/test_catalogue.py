@@ -101,6 +101,51 @@ def test_a_derived_id_replaces_the_same_service_of_an_earlier_source(
 
 
 @pytest.mark.parametrize(
+    ("domain", "more"),
+    [
+        ("api.example.com", {}),
+        ("API.example.com", {"domain": "api.example.com"}),
+        ("api.example.com", {"domain": "https://api.example.com"}),
+        ("https://api.example.com/", {"domain": "Api.Example.com"}),
+        ("api.example.com", {"domain": ""}),
+        ("bücher.example", {"domain": "xn--bcher-kva.example"}),
+        ("xn--bcher-kva.example", {"domain": "http://Bücher.example/"}),
+    ],
+)
+def test_an_overlay_replaces_the_service_whose_derived_id_it_gives(
+    domain: str, more: Json, artifacts: Path, build: Build
+) -> None:
+    assert build([service(None, domain=domain, name="raw")]) == 0
+    (served,) = ids(artifacts)
+    assert build([service(None, domain=domain, name="raw")], [service(served, **more)]) == 0
+    (found,) = stored(artifacts)
+    assert (found["id"], found["name"]) == (served, "One")
+
+
+def test_a_derived_id_replaces_the_service_of_an_earlier_source_that_gives_it_alone(
+    artifacts: Path, build: Build
+) -> None:
+    curated = service(None, domain="a.example", name="curated")
+    assert build([service("a-example", name="raw")], [curated]) == 0
+    (found,) = stored(artifacts)
+    assert (found["id"], found["name"]) == ("a-example", "curated")
+
+
+def test_an_overlay_for_another_domain_is_another_service(artifacts: Path, build: Build) -> None:
+    raw = service(None, domain="api.example.com")
+    other = service("api-example-com", domain="not idna \u2024.example")
+    assert build([raw], [other]) == 0
+    assert len(ids(artifacts)) == 2
+
+
+def test_in_one_source_an_id_and_a_domain_that_makes_it_are_two_services(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service(None, domain="a.example"), service("a-example")]) == 0
+    assert len(ids(artifacts)) == 2
+
+
+@pytest.mark.parametrize(
     ("domain", "service_id"),
     [("search", "search-"), ("bücher.example", "xn--bcher-kva-example"), ("x" * 300, "x" * 247)],
 )

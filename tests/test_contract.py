@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
 
 from tests.running import Json
 
@@ -66,6 +67,8 @@ def test_options_names_the_methods(client: httpx.Client, path: str) -> None:
     assert response.headers["allow"] == "GET, HEAD, OPTIONS"
     assert response.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
     assert response.headers["access-control-allow-origin"] == "*"
+    assert response.headers["access-control-allow-headers"] == "*"
+    assert int(response.headers["access-control-max-age"]) == 24 * 60 * 60
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
@@ -243,6 +246,51 @@ def test_an_unknown_service_is_404(client: httpx.Client, service_id: str) -> Non
     response = client.get(f"/v1/services/{service_id}")
     assert response.status_code == 404
     assert error(response)["code"] in {"service_not_found", "path_not_found"}
+
+
+def test_an_unknown_id_is_quoted_no_longer_than_an_id_can_be(client: httpx.Client) -> None:
+    message = error(client.get(f"/v1/services/{'a' * 60_000}"))["message"]
+    assert f"`{'a' * 256}…`" in message
+    assert len(message) < 400
+
+
+DESCRIBED = [
+    ("/v1/services", "?limit=200"),
+    ("/v1/services", "?endpoints=none&facets=category,network,scheme,integrationType,tag"),
+    ("/v1/services", "?limit=0"),
+    ("/v1/services", "?sort=size"),
+    ("/v1/search/services", "?q=weather+api"),
+    ("/v1/search/services", "?q=weather&match=all&maxPrice=0.05&category=Data&facets=tag"),
+    ("/v1/search/services", ""),
+    ("/v1/services/search", "?q=tide"),
+    ("/v1/services/tidewatch-example", ""),
+    ("/v1/services/nope", ""),
+    ("/v1/ecosystem/overview", "?timeframe=7"),
+    ("/v1/ecosystem/overview", "?timeframe=week"),
+    ("/v1/ecosystem/stats", "?timeframe=1"),
+    ("/v1/ecosystem/stats", "?timeframe=30"),
+    ("/v1/ecosystem/transactions", "?limit=200"),
+    ("/healthz", ""),
+    ("/readyz", ""),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(("path", "query"), DESCRIBED)
+def test_every_response_is_as_the_openapi_document_describes_it(
+    client: httpx.Client, path: str, query: str, method: str
+) -> None:
+    document = get(client, "/openapi.json")
+    known = path in document["paths"]
+    operation = document["paths"][path if known else "/v1/services/{id}"]["get"]
+    response = client.request(method, path + query)
+    described = operation["responses"][str(response.status_code)]
+    if "$ref" in described:
+        described = document["components"]["responses"][described["$ref"].rpartition("/")[2]]
+    assert described["headers"].keys() <= {name.title() for name in response.headers}
+    schema = described["content"]["application/json"]["schema"]
+    validator = Draft202012Validator(schema | {"components": document["components"]})
+    assert [fault.message for fault in validator.iter_errors(response.json())] == []
 
 
 def test_the_overview_has_the_shape_that_clients_parse(client: httpx.Client) -> None:

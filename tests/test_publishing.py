@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indexer.__main__ import main
+from indexer.publish import publish, stage
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
-from service.snapshot import open_snapshot
+from service.snapshot import MANIFEST, open_snapshot, read_manifest
 from tests.conftest import Build
-from tests.running import payment, run_indexer, service
+from tests.running import ROOT, payment, run_indexer, service, write_lines
 
 
 def snapshots(artifacts: Path) -> set[str]:
@@ -93,6 +100,126 @@ def test_what_a_killed_build_left_is_removed(artifacts: Path, build: Build) -> N
     assert open_snapshot(artifacts).find("b") is not None
 
 
+class Steps:
+    """What publishing asks of the disk, in order; the step of this number is never done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: int | None = None) -> None:
+        self.done: list[tuple[str, object]] = []
+        self._fails = fails
+        really_rename, really_replace, really_open = Path.rename, Path.replace, Path.open
+
+        def fsync(descriptor: int) -> None:
+            self._step("sync", os.fstat(descriptor).st_ino)
+
+        def rename(path: Path, target: Path) -> Path:
+            self._step("rename", target)
+            return really_rename(path, target)
+
+        def replace(path: Path, target: Path) -> Path:
+            self._step("replace", target)
+            return really_replace(path, target)
+
+        def open_file(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+            if mode == "wb":
+                self._step("write", path.name)
+            return really_open(path, mode, *arguments, **options)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(Path, "rename", rename)
+        monkeypatch.setattr(Path, "replace", replace)
+        monkeypatch.setattr(Path, "open", open_file)
+
+    def _step(self, kind: str, what: object) -> None:
+        if len(self.done) == self._fails:
+            raise OSError(errno.ENOSPC, "no space left")
+        self.done.append((kind, what))
+
+
+def republish(artifacts: Path, snapshot: Path) -> None:
+    """Publish a copy of a published snapshot, as a build does."""
+    with stage(artifacts) as staging:
+        shutil.copytree(snapshot, staging / "snapshot")
+        (staging / "snapshot" / "manifest.json").unlink()
+        publish(artifacts, staging / "snapshot", read_manifest(snapshot))
+
+
+@pytest.fixture
+def next_snapshot(tmp_path: Path) -> Path:
+    """A snapshot that was published to another folder, with a service `new`."""
+    other = tmp_path / "elsewhere"
+    source = write_lines(tmp_path / "next.jsonl", [service("new")])
+    assert main(["build", source, "--out", str(other)]) == 0
+    return folder(other)
+
+
+def test_a_failure_at_any_step_of_publishing_leaves_a_whole_snapshot_served(
+    artifacts: Path, build: Build, next_snapshot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # hundreds of them
+    assert build([service("old")]) == 0
+    old = (artifacts / "CURRENT").read_text()
+    for number in range(1000):
+        with pytest.MonkeyPatch.context() as failing:
+            steps = Steps(failing, fails=number)
+            try:
+                republish(artifacts, next_snapshot)
+            except OSError:
+                pass
+            else:
+                break
+        replaced = ("replace", artifacts / "CURRENT") in steps.done
+        assert open_snapshot(artifacts).find("new" if replaced else "old") is not None
+        assert main(["verify", str(artifacts)]) == 0
+        republish(artifacts, next_snapshot)
+        assert open_snapshot(artifacts).find("new") is not None
+        assert not (artifacts / "staging").exists()
+        shutil.rmtree(folder(artifacts))
+        (artifacts / "CURRENT").write_text(old)
+    kinds = [kind for kind, _ in steps.done]
+    assert number == len(kinds)
+    assert set(kinds) == {"sync", "write", "rename", "replace"}
+
+
+@pytest.mark.parametrize("fails", ["os.fsync", "pathlib.Path.rename", "pathlib.Path.replace"])
+def test_a_build_that_fails_to_publish_says_so_and_the_next_one_publishes(
+    fails: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert build([service("old")]) == 0
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(fails, fail)
+        assert build([service("new")]) == 1
+    said = capsys.readouterr().err
+    assert said == "error: No space left on device; what was published before stays\n"
+    assert open_snapshot(artifacts).find("old") is not None
+    assert main(["verify", str(artifacts)]) == 0
+    assert build([service("new")]) == 0
+    assert open_snapshot(artifacts).find("new") is not None
+
+
+def test_every_byte_is_on_the_disk_before_it_gets_its_name(
+    artifacts: Path, build: Build, next_snapshot: Path
+) -> None:
+    assert build([service("old")]) == 0
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        steps = Steps(monkeypatch)
+        republish(artifacts, next_snapshot)
+    published = folder(artifacts)
+    rename = steps.done.index(("rename", published))
+    replace = steps.done.index(("replace", artifacts / "CURRENT"))
+    synced = {path: ("sync", path.stat().st_ino) for path in (published, *published.rglob("*"))}
+    assert all(step in steps.done[:rename] for step in synced.values())
+    written = steps.done.index(("write", "manifest.json"))
+    others = [step for path, step in synced.items() if path.is_file() and path.name != MANIFEST]
+    assert all(step in steps.done[:written] for step in others)
+    between, after = steps.done[rename:replace], steps.done[replace:]
+    assert ("sync", (artifacts / "snapshots").stat().st_ino) in between
+    assert ("sync", (artifacts / "CURRENT").stat().st_ino) in between
+    assert ("sync", artifacts.stat().st_ino) in after
+
+
 def test_two_builds_at_once_are_refused_in_words(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +277,43 @@ def test_a_file_that_is_missing_or_cut_is_found_on_opening(
     assert open_snapshot(artifacts).find("a") is not None
 
 
+HARMS: dict[str, Callable[[bytes], bytes]] = {
+    "zeros": lambda content: bytes(len(content)),
+    "ones": lambda content: b"\xff" * len(content),
+    "digits": lambda content: content.translate(bytes.maketrans(b"0123456789", b"1234567890")),
+    "brackets": lambda content: content.translate(bytes.maketrans(b'{}[]()"', b"[]{}{}'")),
+    "shifted": lambda content: content[1:] + content[:1],
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_file_of_unchanged_size_never_ends_opening_in_another_error(
+    harm: str, artifacts: Path, build: Build
+) -> None:
+    records = [service("a", category="Data", tags=["x"], networks=["Base"]), service("b")]
+    assert build(records, payments=[payment()]) == 0
+    damaged = set()
+    for path in sorted(path for path in folder(artifacts).rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        path.write_bytes(HARMS[harm](content))
+        try:
+            open_snapshot(artifacts)
+        except (SnapshotDamaged, SnapshotUnsupported) as error:
+            assert "rebuild it" in str(error)  # noqa: PT017  # most files are read when asked for
+            damaged.add(path.name)
+        path.write_bytes(content)
+    assert "manifest.json" in damaged
+    assert open_snapshot(artifacts).find("a") is not None
+
+
+def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    path = folder(artifacts) / MANIFEST
+    path.write_bytes(path.read_bytes().replace(b'"id": "', b'"id": "\xff'))
+    assert build([service("a")]) == 0
+    assert main(["verify", str(artifacts)]) == 0
+
+
 def test_another_format_is_told_from_a_damaged_one(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     (folder(artifacts) / "manifest.json").write_text(json.dumps({"format": 99}))
@@ -165,6 +329,29 @@ def test_a_current_that_names_no_snapshot_is_damaged(
     (artifacts / "CURRENT").write_text(current)
     with pytest.raises(SnapshotDamaged):
         open_snapshot(artifacts)
+
+
+@pytest.mark.parametrize("closed", ["full", "a pipe that nobody reads"])
+def test_a_summary_that_cannot_be_printed_undoes_nothing(
+    closed: str, tmp_path: Path, artifacts: Path
+) -> None:
+    source = write_lines(tmp_path / "source.jsonl", [service("a")])
+    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full" if closed == "full" else writer, "wb") as out:  # noqa: PTH123  # or a pipe
+        finished = subprocess.run(
+            command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert finished.returncode == 0
+    assert finished.stderr.startswith("warning: the summary cannot be printed: ")
+    assert finished.stderr.count("\n") == 1
+    assert open_snapshot(artifacts).find("a") is not None
+
+
+def test_no_lock_of_the_text_index_is_published(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    assert not [path for path in folder(artifacts).rglob("*") if path.name.endswith("LOCK")]
 
 
 def test_nothing_published_says_what_to_run(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from indexer.__main__ import main
 from service.snapshot import open_snapshot
 from tests.conftest import Build
 from tests.running import Json, endpoint, service
@@ -29,7 +31,12 @@ MALFORMED: dict[str, tuple[bytes | Json, str, str]] = {
     "null": (b"null", "$", "Expected `object`"),
     "a NaN": (GOOD.replace('"id"', '"x": NaN, "id"').encode(), "$", "malformed"),
     "invalid UTF-8": (b'{"x": "\xff", ' + GOOD.encode()[1:], "$", "not UTF-8 at byte 7"),
-    "a lone surrogate": (GOOD.replace("One", "\\ud800").encode(), "$", "malformed"),
+    "a lone surrogate": (GOOD.replace("One", "\\ud800").encode(), "$", "half of a surrogate pair"),
+    "a lone surrogate before more": (
+        GOOD.replace("One", "\\ude00 x").encode(),
+        "$",
+        "half of a surrogate pair",
+    ),
     "nested without end": (b'{"x": ' + b"[" * 9999 + b"]" * 9999 + b"}", "$", "too deeply"),
     "50 MB": (b'{"x": "' + b"x" * 50_000_000 + b'"}', "$", "longer than the 16,777,216 bytes"),
     "no name": ({"id": "bad", "description": "", "endpoints": []}, "$", "`name`"),
@@ -143,7 +150,9 @@ def test_a_second_record_with_an_id_is_listed_but_not_malformed(
     reject = json.loads(listed.read_text())
     assert (reject["position"], reject["id"], reject["path"]) == ("line 2", "x", "$.id")
     assert reject["reason"] == "has the id of line 1, which is kept"
-    assert "0 rejected, 1 duplicate ids" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "0 rejected, 1 duplicate ids" in said
+    assert f"  left out {reject['source']}:2: $.id: has the id of line 1" in said
     assert json.loads(open_snapshot(artifacts).services.text(0))["name"] == "first"
 
 
@@ -152,3 +161,72 @@ def test_a_rejects_file_that_cannot_be_written_ends_the_build(
 ) -> None:
     assert build([service()], options=("--rejects", str(tmp_path / "no" / "file"))) == 1
     assert "No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["itself", "by another path", "in a folder", "payments"])
+def test_a_rejects_file_that_is_an_input_is_refused(
+    form: str, tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "feeds"
+    folder.mkdir()
+    source = folder / "feed.jsonl"
+    source.write_text(GOOD)
+    other = tmp_path / "other.jsonl"
+    other.symlink_to(source)
+    arguments = {
+        "itself": (source, "--rejects", source),
+        "by another path": (source, "--rejects", other),
+        "in a folder": (folder, "--rejects", source),
+        "payments": (other, "--transactions", source, "--rejects", source),
+    }
+    assert main(["build", *map(str, arguments[form]), "--out", str(artifacts)]) == 2
+    assert "is a file to read; name another one" in capsys.readouterr().err
+    assert source.read_text() == GOOD
+
+
+@pytest.mark.parametrize("fate", ["busy", "unreadable"])
+def test_a_build_that_ends_early_leaves_an_earlier_list_of_rejects(
+    fate: str, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    listed = tmp_path / "rejects.jsonl"
+    assert build([service("a"), 7], options=(*ALL, "--rejects", str(listed))) == 0
+    earlier = listed.read_text()
+    with (artifacts / ".lock").open() as lock:
+        if fate == "busy":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        sources = [service("b"), 7, 8], tmp_path / "gone.jsonl"
+        assert build(*sources, options=(*ALL, "--rejects", str(listed))) == 1
+    assert listed.read_text() == earlier
+    assert list(tmp_path.glob("*rejects*")) == [listed]
+
+
+def test_too_many_rejects_are_listed_though_nothing_is_published(
+    tmp_path: Path, build: Build
+) -> None:
+    listed = tmp_path / "rejects.jsonl"
+    assert build([service("a"), 7, 8], options=("--rejects", str(listed))) == 3
+    assert len(listed.read_text().splitlines()) == 2
+
+
+def test_a_device_takes_rejects_and_stays_a_device(build: Build) -> None:
+    assert build([service("a"), 7], options=(*ALL, "--rejects", "/dev/null")) == 0
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("given", "listed_as"),
+    [
+        (b'{\n"a":\r\n1}', {"a": 1}),
+        (b'["x",\n2]', ["x", 2]),
+        (b'"\xff"', None),
+        (b'{"\xff":1}', None),
+    ],
+)
+def test_every_reject_is_one_line_of_json(
+    given: bytes, listed_as: object, tmp_path: Path, build: Build
+) -> None:
+    source, listed = tmp_path / "feed.json", tmp_path / "rejects.jsonl"
+    source.write_bytes(b'[%b,{"id":%b,"name":3}]' % (GOOD.encode(), given))
+    assert build(source, options=(*ALL, "--rejects", str(listed))) == 0
+    (line,) = listed.read_bytes().splitlines()
+    assert json.loads(line.decode())["id"] == listed_as

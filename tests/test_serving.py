@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from openapi_spec_validator import validate
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import ASGIApp, Message
 
+import service.openapi as description
 from service.app import create_app
+from service.openapi import document
 from service.settings import Settings, settings_from
 from tests.conftest import Build
-from tests.running import ROOT, serve, service
+from tests.running import ROOT, payment, serve, service
+
+
+async def answer(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
+    transport = httpx.ASGITransport(app, root_path=root_path)
+    async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+        return await client.get(path)
 
 
 def test_without_a_snapshot_everything_but_health_is_503(tmp_path: Path) -> None:
@@ -47,6 +60,72 @@ def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None
     with serve(artifacts) as client:
         response = client.get("/v1/services")
         assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "narrowing/category.values.json"])
+def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
+    name: str, artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    (path,) = (artifacts / "snapshots").glob(f"*/{name}")
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    with serve(artifacts) as client:
+        response = client.get("/v1/services")
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
+        assert "rebuild it" in response.json()["error"]["message"]
+        assert build([service("a")]) == 0
+        assert client.get("/v1/services/a").status_code == 200
+
+
+EVERY_OPERATION = (
+    "/v1/services",
+    "/v1/services?sort=price&category=Data&facets=network",
+    "/v1/services?endpoints=none",
+    "/v1/services/first",
+    "/v1/search/services?q=harbour+weather",
+    "/v1/search/services?q=haarbour+wea&match=all",
+    "/v1/ecosystem/overview",
+    "/v1/ecosystem/stats",
+    "/v1/ecosystem/transactions",
+    "/openapi.json",
+    "/readyz",
+)
+
+
+def test_a_running_service_outlives_the_files_of_its_snapshot(
+    artifacts: Path, build: Build
+) -> None:
+    record = service("first", name="Harbour", description="The weather of harbours")
+    assert build([record], payments=[payment()]) == 0
+    (folder,) = (artifacts / "snapshots").iterdir()
+    with serve(artifacts) as client, serve(artifacts) as idle:
+        before = {path: client.get(path).content for path in EVERY_OPERATION}
+        for name in ("b", "c", "d", "e"):
+            assert build([service(name)]) == 0
+        assert not folder.exists()
+        for path in EVERY_OPERATION:
+            response = client.get(path)
+            assert response.status_code == idle.get(path).status_code == 200
+            assert response.content == before[path]
+            assert response.headers["ratecard-snapshot"] == folder.name
+        assert idle.get("/v1/search/services?q=weather").json()["total"] == 1
+
+
+def test_readiness_tells_when_a_build_last_found_nothing_to_change(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    os.utime(artifacts / "CURRENT", (10**9, 10**9))
+    with serve(artifacts) as client:
+        first = client.get("/readyz").json()
+        assert first["checked_at"] == "2001-09-09T01:46:40.000Z"
+        assert build([service("a")]) == 0
+        again = client.get("/readyz").json()
+        assert again["checked_at"] > again["built_at"] == first["built_at"]
+        assert build([service("b")]) == 0
+        assert client.get("/readyz").json() == first
+        (artifacts / "CURRENT").unlink()
+        assert client.get("/readyz").json() == first
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -94,6 +173,32 @@ def test_settings_come_from_the_environment() -> None:
     assert settings_from(environment) == Settings(artifacts="x", port=81)
 
 
+def test_the_application_reads_no_setting_but_the_artifacts(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATECARD_PORT", "abc")
+    monkeypatch.setenv("RATECARD_ARTIFACTS", str(sample))
+    assert asyncio.run(answer(create_app(), "/readyz")).status_code == 200
+    program = "import service.app"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("target", ["run", "serve"])
+def test_make_leaves_the_port_to_the_environment_unless_it_is_told(target: str) -> None:
+    def plan(*arguments: str) -> str:
+        inherited = {"PORT", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+        environment = {name: os.environ[name] for name in os.environ if name not in inherited}
+        command = ["make", "--dry-run", "--no-print-directory", target, *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "-m service" in plan()
+    assert "--port" not in plan()
+    assert "-m service --port 8781" in plan("PORT=8781")
+
+
 def test_two_workers_serve(sample: Path) -> None:
     with serve(sample, "--workers", "2") as client:
         assert client.get("/v1/services?limit=1").status_code == 200
@@ -128,6 +233,60 @@ def test_a_mounted_application_without_a_snapshot_is_healthy(tmp_path: Path) -> 
             assert (await client.get("/shop/v1/services")).status_code == 503
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/api/healthz"])
+def test_health_is_found_whether_or_not_the_server_passes_its_prefix_on(
+    path: str, tmp_path: Path
+) -> None:
+    app = create_app(Settings(artifacts=str(tmp_path)))
+    assert asyncio.run(answer(app, path, root_path="/api")).status_code == 200
+    assert asyncio.run(answer(app, "/api/readyz", root_path="/api")).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("root_path", "server"),
+    [("", "/"), ("/", "/"), ("/api", "/api"), ("/api/", "/api"), ("/a b/{c}", "/a%20b/%7Bc%7D")],
+)
+def test_the_openapi_document_names_where_the_application_is_mounted(
+    root_path: str, server: str
+) -> None:
+    described = json.loads(document(root_path))
+    assert described["servers"] == [{"url": server}]
+    assert described["openapi"] == "3.1.0"
+
+
+def test_the_openapi_document_speaks_to_its_readers() -> None:
+    for response in json.loads(document(""))["components"]["responses"].values():
+        assert "Base of" not in response["description"]
+        assert "the base of" not in response["description"]
+
+
+def test_a_tenant_in_the_mount_path_costs_no_memory(sample: Path) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    outer = Starlette(routes=[Mount("/t/{tenant}", app)])
+    for tenant in ("a", "b", "ü"):
+        response = asyncio.run(answer(outer, f"/t/{tenant}/openapi.json"))
+        assert response.json()["servers"] == [{"url": f"/t/{quote(tenant)}"}]
+    caches = [value for value in vars(description).values() if hasattr(value, "cache_info")]
+    assert all(cache.cache_info().currsize <= 1 for cache in caches)
+
+
+@pytest.mark.parametrize("path", ["/\udcff", "/v1/services/\udcff", "/v1/\ud800/x"])
+def test_a_path_that_is_no_unicode_is_404(sample: Path, path: str) -> None:
+    """As a server may pass it on; uvicorn does not."""
+    messages: list[Any] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        messages.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+    asyncio.run(create_app(Settings(artifacts=str(sample)))(scope, receive, send))
+    assert messages[0]["status"] == 404
+    assert json.loads(messages[1]["body"])["error"]["code"].endswith("_not_found")
 
 
 def test_a_failure_inside_is_500_in_the_usual_shape_and_leaks_nothing(
