@@ -14,8 +14,9 @@ from whoosh import index
 
 from indexer.lexicon import write_lexicon, write_names
 from indexer.textindex import read_vocabulary
+from service.accumulator import BLOCK, IMPACT_BITS, block_count
 from service.engine import ENGINE, Engine
-from service.postings import DENSE_SHARE, Summary, dense_row_length
+from service.postings import FREQUENT_SHARE, Summary
 from service.strings import write_strings
 
 FIELDS = ("name", "description", "category")
@@ -50,9 +51,10 @@ def compile_postings(
 def read_postings(
     whoosh_index_dir: Path, documents: int, engine: Engine
 ) -> tuple[list[bytes], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Terms in byte order; and for each posting, ascending, `term number * documents + ordinal` and its frequency.
+    """Terms in byte order, and of each posting its key and its frequency.
 
-    The frequency is that of BM25F: the sum over the fields of weighted, length-normalised counts.
+    Keys are `term number * documents + ordinal`, ascending. The frequency is that of BM25F: the
+    sum over the fields of weighted, length-normalised counts.
     """
     reader: Any = index.open_dir(str(whoosh_index_dir), readonly=True).reader()
     try:
@@ -86,8 +88,9 @@ def impacts_of(
 ) -> npt.NDArray[np.uint16]:
     """Integer BM25F impacts (Robertson and Zaragoza 2009, section 3.6), one for each posting.
 
-    idf · f / (k1 + f), idf = ln(1 + (N - df + 0.5) / (df + 0.5)); times 1 + bound · prior of the service, which
-    a sum of impacts inherits as a whole; rounded, at least 1 so that an impact of 0 means no match.
+    idf · f / (k1 + f), idf = ln(1 + (N - df + 0.5) / (df + 0.5)); times 1 + bound · prior of the
+    service, which a sum of impacts inherits as a whole; rounded, at least 1 so that an impact of 0
+    means no match.
     """
     idf = np.log(1 + (documents - document_frequencies + 0.5) / (document_frequencies + 0.5))
     scores = np.repeat(idf, document_frequencies) * frequencies / (engine.saturation + frequencies)
@@ -138,7 +141,7 @@ def _normalised(
     A length is the sum of its document's counts: exact, where Whoosh stores one byte.
     """
     lengths = np.bincount(ordinals, weights=counts, minlength=documents)
-    # The average is over the documents that have the field: empty ones say nothing about the others.
+    # The average is over the documents that have the field: empty ones say nothing of the others.
     average = lengths.sum() / max(np.count_nonzero(lengths), 1)
     b = getattr(engine.length_normalisation, field)
     norms = 1 - b + b * lengths / max(average, 1e-9)
@@ -150,7 +153,7 @@ def _normalised(
 def _summed(
     keys: npt.NDArray[np.int64], frequencies: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Sums over equal keys, in ascending order of the keys and, within one, always in the same order."""
+    """Sums over equal keys, ascending by key and within one always in the same order."""
     if not len(keys):
         return keys, frequencies
     order = np.argsort(keys, kind="stable")
@@ -166,17 +169,20 @@ def _write_arrays(
     impacts: npt.NDArray[np.uint16],
     documents: int,
 ) -> None:
+    """Write the postings of all terms, and those of frequent ones once more in blocks."""
     np.save(out_dir / "offsets.npy", offsets.astype(np.int64))
-    np.save(out_dir / "ordinals.npy", ordinals)
-    np.save(out_dir / "impacts.npy", impacts)
-    largest = np.maximum.reduceat(impacts, offsets[:-1]) if len(impacts) else impacts
-    np.save(out_dir / "largest_impacts.npy", largest)
-    dense = np.flatnonzero(np.diff(offsets) > documents * DENSE_SHARE)
-    rows = np.full(len(offsets) - 1, -1, dtype=np.int32)
-    rows[dense] = np.arange(len(dense))
-    columns = np.zeros((len(dense), dense_row_length(documents)), dtype=np.uint16)
-    for row, term in enumerate(dense):
+    np.save(out_dir / "postings.npy", (ordinals << IMPACT_BITS) | impacts)
+    frequent = np.flatnonzero(np.diff(offsets) > documents * FREQUENT_SHARE)
+    rows = np.full(len(offsets) - 1, -1, np.int32)
+    rows[frequent] = np.arange(len(frequent))
+    block_total = block_count(documents)
+    columns = np.zeros((len(frequent), block_total * BLOCK), np.uint16)
+    for row, term in enumerate(frequent):
         postings = slice(offsets[term], offsets[term + 1])
         columns[row, ordinals[postings]] = impacts[postings]
-    np.save(out_dir / "dense_rows.npy", rows)
-    np.save(out_dir / "dense_columns.npy", columns)
+    blocks = columns.reshape(len(frequent), block_total, BLOCK)
+    np.save(out_dir / "frequent_rows.npy", rows)
+    np.save(out_dir / "frequent_impacts.npy", blocks)
+    np.save(out_dir / "frequent_bounds.npy", blocks.max(axis=2).astype(np.int32))
+    bits = np.packbits(blocks > 0, axis=2, bitorder="little")
+    np.save(out_dir / "frequent_bits.npy", bits.view(np.uint64).reshape(len(frequent), block_total))

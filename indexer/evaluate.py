@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -56,6 +57,11 @@ def evaluate(
     or query. A query to which nothing is relevant says nothing and is left out.
     """
     documents = list(_read(corpus, _document))
+    repeated = [name for name, count in Counter(d.id for d in documents).items() if count > 1]
+    if repeated:
+        raise SourceError(
+            f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
+        )
     snapshot = build(_record(number, document) for number, document in enumerate(documents))
     found = {_id(number): document.id for number, document in enumerate(documents)}
     judgements = []
@@ -76,7 +82,7 @@ def mean(values: list[float]) -> float:
 
 
 def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgement:
-    """Gain is 2^grade - 1, discounted by log2(rank + 1), and divided by that of the best ranking."""
+    """Gain is 2^grade - 1, discounted by log2(rank + 1), and divided by that of the best order."""
     gained = _discounted([wanted.get(name, 0) for name in returned[:GAINED]])
     best = _discounted(sorted(wanted.values(), reverse=True)[:GAINED])
     recall = sum(name in wanted for name in returned) / len(wanted)

@@ -1,209 +1,211 @@
-"""The sums of impacts of one query, and the best of them: the only loops of a search, all of them NumPy's."""
+"""Summing impacts: the best services of some impact lists, and how many there are, exactly.
+
+Lists of rare terms are merged by sorting. Frequent terms have a column of impacts over all
+ordinals, in blocks, with the largest impact of each block as its bound: a block whose bounds
+together stay below the last place of the page is never looked at (block-max pruning; Ding and Suel,
+2011). How many match is counted apart, by the bits of the frequent terms. Nothing depends on the
+order of the lists, since sums of integers do not.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Ordinals = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
+Keep = npt.NDArray[np.bool_] | None
 
-BLOCKS = 128
-"""The accumulator is seen as this many rows; a column is what one block maximum covers."""
-SPARSE = 32
-"""Lists with fewer postings than one for so many documents are summed without passing over the whole buffer."""
-NO_ORDINALS = np.empty(0, dtype=np.int64)
-LARGEST_SUM = int(np.iinfo(np.uint16).max)
-"""What 16-bit sums can hold; no list has more in one document."""
+BLOCK = 64
+"""Ordinals of one block: as many as an integer of the bits has."""
+PROBED = 96
+"""Blocks that are looked at first, those of the largest bounds, to learn what a page takes."""
+AT_ONCE = 512
+"""Blocks that are summed at once, at most."""
+IMPACT_BITS = 24
+"""A posting is one integer, `ordinal << 24 | impact`, so that sorting postings merges lists."""
+IMPACT_MASK = (1 << IMPACT_BITS) - 1
+NONE = np.empty(0, np.int64)
+
+
+class Frequent(NamedTuple):
+    """A frequent term over all blocks.
+
+    `impacts` is uint16[blocks, 64], `bounds` int32[blocks], the largest impact of each block,
+    `bits` uint64[blocks], which services have the term.
+    """
+
+    impacts: npt.NDArray[np.uint16]
+    bounds: npt.NDArray[np.int32]
+    bits: npt.NDArray[np.uint64]
 
 
 class ImpactList(NamedTuple):
     """What one word of a query adds to the sums.
 
-    Impacts (uint16) by ordinal, also as a column over all ordinals where the word is frequent; no sum of them
-    exceeds `largest`. Ordinals ascend and are distinct unless the word has several meanings.
+    `postings` is int64, ascending; an ordinal may be there twice if the word has several meanings,
+    which is when it is not `distinct`.
     """
 
-    ordinals: Ordinals
-    impacts: npt.NDArray[np.uint16]
-    column: npt.NDArray[np.uint16] | None
-    largest: int
+    postings: Integers
+    frequent: Frequent | None = None
     distinct: bool = True
 
 
 class Ranked(NamedTuple):
-    """Exact total and the best ordinals, best first; of equal sums the first ordinal first."""
+    """Exact total, and the best ordinals, best first; of equal sums the first ordinal first."""
 
     total: int
-    ordinals: Ordinals
+    ordinals: Integers
 
 
 class Accumulator(threading.local):
-    """Buffers as long as the corpus, one set for each thread."""
+    """Ranks; its buffers, one set for each thread, have a number for each block."""
 
-    def __init__(self, length: int):
-        """`length` is a multiple of `BLOCKS`, at least the number of documents."""
-        self._length = length
-        self._sums = np.zeros(length, dtype=np.int32)
-        self._short_sums = np.zeros(length, dtype=np.uint16)
+    def __init__(self, documents: int) -> None:
+        blocks = block_count(documents)
+        self._bounds = np.empty(blocks, np.int32)
+        self._bits = np.empty(blocks, np.uint64)
 
-    def rank(
-        self, lists: Sequence[ImpactList], first: int, keep: npt.NDArray[np.bool_] | None
-    ) -> Ranked:
+    def rank(self, lists: Sequence[ImpactList], first: int, keep: Keep) -> Ranked:
         """The best `first` of what the lists sum up to."""
-        if sum(len(each.ordinals) for each in lists) * SPARSE < self._length:
-            ordinals, sums = self._sparse_sums(lists)
-            if keep is not None:
-                kept = keep[ordinals]
-                ordinals, sums = ordinals[kept], sums[kept]
+        ordinals, sums = merged([each for each in lists if each.frequent is None])
+        if keep is not None and len(ordinals):
+            kept = keep[ordinals].nonzero()[0]
+            ordinals, sums = ordinals.take(kept), sums.take(kept)
+        frequent = [each.frequent for each in lists if each.frequent is not None]
+        if not frequent:
             return Ranked(len(ordinals), best(ordinals, sums, first))
-        all_sums = self._all_sums(lists)
-        if keep is not None:
-            all_sums[: len(keep)] *= keep
-        return best_of_all(all_sums, first)
+        total, floor = _count(self._union(frequent), keep), 1
+        if len(ordinals):
+            added = _added(frequent, ordinals)
+            total += len(ordinals) - int(np.count_nonzero(added))
+            sums = sums + added
+            floor = _floor(sums, first)
+        if first < 1:
+            return Ranked(total, NONE)
+        floor, others, other_sums = self._above(floor, frequent, first, keep)
+        if len(ordinals):
+            # What has a rare term as well is there with its full sum.
+            places = np.searchsorted(ordinals, others)
+            places[places == len(ordinals)] = 0
+            new = (ordinals.take(places) != others).nonzero()[0]
+            top = (sums >= floor).nonzero()[0]
+            others = np.concatenate((ordinals.take(top), others.take(new)))
+            other_sums = np.concatenate((sums.take(top), other_sums.take(new)))
+        return Ranked(total, best(others, other_sums, first))
 
-    def _sparse_sums(self, lists: Sequence[ImpactList]) -> tuple[Ordinals, npt.NDArray[Any]]:
-        """The ordinals that any list has, and their sums: time in proportion to the lists, not the corpus."""
-        if not lists:
-            return NO_ORDINALS, NO_ORDINALS
-        if len(lists) == 1 and lists[0].distinct:
-            return lists[0].ordinals, lists[0].impacts
-        ordinals = np.concatenate([each.ordinals for each in lists])
-        sums = self._sums
-        # Whatever an earlier query left behind is overwritten.
-        sums[ordinals] = 0
-        np.add.at(sums, ordinals, np.concatenate([each.impacts for each in lists], dtype=np.int32))
-        found = sums[ordinals]
-        # Of equal ordinals, the one whose position is read back stands for all.
-        positions = np.arange(len(ordinals), dtype=np.int32)
-        sums[ordinals] = positions
-        distinct = sums[ordinals] == positions
-        return ordinals[distinct], found[distinct]
+    def _union(self, frequent: list[Frequent]) -> npt.NDArray[np.uint64]:
+        """The bits of the services that have any of these terms."""
+        bits = frequent[0].bits
+        for each in frequent[1:]:
+            bits = np.bitwise_or(bits, each.bits, out=self._bits)
+        return bits
 
-    def _all_sums(
-        self, lists: Sequence[ImpactList]
-    ) -> npt.NDArray[np.int32] | npt.NDArray[np.uint16]:
-        """The sums of all ordinals, in 16 bits where they fit: half the memory to pass through for each column."""
-        groups = _groups(lists)
-        self._add_short(groups[0])
-        if len(groups) == 1:
-            return self._short_sums
-        np.copyto(self._sums, self._short_sums)
-        for group in groups[1:]:
-            self._add_short(group)
-            self._sums += self._short_sums
-        return self._sums
+    def _above(
+        self, floor: int, frequent: list[Frequent], first: int, keep: Keep
+    ) -> tuple[int, Integers, Integers]:
+        """What the page takes at least, and the ordinals and sums of the frequent terms above it.
 
-    def _add_short(self, lists: Sequence[ImpactList]) -> None:
-        sums = self._short_sums
-        columns = [each.column for each in lists if each.column is not None]
-        if len(columns) > 1:
-            np.add(columns[0], columns[1], out=sums)
-        elif columns:
-            np.copyto(sums, columns[0])
-        else:
-            sums.fill(0)
-        for column in columns[2:]:
-            sums += column
-        if len(columns) < len(lists):
-            scattered = [each for each in lists if each.column is None]
-            np.add.at(
-                sums,
-                np.concatenate([each.ordinals for each in scattered]),
-                np.concatenate([each.impacts for each in scattered]),
-            )
-
-
-def best_of_all(sums: npt.NDArray[np.int32] | npt.NDArray[np.uint16], first: int) -> Ranked:
-    """Counts and ranks all sums that are not zero.
-
-    The least of the `first` largest block maxima is at most the last sum on the page: whatever is below it,
-    and every block whose maximum is, need not be looked at.
-    """
-    total = int(np.count_nonzero(sums))
-    first = min(first, total)
-    width = len(sums) // BLOCKS
-    if 4 * first > width:
-        ordinals = np.flatnonzero(sums)
-        return Ranked(total, best(ordinals, sums[ordinals], first))
-    if first < 1:
-        return Ranked(total, NO_ORDINALS)
-    maxima = sums.reshape(BLOCKS, width).max(axis=0)
-    # NumPy selects from 32-bit numbers without branches, from 16-bit ones with.
-    least = max(1, np.partition(maxima.astype(np.int32), width - first).item(width - first))
-    (blocks,) = (maxima >= least).nonzero()
-    candidates = (np.arange(0, len(sums), width)[:, np.newaxis] + blocks).ravel()
-    values = sums[candidates]
-    enough = values >= least
-    return Ranked(total, best(candidates[enough], values[enough], first))
+        A block is looked at only if its bounds reach what was needed when its turn came; those of
+        the largest bounds come first if there are many.
+        """
+        bounds = frequent[0].bounds
+        for each in frequent[1:]:
+            bounds = np.add(bounds, each.bounds, out=self._bounds)
+        rows = (bounds >= floor).nonzero()[0]
+        found: list[tuple[Integers, Integers]] = []
+        if len(rows) > PROBED:
+            probed = _floor(bounds, PROBED)
+            likely = (bounds >= probed).nonzero()[0][:AT_ONCE]
+            found.append(_summed(frequent, likely, floor, keep))
+            floor = max(floor, _floor(found[0][1], first))
+            rest = bounds >= floor
+            rest[likely] = False
+            rows = rest.nonzero()[0]
+        found += [
+            _summed(frequent, rows[start : start + AT_ONCE], floor, keep)
+            for start in range(0, len(rows), AT_ONCE)
+        ]
+        if len(found) < 2:
+            return floor, *(found[0] if found else (NONE, NONE))
+        ordinals, sums = zip(*found, strict=True)
+        return floor, np.concatenate(ordinals), np.concatenate(sums)
 
 
-def common_ordinals(lists: Sequence[ImpactList]) -> Ordinals:
-    """The ordinals that every list has, ascending."""
+def merged(lists: Sequence[ImpactList]) -> tuple[Integers, Integers]:
+    """The distinct ordinals of some lists, ascending, and the sum of the impacts of each."""
     if not lists:
-        return np.empty(0, dtype=np.int64)
-    shortest_first = sorted(lists, key=lambda each: len(each.ordinals))
-    common = (
-        shortest_first[0].ordinals
-        if shortest_first[0].distinct
-        else np.unique(shortest_first[0].ordinals)
-    )
-    for each in shortest_first[1:]:
-        common = common[impacts_at(each, common) > 0]
-    return common
+        return NONE, NONE
+    if len(lists) == 1 and lists[0].distinct:
+        postings = lists[0].postings
+        return postings >> IMPACT_BITS, postings & IMPACT_MASK
+    postings = np.concatenate([each.postings for each in lists])
+    postings.sort()
+    ordinals, impacts = postings >> IMPACT_BITS, postings & IMPACT_MASK
+    starts = np.empty(len(postings), np.bool_)
+    starts[:1] = True
+    np.not_equal(ordinals[1:], ordinals[:-1], out=starts[1:])
+    first = starts.nonzero()[0]
+    if len(first) == len(postings):
+        return ordinals, impacts
+    return ordinals.take(first), np.add.reduceat(impacts, first)
 
 
-def sums_at(lists: Sequence[ImpactList], ordinals: Ordinals) -> npt.NDArray[np.int64]:
-    """The sums of the lists at a few ordinals."""
-    sums = np.zeros(len(ordinals), dtype=np.int64)
-    for each in lists:
-        sums += impacts_at(each, ordinals)
-    return sums
-
-
-def impacts_at(each: ImpactList, ordinals: Ordinals) -> npt.NDArray[Any]:
-    """A list's impacts at a few ordinals, 0 where it has none."""
-    if each.column is not None:
-        return each.column[ordinals]
-    known, impacts = each.ordinals, each.impacts.astype(np.int64)
-    if not each.distinct:
-        known, places = np.unique(known, return_inverse=True)
-        impacts = np.bincount(places, weights=impacts).astype(np.int64)
-    positions = np.searchsorted(known, ordinals)
-    positions[positions == len(known)] = 0
-    return np.where(known[positions] == ordinals, impacts[positions], 0)
-
-
-def buffer_length(documents: int) -> int:
-    """Documents rounded up to whole blocks."""
-    return -(-max(documents, 1) // BLOCKS) * BLOCKS
-
-
-def _groups(lists: Sequence[ImpactList]) -> list[list[ImpactList]]:
-    """Lists in groups whose sums fit into 16 bits whatever the document."""
-    groups: list[list[ImpactList]] = [[]]
-    room = LARGEST_SUM
-    for each in lists:
-        if each.largest > room:
-            groups.append([])
-            room = LARGEST_SUM
-        groups[-1].append(each)
-        room -= each.largest
-    return groups
-
-
-def best(ordinals: Ordinals, sums: npt.NDArray[Any], first: int) -> Ordinals:
-    """The `first` ordinals of the largest sums: negated sum and ordinal in one number, so that no two are equal."""
-    if first < 1:
-        return NO_ORDINALS
-    keys = sums.astype(np.int64)
-    keys <<= 32
-    np.subtract(ordinals, keys, out=keys)
-    if len(keys) > 4 * first:
-        keys.partition(first)
-        keys = keys[:first]
+def best(ordinals: Integers, sums: Integers, first: int) -> Integers:
+    """The `first` ordinals of the largest sums; of equal sums the first ordinal first."""
+    if first < 1 or not len(ordinals):
+        return NONE
+    if len(ordinals) > 4 * first:
+        top = (sums >= _floor(sums, first)).nonzero()[0]
+        ordinals, sums = ordinals.take(top), sums.take(top)
+    # Negated sum and ordinal in one number, so that one sort orders by both.
+    keys = ordinals - (sums << 32)
     keys.sort()
     return keys[:first] & 0xFFFFFFFF
+
+
+def block_count(documents: int) -> int:
+    """How many blocks hold so many documents; at least one."""
+    return -(-max(documents, 1) // BLOCK)
+
+
+def _summed(
+    frequent: list[Frequent], rows: Integers, floor: int, keep: Keep
+) -> tuple[Integers, Integers]:
+    """The ordinals of these blocks whose sums reach the floor, and the sums."""
+    sums = frequent[0].impacts.take(rows, axis=0).astype(np.int32)
+    for each in frequent[1:]:
+        sums += each.impacts.take(rows, axis=0)
+    positions = (sums.ravel() >= floor).nonzero()[0]
+    ordinals = (rows.take(positions // BLOCK) * BLOCK) + positions % BLOCK
+    found = sums.ravel().take(positions).astype(np.int64)
+    if keep is None:
+        return ordinals, found
+    kept = keep[ordinals].nonzero()[0]
+    return ordinals.take(kept), found.take(kept)
+
+
+def _count(bits: npt.NDArray[np.uint64], keep: Keep) -> int:
+    if keep is not None:
+        packed = np.zeros(bits.nbytes, np.uint8)
+        packed[: -(-len(keep) // 8)] = np.packbits(keep, bitorder="little")
+        bits = bits & packed.view(np.uint64)
+    return int(np.bitwise_count(bits).sum(dtype=np.int64))
+
+
+def _added(frequent: list[Frequent], ordinals: Integers) -> Integers:
+    added = frequent[0].impacts.ravel().take(ordinals).astype(np.int64)
+    for each in frequent[1:]:
+        added += each.impacts.ravel().take(ordinals)
+    return added
+
+
+def _floor(sums: npt.NDArray[np.int64] | npt.NDArray[np.int32], first: int) -> int:
+    """The sum that `first` of these reach, or 1, which every match does."""
+    if len(sums) < first or first < 1:
+        return 1
+    return max(1, int(np.partition(sums, len(sums) - first)[len(sums) - first]))

@@ -1,8 +1,9 @@
 """Text to terms: one definition for indexing and for queries.
 
-Text is normalised (NFKC, accents off), cut into words, identifiers are cut into their parts, and English
-words are stemmed. All of it is a chain of Whoosh analysers; because no step looks beyond white space, the
-chain runs once for each distinct piece of text between blanks and its result is remembered.
+Text is normalised (NFKC, accents off), cut into words, identifiers are cut into their parts, and
+English words are stemmed. All of it is a chain of Whoosh analysers; because no step looks beyond
+white space, the chain runs once for each distinct piece of text between blanks, and its result is
+remembered.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from typing import Any, NamedTuple
 
 from whoosh.analysis import Filter, LowercaseFilter, RegexTokenizer, Token, Tokenizer
 from whoosh.fields import STORED, TEXT, Schema
-from whoosh.lang.porter2 import stem
+from whoosh.lang.porter import stem
 
 from service.stopwords import STOP_WORDS
 
 
 class Word(NamedTuple):
-    """A word of a text, folded but not stemmed, and whether it only joins the words before it."""
+    """A word of a text, folded but not stemmed, and whether the words before it say it all."""
 
     text: str
     joined: bool
 
 
 def schema() -> Schema:
-    """The fields of the index. `ordinal` is stored so that the order of the documents can be checked."""
+    """The fields of the index; `ordinal` is stored so that the documents' order can be checked."""
     return Schema(
         name=TEXT(analyzer=Analyser(), phrase=False),
         description=TEXT(analyzer=Analyser(), phrase=False),
@@ -48,29 +49,29 @@ def words_of(text: str) -> list[Word]:
 
 def query_words(text: str) -> list[Word]:
     """The distinct words of a query in order, without stop words unless nothing else is left."""
-    words = list(dict.fromkeys(words_of(text)))
-    return [word for word in words if word.text not in STOP_WORDS] or words
+    words = {word.text: word for piece in text.split() for word in _words_of_piece(piece)}
+    return [word for word in words.values() if word.text not in STOP_WORDS] or list(words.values())
 
 
 @lru_cache(maxsize=1 << 16)
 def term_of(word: str) -> str:
-    """The term that a folded word is indexed as: the Porter 2 stem if it is in English letters."""
+    """The term that a folded word is indexed as: the Porter stem if it is in English letters."""
     return stem(word) if word.isascii() and word.isalpha() else word
 
 
 def name_key(text: str) -> str:
     """What two spellings of one name share: its letters and digits, folded."""
-    if not text.isascii():
-        text = without_accents(text)
-    text = text.casefold()
-    return text if text.isalnum() else "".join(_NAME_CHARACTERS.findall(text))
+    if text.isascii():
+        return text.lower().encode().translate(None, _NOT_IN_NAMES).decode()
+    return "".join(_NAME_CHARACTERS.findall(without_accents(text).casefold()))
 
 
 def without_accents(text: str) -> str:
-    """Compatibility forms composed (NFKC), accents of Latin, Greek, Cyrillic, Hebrew and Arabic letters removed.
+    """Compatibility forms composed (NFKC), and accents removed.
 
-    The combining classes tell those accents from the marks that make other letters: vowel signs of Indic
-    scripts have class 0, voicing marks of kana 8, and Hangul syllables must be composed again.
+    Of Latin, Greek, Cyrillic, Hebrew and Arabic letters, that is. The combining classes tell those
+    accents from the marks that make other letters: vowel signs of Indic scripts have class 0,
+    voicing marks of kana 8, and Hangul syllables must be composed again.
     """
     decomposed = unicodedata.normalize("NFKD", text.translate(_PLAIN_LETTERS))
     return unicodedata.normalize("NFC", "".join(filter(_is_not_accent, decomposed)))
@@ -87,6 +88,7 @@ class Analyser(Tokenizer):  # type: ignore[misc]  # Whoosh is untyped
         start_pos: int = 0,
         **options: Any,
     ) -> Iterator[Token]:
+        """The terms of a text, stop words included."""
         token = Token(positions, chars, **options)
         for position, word in enumerate(words_of(value), start_pos):
             token.text = term_of(word.text)
@@ -103,18 +105,22 @@ class NormalisingTokenizer(RegexTokenizer):  # type: ignore[misc]  # Whoosh is u
     """Whoosh's tokenizer over normalised text."""
 
     def __call__(self, value: str, **options: Any) -> Iterator[Token]:
-        return super().__call__(value if value.isascii() else without_accents(value), **options)  # type: ignore[no-any-return]
+        """Tokens of the normalised text."""
+        plain = value if value.isascii() else without_accents(value)
+        tokens: Iterator[Token] = super().__call__(plain, **options)
+        return tokens
 
 
 class IdentifierFilter(Filter):  # type: ignore[misc]  # Whoosh is untyped
-    """Cuts identifiers where their case or kind changes, and keeps them whole as well: YouTube is also youtube.
+    """Cuts identifiers where their case or kind changes, and keeps them whole as well.
 
-    Single letters that are left over (the o of GPT4o) say nothing by themselves and live on in the whole only.
-
-    Runs of scripts written without blanks become pairs of adjacent characters.
+    YouTube is also youtube. Single letters that are left over (the o of GPT4o) say nothing by
+    themselves and live on in the whole only. Runs of scripts that are written without blanks become
+    pairs of adjacent characters.
     """
 
     def __call__(self, tokens: Iterable[Token]) -> Iterator[Token]:
+        """The parts of each token, then the whole."""
         for token in tokens:
             text = token.text
             token.joined = False
@@ -122,8 +128,11 @@ class IdentifierFilter(Filter):  # type: ignore[misc]  # Whoosh is untyped
                 yield token
                 continue
             parts = _PART.findall(text)
+            kept_whole = len(parts) > 1 and not _UNSPACED.search(text)
+            joined = kept_whole
             for part in parts:
-                if len(part) == 1 and len(parts) > 1 and part.isascii() and part.isalpha():
+                if kept_whole and len(part) == 1 and part.isascii() and part.isalpha():
+                    joined = False  # the whole says what is left out here
                     continue
                 if _UNSPACED.match(part) and len(part) > 1:
                     for left, right in pairwise(part):
@@ -132,9 +141,9 @@ class IdentifierFilter(Filter):  # type: ignore[misc]  # Whoosh is untyped
                 else:
                     token.text = part
                     yield token
-            if len(parts) > 1 and not _UNSPACED.search(text):
+            if kept_whole:
                 token.text = "".join(parts)
-                token.joined = True
+                token.joined = joined
                 yield token
 
 
@@ -142,14 +151,16 @@ class CasefoldFilter(LowercaseFilter):  # type: ignore[misc]  # Whoosh is untype
     """Lower case in the sense of Unicode."""
 
     def __call__(self, tokens: Iterable[Token]) -> Iterator[Token]:
+        """Each token, folded."""
         for token in tokens:
             token.text = token.text.casefold()
             yield token
 
 
-# Blocks of scripts written without blanks between words: Thai, Lao, Myanmar, Khmer; kana, Han, Hangul.
+# Scripts written without blanks between words: Thai, Lao, Myanmar, Khmer; kana, Han; and Hangul.
 _UNSPACED_CHARACTERS = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff"
+    "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b"
     "\u3041-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
@@ -173,6 +184,7 @@ _PART = re.compile(
     rf"|\d+|(?:(?![A-Za-z_{_UNSPACED_CHARACTERS}]|\d)(?:{_WORD_CHARACTER}))+"
 )
 _PUNCTUATION = ".,;:!?()[]{}<>'\"`*"
+_NOT_IN_NAMES = bytes(code for code in range(128) if not chr(code).isalnum())
 _NAME_CHARACTERS = re.compile(rf"(?:{_WORD_CHARACTER})+")
 _PLAIN_LETTERS = str.maketrans(
     {
@@ -201,7 +213,7 @@ def _is_not_accent(character: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def _words_of_piece(piece: str) -> tuple[Word, ...]:
     bare = piece.strip(_PUNCTUATION)
-    if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle()):
+    if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle() or bare.isupper()):
         # What the chain would say of nine pieces in ten, without its cost.
         return (Word(bare.lower(), False),)
     return tuple(Word(token.text, token.joined) for token in _CHAIN(piece) if token.text)

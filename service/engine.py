@@ -1,4 +1,4 @@
-"""The parameters of the search engine, in one frozen structure that can be hashed into a snapshot's id."""
+"""The parameters of the search engine, one frozen structure that goes into a snapshot's id."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class FieldWeights(msgspec.Struct, frozen=True):
 class Engine(msgspec.Struct, frozen=True):
     """Everything that decides which services a query finds, and in which order.
 
-    `analysis` grows by one whenever the analysers or the stop list change meaning: it stands for code
-    that cannot itself be hashed. `layout` does the same for the compiled files.
+    `analysis` grows by one whenever the analysers or the stop list change meaning: it stands for
+    code that cannot itself be hashed. `layout` does the same for the compiled files.
     """
 
     analysis: int = 1
@@ -28,7 +28,7 @@ class Engine(msgspec.Struct, frozen=True):
     saturation: float = 2.4
     """k1 of BM25F: the customary 1.2 for frequencies that a name's weight doubles."""
     impact_scale: int = 1024
-    """Integer impact units per unit of BM25F score: addition of integers does not depend on its order."""
+    """Integer impact units per unit of BM25F score: integers add up alike in any order."""
     prior_bound: float = 0.05
     """The most that curation and use can add to a score, as a fraction of it."""
 

@@ -1,8 +1,8 @@
 """Facets: the values by which services can be narrowed and counted, each with its ordinals.
 
-A facet of v values over p (service, value) pairs is three files: `<name>.values.json`, the values as
-shown, most frequent first; `<name>.offsets.npy`, int64[v + 1]; `<name>.ordinals.npy`, uint32[p], the
-services of each value in listing order. No value is without services.
+A facet of v values over p (service, value) pairs is three files: `<name>.values.json`, the values
+as shown, most frequent first; `<name>.offsets.npy`, int64[v + 1]; `<name>.ordinals.npy`, uint32[p],
+the services of each value in listing order. No value is without services.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Narrowing: which services a request wants besides those that its words find, and in what order."""
+"""Narrowing: which of the services that its words find a request wants, and in what order."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ class Narrower:
         return kept
 
     def page(self, matches: Mask | None, sort: Sort, limit: int, offset: int) -> Sequence[int]:
-        """One page of the matches (all services when None) in this order; `relevance` is listing order."""
+        """One page of the matches, or of all services when None.
+
+        `relevance` is listing order here, where no words are ranked.
+        """
         order = self._orders.get(sort)
         if matches is None:
             services = len(self._enriched)

@@ -32,7 +32,7 @@ _NETWORKS = (
 
 
 def network_key(name: str) -> str:
-    """The same for every name of a network, and for names we do not know the name itself, folded."""
+    """The same for every name of a network; a name that we do not know stands for itself."""
     key = _fold(name)
     return _KEYS.get(key, key)
 

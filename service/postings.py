@@ -1,21 +1,20 @@
-"""The compiled postings: terms to lists of ordinals and impacts, as mapped from their files."""
+"""The compiled postings: terms to impact lists, as mapped from their files."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from service.accumulator import LARGEST_SUM, ImpactList, buffer_length
+from service.accumulator import IMPACT_MASK, Frequent, ImpactList
 from service.engine import Engine
-from service.lexicon import FULL_WEIGHT, FULL_WEIGHT_BITS, WeightedTerm
+from service.lexicon import FULL_WEIGHT, WeightedTerm
 from service.mapped import items_of, open_array
 
-DENSE_SHARE = 1 / 40
-"""Terms in more than this share of the documents have a column of impacts besides their list."""
+FREQUENT_SHARE = 1 / 40
+"""Terms in more than this share of the services are frequent: they have their impacts in blocks."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -28,60 +27,43 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class PostingLists:
-    """Impact lists by term number."""
+    """Impact lists by term number.
 
-    def __init__(self, folder: Path):
-        self._offsets = cast("npt.NDArray[np.int64]", open_array(folder / "offsets.npy"))
-        self._ordinals = cast("npt.NDArray[np.int64]", open_array(folder / "ordinals.npy"))
-        self._impacts = cast("npt.NDArray[np.uint16]", open_array(folder / "impacts.npy"))
-        self._columns = cast("npt.NDArray[np.uint16]", open_array(folder / "dense_columns.npy"))
+    `postings.npy` is int64, the postings of all terms; `offsets.npy`, int64[terms + 1], says where
+    those of each term begin. `frequent_rows.npy`, int32[terms], is the row of a frequent term in
+    `frequent_impacts.npy`, `frequent_bounds.npy` and `frequent_bits.npy`, or -1.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._offsets = open_array(folder / "offsets.npy")
+        self._postings = open_array(folder / "postings.npy")
+        parts = (open_array(folder / f"frequent_{part}.npy") for part in Frequent._fields)
+        self._frequent = list(map(Frequent, *parts))
         self._offset_of = items_of(self._offsets)
-        self._largest_of = items_of(open_array(folder / "largest_impacts.npy"))
-        self._row_of = items_of(open_array(folder / "dense_rows.npy"))
+        self._row_of = items_of(open_array(folder / "frequent_rows.npy"))
 
     def document_frequencies(self) -> npt.NDArray[np.int64]:
-        """In how many documents each term is."""
+        """In how many services each term is."""
         return np.diff(self._offsets)
 
     def of_term(self, term: int) -> ImpactList:
         """The list of one term."""
-        start, end = self._offset_of[term], self._offset_of[term + 1]
+        postings = self._postings[self._offset_of[term] : self._offset_of[term + 1]]
         row = self._row_of[term]
-        column = self._columns[row] if row >= 0 else None
-        return ImpactList(
-            self._ordinals[start:end], self._impacts[start:end], column, self._largest_of[term]
-        )
+        return ImpactList(postings, self._frequent[row] if row >= 0 else None)
 
     def of_word(self, meanings: list[WeightedTerm]) -> ImpactList:
-        """The list of a word: the weighted lists of its meanings, one after the other."""
-        if len(meanings) == 1 and meanings[0].weight == FULL_WEIGHT:
-            return self.of_term(meanings[0].term)
-        largest = sum(
-            (self._largest_of[term] * weight >> FULL_WEIGHT_BITS) | 1 for term, weight in meanings
-        )
-        if largest > LARGEST_SUM:
-            return self.of_word(
-                [
-                    WeightedTerm(term, weight * LARGEST_SUM // largest - 1)
-                    for term, weight in meanings
-                ]
-            )
-        spans = [slice(self._offset_of[term], self._offset_of[term + 1]) for term, _ in meanings]
-        ordinals = [self._ordinals[span] for span in spans]
-        weighted = [
-            np.multiply(self._impacts[span], weight, dtype=np.uint32)
-            for span, (_, weight) in zip(spans, meanings, strict=True)
+        """The list of a word: the weighted postings of its meanings, one after the other."""
+        if len(meanings) == 1 and meanings[0][1] == FULL_WEIGHT:
+            return self.of_term(meanings[0][0])
+        spans = [
+            self._postings[self._offset_of[term] : self._offset_of[term + 1]]
+            for term, _ in meanings
         ]
-        impacts = weighted[0] if len(weighted) == 1 else np.concatenate(weighted)
-        impacts >>= FULL_WEIGHT_BITS
-        # An impact of 0 would be no match.
-        impacts |= 1
-        together = ordinals[0] if len(ordinals) == 1 else np.concatenate(ordinals)
-        return ImpactList(
-            together, impacts.astype(np.uint16), None, largest, distinct=len(meanings) == 1
-        )
-
-
-def dense_row_length(documents: int) -> int:
-    """Columns are as long as the accumulator."""
-    return buffer_length(documents)
+        postings = np.concatenate(spans)
+        impacts = postings & IMPACT_MASK
+        weighted = impacts * np.repeat([weight for _, weight in meanings], list(map(len, spans)))
+        weighted //= FULL_WEIGHT
+        np.maximum(weighted, 1, out=weighted)  # an impact of 0 would be no match
+        postings += weighted - impacts
+        return ImpactList(postings, distinct=len(meanings) == 1)

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from service.accumulator import (
-    NO_ORDINALS,
+    IMPACT_BITS,
+    NONE,
     Accumulator,
     ImpactList,
-    Ordinals,
+    Integers,
+    Keep,
     Ranked,
     best,
-    buffer_length,
-    common_ordinals,
-    sums_at,
 )
 from service.analysis import name_key, query_words
 from service.buckets import Buckets, open_buckets
+from service.conjunction import common_ordinals, sums_at
 from service.engine import ENGINE
 from service.lexicon import Lexicon, Meaning, name_hash, open_lexicon
 from service.mapped import items_of, open_array
 from service.postings import PostingLists, Summary
-
-Keep: TypeAlias = "npt.NDArray[np.bool_] | None"
-"""Whether each service may match, or all may."""
 
 
 class IncompatiblePostingsError(Exception):
@@ -39,7 +36,7 @@ class Hits(NamedTuple):
     """How many services match in all, and the ordinals of those on the page, best first."""
 
     total: int
-    ordinals: Ordinals
+    ordinals: Integers
 
 
 class Postings:
@@ -58,14 +55,15 @@ class Postings:
         self._lexicon = lexicon
         self._names = names
         self._hash_of_name = items_of(name_hashes)
-        self._accumulator = Accumulator(buffer_length(summary.documents))
+        self._accumulator = Accumulator(summary.documents)
 
     def search(
         self, query: str, limit: int, offset: int = 0, keep: Keep = None, match_all: bool = False
     ) -> Hits:
         """One page of the ranking, and the exact total.
 
-        `match_all` asks for every word of the query instead of any. Services whose name is the query come first.
+        `match_all` asks for every word of the query instead of any. Services whose name is the
+        query come first.
         """
         plan = self._plan(query, keep)
         end = offset + limit + len(plan.named)
@@ -88,10 +86,7 @@ class Postings:
             matching[self._common(plan)] = True
         else:
             for each in plan.lists:
-                if each.column is None:
-                    matching[each.ordinals] = True
-                else:
-                    np.logical_or(matching, each.column[: len(matching)], out=matching)
+                matching[each.postings >> IMPACT_BITS] = True
         matching[plan.named] = True
         return matching if keep is None else matching & keep
 
@@ -103,36 +98,36 @@ class Postings:
         lists = [self._lists.of_word(meaning.terms) for meaning in meanings if meaning.terms]
         return _Plan(meanings, lists, _kept(self._named(query), keep))
 
-    def _common(self, plan: _Plan) -> Ordinals:
+    def _common(self, plan: _Plan) -> Integers:
         """The ordinals that have every word of a query."""
         required = [meaning.terms for meaning in plan.meanings if meaning.required]
         if not all(required):
-            return NO_ORDINALS
+            return NONE
         return common_ordinals([self._lists.of_word(terms) for terms in required])
 
-    def _named(self, query: str) -> Ordinals:
+    def _named(self, query: str) -> Integers:
         hashed = name_hash(name_key(query))
         named = [
             ordinal
             for ordinal in self._names.of((hashed,))
             if self._hash_of_name[ordinal] == hashed
         ]
-        return np.array(named, dtype=np.int64) if named else NO_ORDINALS
+        return np.array(named, dtype=np.int64) if named else NONE
 
 
 class _Plan(NamedTuple):
-    """What the words of a query stand for, the lists of those that stand for anything, and exact names."""
+    """What the words of a query stand for, the lists of those that do, and exact names."""
 
     meanings: list[Meaning]
     lists: list[ImpactList]
-    named: Ordinals
+    named: Integers
 
 
-_NOTHING = _Plan([], [], NO_ORDINALS)
+_NOTHING = _Plan([], [], NONE)
 
 
 def open_postings(folder: Path) -> Postings:
-    """Map what `compile_postings` wrote. Nothing is unpickled, and little is read before it is needed."""
+    """Map what `compile_postings` wrote; nothing is unpickled."""
     summary = msgspec.json.decode((folder / "postings.json").read_bytes(), type=Summary)
     written = (summary.engine.layout, summary.engine.analysis)
     if written != (ENGINE.layout, ENGINE.analysis):
@@ -150,12 +145,12 @@ def open_postings(folder: Path) -> Postings:
     )
 
 
-def _kept(ordinals: Ordinals, keep: Keep) -> Ordinals:
+def _kept(ordinals: Integers, keep: Keep) -> Integers:
     return ordinals if keep is None else ordinals[keep[ordinals]]
 
 
-def _named_first(ranked: Ranked, plan: _Plan, common: Ordinals | None) -> Ranked:
-    """Moves exact names to the front, the best of them first, and counts those that nothing else found."""
+def _named_first(ranked: Ranked, plan: _Plan, common: Integers | None) -> Ranked:
+    """Exact names moved to the front, the best first; those that nothing else found are counted."""
     sums = sums_at(plan.lists, plan.named)
     found = sums > 0 if common is None else np.isin(plan.named, common)
     others = ranked.ordinals[~np.isin(ranked.ordinals, plan.named)]

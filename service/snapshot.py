@@ -115,7 +115,7 @@ class Snapshot:
     def search(
         self, query: str, limit: int = 24, offset: int = 0, narrowing: Narrowing = EVERYTHING
     ) -> Hits:
-        """One page of the services that match a plain-text query, best first if not asked otherwise."""
+        """One page of the services that match a plain-text query, best first unless asked."""
         keep = self._narrower.keep(narrowing)
         match_all = narrowing.match_all
         if narrowing.sort != "relevance":
@@ -141,17 +141,20 @@ def open_snapshot(artifacts: str | Path) -> Snapshot:
     """Open the snapshot that `CURRENT` names, having checked its manifest and file sizes.
 
     Raises SnapshotMissing when nothing was published, SnapshotUnsupported for another format and
-    SnapshotDamaged when a file is absent or has another size.
+    SnapshotDamaged when a file is absent, has another size or does not hold what it must.
     """
     artifacts = Path(artifacts)
     snapshot_id, checked_at = read_current(artifacts)
     folder = artifacts / SNAPSHOTS / snapshot_id
-    manifest = read_manifest(folder)
-    for name, file in manifest.files.items():
-        _check_size(folder / name, file.bytes)
+    try:
+        manifest = read_manifest(folder)
+        for name, file in manifest.files.items():
+            _check_size(folder / name, file.bytes)
+    except ValueError as error:  # not UTF-8, or no name of a file
+        raise SnapshotDamaged(f"{folder / MANIFEST}: {error}; {REBUILD}") from error
     try:
         return Snapshot(folder, manifest, checked_at)
-    except OSError as error:
+    except Exception as error:  # there is no end to what damaged bytes can be taken for
         raise SnapshotDamaged(f"{folder}: {error}; {REBUILD}") from error
 
 
@@ -186,7 +189,7 @@ def read_manifest(folder: Path) -> Manifest:
         return _manifest.decode(text)
     except OSError as error:
         raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SnapshotDamaged(f"{path} is not a manifest: {error}; {REBUILD}") from error
 
 

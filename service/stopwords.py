@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 _FUNCTION_WORDS = """
-a an the this that these those and or but nor so if then than as at by for from in into of off on onto out over
-to up upon via with within without about above across after against along among around before behind below
-beneath beside between beyond down during except inside near since through throughout toward towards under until
-while i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her
-hers herself it its itself they them their theirs themselves who whom whose which what when where why how am is
-are was were be been being do does did doing done have has had having can could may might must shall should will
-would not no yes ok okay also just only too very really quite some any each every either neither both all another
-other others such same own there here again once more most much many few less least ever never always often
-sometimes because due however therefore thus hence though although whether per etc ie eg s t d ll m re ve don
-doesn didn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn ain im ive id dont doesnt didnt isnt cant
-one ones something anything everything nothing someone anyone everyone somebody anybody
+a an the this that these those and or but nor so if then than as at by for from in into of off on
+onto out over to up upon via with within without about above across after against along among around
+before behind below beneath beside between beyond down during except inside near since through
+throughout toward towards under until while i me my mine myself we us our ours ourselves you your
+yours yourself yourselves he him his himself she her hers herself it its itself they them their
+theirs themselves who whom whose which what when where why how am is are was were be been being do
+does did doing done have has had having can could may might must shall should will would not no yes
+ok okay also just only too very really quite some any each every either neither both all another
+other others such same own there here again once more most much many few less least ever never
+always often sometimes because due however therefore thus hence though although whether per etc ie
+eg s t d ll m re ve don doesn didn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn ain
+im ive id dont doesnt didnt isnt cant one ones something anything everything nothing someone anyone
+everyone somebody anybody
 """
 
 _REQUEST_WORDS = """
