@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.__main__ import main
 from service.narrowing import Narrowing
 from service.networks import network_key, network_label
 from service.snapshot import Snapshot, open_snapshot
@@ -295,8 +296,6 @@ def test_paging_visits_every_match_exactly_once_under_any_conditions(
 
 
 def build_rows(folder: Path, rows: list[tuple[str, list[str], str, bool]]) -> Snapshot:
-    from indexer.__main__ import main
-
     source = folder / "source.json"
     source.write_text(
         json.dumps(

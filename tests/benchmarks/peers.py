@@ -20,7 +20,7 @@ PUNCTUATION = re.compile(r"[^\w ]+")
 
 
 def open_tantivy(documents: list[Document], folder: Path, _: Path) -> Search:
-    """Tantivy (Rust): English stems, three fields, names weighing twice, exact counts, one segment."""
+    """Tantivy (Rust): English stems, names weighing twice, exact counts, one segment."""
     import tantivy
 
     schema = tantivy.SchemaBuilder()
@@ -86,7 +86,8 @@ def open_sqlite(documents: list[Document], folder: Path, _: Path) -> Search:
     """SQLite FTS5 with its Porter stemmer; the count is a second query."""
     connection = sqlite3.connect(folder / "fts.db")
     connection.execute(
-        "CREATE VIRTUAL TABLE texts USING fts5(name, description, category, tokenize='porter unicode61')"
+        "CREATE VIRTUAL TABLE texts "
+        "USING fts5(name, description, category, tokenize='porter unicode61')"
     )
     rows = [(each.name, each.description, each.category) for each in documents]
     connection.executemany("INSERT INTO texts VALUES (?, ?, ?)", rows)
