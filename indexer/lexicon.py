@@ -1,9 +1,10 @@
-"""The words that a misspelt or unfinished word of a query can mean, and the names of the services."""
+"""The words that a misspelt or unfinished word of a query can mean, and the services' names."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -34,14 +35,21 @@ def write_lexicon(
     document_frequencies: npt.NDArray[np.int64],
     engine: Engine,
 ) -> None:
-    """Write the words of a vocabulary (word → term), their terms' numbers, and what deletions leave of them."""
+    """Write the words of a vocabulary (word → term), their terms' numbers, and their deletions.
+
+    What one deletion leaves is apart from what two leave: most words are one edit away, and looking
+    for those is faster among fewer.
+    """
     entries = sorted((word.encode(), term.encode()) for word, term in vocabulary.items())
     number = {term: position for position, term in enumerate(terms)}
     word_terms = np.array([number[term] for _, term in entries], dtype=np.int32)
     words = [word.decode() for word, _ in entries]
     write_strings(out_dir / "words", [word for word, _ in entries])
     np.save(out_dir / "word_terms.npy", word_terms)
-    write_buckets(out_dir / "deletions", *_deletions(words, _correctable(words), 2))
+    correctable = [position for position, word in enumerate(words) if _is_correctable(word)]
+    write_buckets(out_dir / "one_deletion", *_deletions(words, correctable, 0, 1))
+    longer = [position for position in correctable if len(words[position]) >= SHORTEST_FOR_TWO]
+    write_buckets(out_dir / "two_deletions", *_deletions(words, longer, 2, 2))
     frequencies = document_frequencies[word_terms]
     np.save(out_dir / "likely_meant.npy", likely_meant(words, word_terms, frequencies, engine))
 
@@ -54,8 +62,8 @@ def likely_meant(
 ) -> npt.NDArray[np.int32]:
     """For each word the term that it probably misspells, or -1.
 
-    That is so of a word in very few documents with a neighbour at one edit in many times as many: the most
-    frequent such neighbour.
+    That is so of a word in very few documents with a neighbour at one edit in many times as many:
+    the most frequent such neighbour.
     """
     meant = np.full(len(words), -1, dtype=np.int32)
     rare = [
@@ -65,11 +73,11 @@ def likely_meant(
     ]
     frequent = np.flatnonzero(frequencies >= engine.rare_ratio).tolist()
     hashes, members = _deletions(
-        words, [position for position in frequent if _is_correctable(words[position])], 1
+        words, [position for position in frequent if _is_correctable(words[position])], 0, 1
     )
     order = np.argsort(hashes, kind="stable")
     hashes, members = hashes[order], members[order]
-    rare_hashes, rare_members = _deletions(words, rare, 1)
+    rare_hashes, rare_members = _deletions(words, rare, 0, 1)
     first, last = (np.searchsorted(hashes, rare_hashes, side=side) for side in ("left", "right"))
     best = np.zeros(len(words), dtype=np.int64)
     for position in np.flatnonzero(last > first):
@@ -105,23 +113,20 @@ def _is_correctable(word: str) -> bool:
     return SHORTEST <= len(word) <= LONGEST and word.isalpha()
 
 
-def _correctable(words: Sequence[str]) -> list[int]:
-    return [position for position, word in enumerate(words) if _is_correctable(word)]
-
-
 def _deletions(
-    words: Sequence[str], positions: Sequence[int], most: int
+    words: Sequence[str], positions: Sequence[int], least: int, most: int
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
-    """Hashes of what up to `most` deletions leave of some words, and the words' positions."""
+    """Hashes of what `least` to `most` deletions leave of some words, and the words' positions."""
     by_length = defaultdict(list)
     for position in positions:
         by_length[len(words[position])].append(position)
     hashes, members = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int32)]
     for length, alike in sorted(by_length.items()):
+        skipped = sum(comb(length, count) for count in range(least))
         for start in range(0, len(alike), WORDS_AT_ONCE):
             some = alike[start : start + WORDS_AT_ONCE]
             codes = letter_codes([words[position] for position in some])
-            left = deletion_hashes(codes, most if length >= SHORTEST_FOR_TWO else 1)
+            left = deletion_hashes(codes, most)[:, skipped:]
             hashes.append(left.ravel())
             members.append(np.repeat(np.array(some, dtype=np.int32), left.shape[1]))
     return np.concatenate(hashes), np.concatenate(members)

@@ -49,7 +49,11 @@ def words_of(text: str) -> list[Word]:
 
 def query_words(text: str) -> list[Word]:
     """The distinct words of a query in order, without stop words unless nothing else is left."""
-    words = {word.text: word for piece in text.split() for word in _words_of_piece(piece)}
+    words: dict[str, Word] = {}
+    for piece in text.split():
+        for word in _words_of_piece(piece):
+            if not word.joined or word.text not in words:
+                words[word.text] = word
     return [word for word in words.values() if word.text not in STOP_WORDS] or list(words.values())
 
 

@@ -21,8 +21,9 @@ MASK = (1 << 64) - 1
 class Buckets:
     """Finds the members of a hash.
 
-    `starts` (buckets + 1, int32) says where each bucket begins in `members` (int32) and `tags` (uint8), the
-    lowest 8 bits of each member's hash. The bucket of a hash is its highest `64 - shift` bits.
+    `starts` (buckets + 1, int32) says where each bucket begins in `members` (int32) and `tags`
+    (uint8), the lowest 8 bits of each member's hash. The bucket of a hash is its highest
+    `64 - shift` bits.
     """
 
     def __init__(
@@ -37,19 +38,26 @@ class Buckets:
         self._shift = 64 - (len(starts) - 2).bit_length()
 
     def of(self, hashes: Iterable[int]) -> list[int]:
-        """The members of any of the hashes, some twice, and one in 256 of those in the same buckets besides."""
-        starts, tags, shift = self._starts, self._tags, self._shift
+        """The members of any of the hashes, some twice, and few that only share a bucket with one.
+
+        Of those, one in 256 has the same tag.
+        """
+        starts, tags, members, shift = self._starts, self._tags, self._members, self._shift
         found = []
         for hashed in hashes:
             bucket = hashed >> shift
-            for position in range(starts[bucket], starts[bucket + 1]):
-                if tags[position] == hashed & 0xFF:
-                    found.append(self._members[position])
+            start, end = starts[bucket], starts[bucket + 1]
+            if start != end:
+                tag = hashed & 0xFF
+                while start < end:
+                    if tags[start] == tag:
+                        found.append(members[start])
+                    start += 1
         return found
 
 
 def write_buckets(path: Path, hashes: Hashes, members: npt.NDArray[np.int32]) -> None:
-    """Write the members of the hashes (both one-dimensional, aligned) in about one bucket for each."""
+    """Write the members of the hashes (both one-dimensional, aligned), about a bucket for each."""
     bits = max(1, len(hashes).bit_length())
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]

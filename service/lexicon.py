@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +22,18 @@ FULL_WEIGHT_BITS = 8
 FULL_WEIGHT = 1 << FULL_WEIGHT_BITS
 """Weights are integers of this many parts, so that weighted impacts stay integers."""
 SHORTEST_PREFIX = 3
-REMEMBERED_WORDS = 1 << 14
+REMEMBERED_WORDS, REMEMBERED_EXPANSIONS = 1 << 14, 1 << 12
 
 
-class WeightedTerm(NamedTuple):
-    """A term's number, and its weight in parts of `FULL_WEIGHT`."""
-
-    term: int
-    weight: int
+WeightedTerm: TypeAlias = tuple[int, int]
+"""A term's number, and its weight in parts of `FULL_WEIGHT`: plain, as queries make many."""
 
 
 class Meaning(NamedTuple):
-    """The terms that stand for one word of a query, none if there are none, and whether the word says anything
-    that the others do not: an identifier kept whole besides its parts does not.
+    """What one word of a query stands for; remembered between queries, so not to be changed.
+
+    That is its terms, none if there are none, and whether the word says anything that the others do
+    not: an identifier kept whole besides its parts does not.
     """
 
     terms: list[WeightedTerm]
@@ -65,91 +64,98 @@ class Lexicon:
         self._frequency_of = items_of(document_frequencies)
         self._documents = documents
         self._engine = engine
-        self._known = lru_cache(maxsize=REMEMBERED_WORDS)(self._look_up)
+        self._sense_of = lru_cache(maxsize=REMEMBERED_WORDS)(self._look_up)
+        self._candidates_of = lru_cache(maxsize=REMEMBERED_EXPANSIONS)(self._candidates)
 
     def meanings_of(self, words: list[Word]) -> list[Meaning]:
-        """What each word stands for.
+        """What each word stands for; neither that nor what is expanded depends on their order.
 
-        Which words are expanded does not depend on their order: the longest are, as they say most.
+        Of words that are one term the plainest counts, and the longest terms are expanded first,
+        as they say most.
         """
+        chosen: dict[int | str, Word] = {}
+        for word in words:
+            _, identity, _ = self._sense_of(word)
+            earlier = chosen.get(identity)
+            if earlier is None:
+                if len(chosen) == self._engine.query_terms:
+                    break
+                chosen[identity] = word
+            elif _plainness(word) < _plainness(earlier):
+                chosen[identity] = word
         meanings: list[Meaning] = []
         doubtful: list[tuple[int, str, int]] = []
-        seen: set[int | str] = set()
-        for word in words:
-            term, number, identity = self._known(word.text)
-            if identity in seen:
-                continue
-            if len(seen) == self._engine.query_terms:
-                break
-            seen.add(identity)
-            if not word.joined and (
-                (term < 0 and _expandable(word.text))
-                or (number >= 0 and self._likely_meant[number] >= 0)
-            ):
+        for word in chosen.values():
+            meaning, _, is_doubtful = self._sense_of(word)
+            if is_doubtful:
                 doubtful.append((-len(word.text), word.text, len(meanings)))
-            meanings.append(
-                Meaning([WeightedTerm(term, FULL_WEIGHT)] if term >= 0 else [], not word.joined)
-            )
+            meanings.append(meaning)
         if doubtful:
             doubtful.sort()
-        for _, text, position in doubtful[: self._engine.expanded_words]:
-            known = meanings[position].terms
-            if known:
-                neighbour = self._likely_meant[self._words.find(text)]
-                known.append(
-                    WeightedTerm(neighbour, round(self._engine.one_edit_weight * FULL_WEIGHT))
-                )
-            else:
-                known += self._candidates(text)
+            for _, text, position in doubtful[: self._engine.expanded_words]:
+                known = meanings[position].terms
+                terms = [*known, self._neighbour(text)] if known else self._candidates_of(text)
+                meanings[position] = Meaning(terms, True)
         return meanings
 
-    def _look_up(self, text: str) -> tuple[int, int, int | str]:
-        """Numbers of a word's term and of the word itself, each -1 if there is none, and what tells terms apart."""
+    def _look_up(self, word: Word) -> tuple[Meaning, int | str, bool]:
+        """What a word stands for as written, what tells terms apart, and whether to expand it."""
+        text, joined = word
         number = self._words.find(text)
         if number >= 0:
             # The lexicon knows its own words' terms, which saves stemming.
             term = self._term_of_word[number]
-            return term, number, term
-        stemmed = term_of(text)
-        term = self._terms.find(stemmed)
-        return term, number, term if term >= 0 else stemmed
+            doubtful = self._likely_meant[number] >= 0
+        else:
+            stemmed = term_of(text)
+            term = self._terms.find(stemmed)
+            if term < 0:
+                return Meaning([], not joined), stemmed, not joined and _expandable(text)
+            doubtful = False
+        return Meaning([(term, FULL_WEIGHT)], not joined), term, doubtful and not joined
+
+    def _neighbour(self, text: str) -> WeightedTerm:
+        """The term that a word in very few documents probably misspells."""
+        meant = self._likely_meant[self._words.find(text)]
+        return meant, round(self._engine.one_edit_weight * FULL_WEIGHT)
 
     def _candidates(self, text: str) -> list[WeightedTerm]:
         """The likeliest completions and corrections of a word that no service has.
 
-        Whatever their own document frequencies, they count as one word as frequent as the most frequent of
-        them, and the rarer a candidate, the less likely it was meant: a rare neighbour is no better evidence.
+        Whatever their own document frequencies, they count as one word as frequent as the most
+        frequent of them, and the rarer a candidate, the less likely it was meant: a rare neighbour
+        is no better evidence.
         """
-        engine = self._engine
+        engine, term_of_word = self._engine, self._term_of_word
         weights: dict[int, float] = {}
         for number in self._completions(text):
-            weights[int(self._word_terms[number])] = engine.completion_weight
-        for number, edits in self._typos.near(text).items():
-            term = int(self._word_terms[number])
-            weight = engine.one_edit_weight if edits == 1 else engine.two_edits_weight
-            weights[term] = max(weight, weights.get(term, 0.0))
+            weights[term_of_word[number]] = engine.completion_weight
+        # Completions that fill the list leave no room for corrections, unless those weigh more.
+        if len(weights) < engine.candidates or engine.completion_weight < max(
+            engine.one_edit_weight, engine.two_edits_weight
+        ):
+            for number, edits in self._typos.near(text).items():
+                term = term_of_word[number]
+                weight = engine.one_edit_weight if edits == 1 else engine.two_edits_weight
+                weights[term] = max(weight, weights.get(term, 0.0))
         if not weights:
             return []
-        frequency = self._frequency_of
+        frequency = {term: self._frequency_of[term] for term in weights}
         likeliest = sorted(weights, key=lambda term: (-weights[term], -frequency[term], term))[
             : engine.candidates
         ]
         most = max(frequency[term] for term in likeliest)
-        common = self._inverse_document_frequency(most)
+        common, likelihood_of_most = self._inverse_document_frequency(most), math.log1p(most)
         meant = []
         for term in likeliest:
-            likelihood = math.log1p(frequency[term]) / math.log1p(most)
-            weight = (
-                weights[term]
-                * likelihood
-                * common
-                / self._inverse_document_frequency(frequency[term])
-            )
-            meant.append(WeightedTerm(term, max(1, round(FULL_WEIGHT * weight))))
+            rarity = self._inverse_document_frequency(frequency[term])
+            likelihood = math.log1p(frequency[term]) / likelihood_of_most
+            weight = weights[term] * likelihood * common / rarity
+            meant.append((term, max(1, round(FULL_WEIGHT * weight))))
         return meant
 
     def _completions(self, text: str) -> list[int]:
-        """The words that begin with a text, the most frequent first, at most as many as there are candidates."""
+        """The words that begin with a text, as many as there can be candidates, frequent first."""
         if len(text) < SHORTEST_PREFIX and text.isascii():
             return []
         words = self._words.with_prefix(text)
@@ -172,7 +178,9 @@ def open_lexicon(
         terms=open_strings(folder / "terms"),
         words=words,
         word_terms=cast("npt.NDArray[np.int32]", open_array(folder / "word_terms.npy")),
-        typos=Typos(words, open_buckets(folder / "deletions")),
+        typos=Typos(
+            words, open_buckets(folder / "one_deletion"), open_buckets(folder / "two_deletions")
+        ),
         likely_meant=open_array(folder / "likely_meant.npy"),
         document_frequencies=document_frequencies,
         documents=documents,
@@ -180,8 +188,15 @@ def open_lexicon(
     )
 
 
+def _plainness(word: Word) -> tuple[bool, int, str]:
+    return word.joined, len(word.text), word.text
+
+
 def name_hash(key: str) -> int:
-    """64 bits that stand for a name: of a million names, two share them once in forty million catalogues."""
+    """64 bits that stand for a name.
+
+    Of a million names, two share them once in forty million catalogues.
+    """
     return int.from_bytes(blake2b(key.encode(errors="replace"), digest_size=8).digest(), "little")
 
 

@@ -19,7 +19,7 @@ LEADING = 8
 
 
 class Strings:
-    """Distinct strings in the order of their UTF-8 bytes, found by value, by prefix and by number."""
+    """Distinct strings in the order of their UTF-8 bytes, found by value, prefix and number."""
 
     def __init__(
         self,
@@ -46,8 +46,9 @@ class Strings:
     def find(self, string: str) -> int:
         """The number of a string, or -1."""
         wanted = string.encode()
+        text, offsets = self._text, self._offsets
         for number in self._buckets.of((string_hash(wanted),)):
-            if self.encoded(number) == wanted:
+            if text[offsets[number] : offsets[number + 1]] == wanted:
                 return number
         return -1
 
@@ -57,7 +58,11 @@ class Strings:
         # No byte of UTF-8 is 0xFF, so this sorts after whatever begins with the prefix.
         beyond = first + b"\xff" * LEADING
         start = bisect_left(self._leading, leading_number(first))
-        end = bisect_right(self._leading, leading_number(beyond), lo=start)
+        last = leading_number(beyond)
+        if start == len(self) or self._leading[start] > last:
+            # Most misspelt words begin no other: the second search is for those that do.
+            return range(start, start)
+        end = bisect_right(self._leading, last, lo=start)
         if len(first) > LEADING:
             alike = range(start, end)
             start = alike.start + bisect_left(alike, first, key=self.encoded)
@@ -72,7 +77,7 @@ def leading_number(encoded: bytes) -> int:
 
 def string_hash(encoded: bytes) -> int:
     """64 bits of hash, of which the highest 32 are well spread."""
-    return (crc32(encoded) * MULTIPLIER) & MASK
+    return crc32(encoded) * MULTIPLIER & MASK
 
 
 def write_strings(path: Path, strings: Sequence[bytes]) -> None:

@@ -1,23 +1,25 @@
 """Words at a small edit distance, found through what is left of them when letters are deleted.
 
-Two words are at most `n` edits apart only if deleting at most `n` letters of each can leave the same (the
-symmetric deletion of SymSpell). The hashes of everything that is left of the lexicon's words are computed when
-compiling; a query computes those of one word and looks them up.
+Two words are at most `n` edits apart only if deleting at most `n` letters of each can leave the
+same (the symmetric deletion of SymSpell). The hashes of everything that is left of the lexicon's
+words are computed when compiling; a query computes those of one word and looks them up. What two
+deletions leave is apart from what fewer do, so that one edit is looked for among few.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import combinations
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
 
-from service.buckets import MASK, MULTIPLIER, Buckets, Hashes
+from service.buckets import MASK, Buckets, Hashes
 from service.strings import Strings
 
 SHORTEST, LONGEST = 3, 24
-"""Letters of the words that can be the correction of another; a word in a query is from one letter longer."""
+"""Letters of a word that can be a correction; a word in a query is from one letter longer."""
 SHORTEST_FOR_TWO = 6
 ONE_EDIT_FROM, TWO_EDITS_FROM = 4, 8
 """Letters that a word of a query needs for one edit, and for two."""
@@ -26,33 +28,43 @@ ONE_EDIT_FROM, TWO_EDITS_FROM = 4, 8
 class Typos:
     """Finds the words of a lexicon that are one or two edits from a misspelt one."""
 
-    def __init__(self, words: Strings, deletions: Buckets):
+    def __init__(self, words: Strings, one_deletion: Buckets, two_deletions: Buckets) -> None:
         self._words = words
-        self._deletions = deletions
+        self._one_deletion = one_deletion
+        self._two_deletions = two_deletions
 
     def near(self, word: str) -> dict[int, int]:
-        """Number of a word in the lexicon → its edits from `word`; two edits only where one finds nothing."""
-        near: dict[int, int] = {}
-        for edits in range(1, allowed_edits(word) + 1):
-            hashes = deletion_hashes(letter_codes([word]), edits)[0].tolist()
-            for number in set(self._deletions.of(hashes)):
-                distance = edit_distance(word, self._words[number], edits)
-                if 0 < distance <= edits:
-                    near[number] = distance
-            if near:
-                break
+        """Number of a word → its edits from `word`; two edits only where one finds nothing."""
+        edits = allowed_edits(word)
+        if not edits:
+            return {}
+        found = self._one_deletion.of(one_deletion_hashes(word))
+        near = self._within(word, found, 1)
+        if near or edits == 1:
+            return near
+        hashes = deletion_hashes(letter_codes([word]), 2)[0].tolist()
+        found += self._one_deletion.of(hashes[len(word) + 1 :])
+        found += self._two_deletions.of(hashes)
+        return self._within(word, found, 2)
+
+    def _within(self, word: str, found: list[int], edits: int) -> dict[int, int]:
+        near = {}
+        for number in set(found):
+            distance = edit_distance(word, self._words[number], edits)
+            if 0 < distance <= edits:
+                near[number] = distance
         return near
 
 
 def allowed_edits(word: str) -> int:
-    """How many edits a word of a query may be from what it means: numbers and other scripts' short words none."""
+    """How many edits a word of a query may be from what it means: none for numbers."""
     if not (ONE_EDIT_FROM <= len(word) <= LONGEST and word.isalpha()):
         return 0
     return 2 if len(word) >= TWO_EDITS_FROM else 1
 
 
 def edit_distance(left: str, right: str, most: int) -> int:
-    """Insertions, deletions, substitutions and swaps of neighbours between two words, or `most` + 1 if more.
+    """Insertions, deletions, substitutions and swaps of neighbours, or `most` + 1 if more.
 
     Optimal string alignment, no letter edited twice, for `most` of 1 or 2.
     """
@@ -75,15 +87,32 @@ def edit_distance(left: str, right: str, most: int) -> int:
     return 2 if within else 3
 
 
+def one_deletion_hashes(word: str) -> list[int]:
+    """Hashes of a word and of what is left of it without one of its letters, few of them twice.
+
+    The same as those of `deletion_hashes`, which costs more for the few of one word.
+    """
+    codes = list(map(ord, word))
+    left = sum(map(mul, codes[1:], _POWERS))
+    hashes = [left & MASK]
+    # From what is left without a letter to what is left without the next, one letter changes.
+    for code, following, power in zip(codes, codes[1:], _POWERS, strict=False):
+        if code != following:
+            left += (code - following) * power
+            hashes.append(left & MASK)
+    hashes.append((left + codes[-1] * _POWERS[len(codes) - 1]) & MASK)
+    return hashes
+
+
 def deletion_hashes(codes: npt.NDArray[np.uint64], deletions: int) -> Hashes:
     """Hashes of what is left of each word without up to `deletions` of its letters.
 
-    `codes` is (words, letters); the answer is (words, ways to delete). The hash of what is left is the
-    polynomial of its letters in an odd base, modulo 2^64: a product of the codes with a fixed matrix.
+    `codes` is (words, letters); the answer is (words, ways to delete), fewer deletions first. The
+    hash of what is left is the polynomial of its letters in an odd base, modulo 2^64: a product of
+    the codes with a fixed matrix. As the base has bits in all places, the highest are well spread.
     """
-    hashes = codes @ _coefficients(codes.shape[1], deletions)
-    hashes ^= hashes >> np.uint64(32)
-    return hashes * np.uint64(MULTIPLIER)
+    hashes: Hashes = codes @ _coefficients(codes.shape[1], deletions)
+    return hashes
 
 
 def letter_codes(words: list[str]) -> npt.NDArray[np.uint64]:
@@ -94,12 +123,11 @@ def letter_codes(words: list[str]) -> npt.NDArray[np.uint64]:
 
 def _unlike(left: str, right: str) -> tuple[str, str]:
     """Both words from the first letter that differs."""
-    same = 0
-    for one, other in zip(left, right, strict=False):
+    for same, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
-            break
-        same += 1
-    return left[same:], right[same:]
+            return left[same:], right[same:]
+    shorter = min(len(left), len(right))
+    return left[shorter:], right[shorter:]
 
 
 def _at_most_one(left: str, right: str) -> bool:
@@ -127,6 +155,4 @@ def _coefficients(length: int, deletions: int) -> npt.NDArray[np.uint64]:
 
 
 _BASE = 0xD1342543DE82EF95
-_POWERS = np.array(
-    [pow(_BASE, exponent, MASK + 1) for exponent in range(1, LONGEST + 1)], dtype=np.uint64
-)
+_POWERS = [pow(_BASE, exponent, MASK + 1) for exponent in range(1, LONGEST + 1)]
