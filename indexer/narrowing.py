@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from service.facets import FACETS
+from service.facets import FACETS, FREQUENT_SHARE
 from service.networks import network_label
 from service.store import Store
 
@@ -57,7 +57,7 @@ def write_narrowing(folder: Path, services: Store, calls: list[int]) -> None:
         enriched.append(service.enriched)
         names.append(service.name.casefold())
     for facet in facets.values():
-        facet.write(folder)
+        facet.write(folder, len(services))
     prices = np.asarray(cheapest, np.float64)
     np.save(folder / "cheapest.npy", prices)
     np.save(folder / "enriched.npy", np.asarray(enriched, np.bool_))
@@ -82,7 +82,7 @@ class FacetValues:
             self._ordinals[key].append(ordinal)
             self._spellings[key][value] += 1
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, services: int) -> None:
         """Write the values, most frequent first, each in its commonest spelling."""
         keys = sorted(self._ordinals, key=lambda key: (-len(self._ordinals[key]), key))
         spellings = [min(self._spellings[key].items(), key=_commonest)[0] for key in keys]
@@ -92,6 +92,11 @@ class FacetValues:
         np.save(folder / f"{self._name}.offsets.npy", np.cumsum(lengths, dtype=np.int64))
         ordinals = [ordinal for key in keys for ordinal in self._ordinals[key]]
         np.save(folder / f"{self._name}.ordinals.npy", np.asarray(ordinals, np.uint32))
+        frequent = [key for key in keys if len(self._ordinals[key]) > services * FREQUENT_SHARE]
+        columns = np.zeros((len(frequent), services), np.bool_)
+        for column, key in zip(columns, frequent, strict=True):
+            column[self._ordinals[key]] = True
+        np.save(folder / f"{self._name}.frequent.npy", columns)
 
 
 def _commonest(spelling: tuple[str, int]) -> tuple[int, str]:

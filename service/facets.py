@@ -2,7 +2,8 @@
 
 A facet of v values over p (service, value) pairs is three files: `<name>.values.json`, the values
 as shown, most frequent first; `<name>.offsets.npy`, int64[v + 1]; `<name>.ordinals.npy`, uint32[p],
-the services of each value in listing order. No value is without services.
+the services of each value in listing order. No value is without services. Values of more than one
+service in 40 are frequent: `<name>.frequent.npy`, bool[f, services], says which have the first f.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from service.mapped import open_array
 from service.networks import network_key
 
 Mask = npt.NDArray[np.bool_]
+
+FREQUENT_SHARE = 1 / 40
 
 # How two spellings of a value are found to be one.
 FACETS: dict[str, Callable[[str], str]] = {
@@ -38,6 +41,7 @@ class Facet:
         self._values = _values.decode((folder / f"{name}.values.json").read_bytes())
         self._offsets = open_array(folder / f"{name}.offsets.npy")
         self._ordinals = open_array(folder / f"{name}.ordinals.npy")
+        self._frequent = open_array(folder / f"{name}.frequent.npy")
         self._key = FACETS[name]
         self._numbers = {self._key(value): number for number, value in enumerate(self._values)}
 
@@ -46,7 +50,11 @@ class Facet:
         mask.fill(False)
         for value in values:
             number = self._numbers.get(self._key(value))
-            if number is not None:
+            if number is None:
+                continue
+            if number < len(self._frequent):
+                mask |= self._frequent[number]
+            else:
                 mask[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
 
     def counts(self, matches: Mask) -> list[tuple[str, int]]:
