@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from indexer.catalogue import Catalogue
+from indexer.catalogue import Catalogue, Entry
 from indexer.compile import compile_postings
 from indexer.ecosystem import write_ecosystem
 from indexer.errors import IndexerError
@@ -91,27 +91,29 @@ def build_within(
         if published is not None:
             return published, False
 
-        services = Store(built, "records")
-        write_store(built, "summaries", summarise_services(services))
-        calls = [listed.entry.calls for listed in listing]
-        write_narrowing(built / "narrowing", services, calls)
-        write_text_index(built / "whoosh", read_texts(services))
-        names = [name for name, _, _ in read_texts(services)]
-        prior = np.array(
-            [prior_of(listed.entry.enriched, listed.entry.calls) for listed in listing]
-        )
-        compile_postings(built / "whoosh", names, prior, built / "postings")
+        index_services(built, [listed.entry for listed in listing])
         endpoint_count = sum(listed.entry.endpoints for listed in listing)
         manifest = Manifest(
             format=FORMAT,
             id=snapshot_id,
             built_at=now,
-            counts=Counts(len(services), endpoint_count, payment_count),
+            counts=Counts(len(listing), endpoint_count, payment_count),
             sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
             files=list_files(built, known=served),
         )
         publish(options.out, built, manifest)
         return manifest, True
+
+
+def index_services(built: Path, entries: list[Entry]) -> None:
+    """Write what listing and search need besides the stored services, whose entries these are."""
+    services = Store(built, "records")
+    write_store(built, "summaries", summarise_services(services))
+    write_narrowing(built / "narrowing", services, [entry.calls for entry in entries])
+    write_text_index(built / "whoosh", read_texts(services))
+    names = [name for name, _, _ in read_texts(services)]
+    prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
+    compile_postings(built / "whoosh", names, prior, built / "postings")
 
 
 def read_catalogue(catalogue: Catalogue, names: list[str], rejects: Rejects) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from whoosh import index
 
+from indexer.errors import IndexerError
 from service.analysis import schema, term_of, words_of
 from service.store import Store
 
@@ -22,7 +23,7 @@ MEGABYTES_OF_POSTINGS = 512
 """How much Whoosh may hold in memory before it sorts and spills to disk."""
 
 
-class UnorderedIndexError(Exception):
+class UnorderedIndexError(IndexerError):
     """The document numbers of the index are not the ordinals of the services."""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+REBUILD = "rebuild it with `make index` or `python -m indexer build SOURCE`"
+
 
 class RatecardError(Exception):
     """Base of every error that is reported to a client or an operator."""

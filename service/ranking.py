@@ -23,13 +23,10 @@ from service.analysis import name_key, query_words
 from service.buckets import Buckets, open_buckets
 from service.conjunction import common_ordinals, sums_at
 from service.engine import ENGINE
+from service.errors import REBUILD, SnapshotUnsupported
 from service.lexicon import Lexicon, Meaning, name_hash, open_lexicon
 from service.mapped import items_of, open_array
 from service.postings import PostingLists, Summary
-
-
-class IncompatiblePostingsError(Exception):
-    """The compiled files are of another version."""
 
 
 class Hits(NamedTuple):
@@ -127,13 +124,13 @@ _NOTHING = _Plan([], [], NONE)
 
 
 def open_postings(folder: Path) -> Postings:
-    """Map what `compile_postings` wrote; nothing is unpickled."""
+    """Map what `compile_postings` wrote; raises SnapshotUnsupported for that of another version."""
     summary = msgspec.json.decode((folder / "postings.json").read_bytes(), type=Summary)
     written = (summary.engine.layout, summary.engine.analysis)
     if written != (ENGINE.layout, ENGINE.analysis):
-        raise IncompatiblePostingsError(
+        raise SnapshotUnsupported(
             f"{folder} was compiled with layout and analysis {written}, this version reads "
-            f"{(ENGINE.layout, ENGINE.analysis)}: index again"
+            f"{(ENGINE.layout, ENGINE.analysis)}; {REBUILD}"
         )
     lists = PostingLists(folder)
     return Postings(

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from service.ecosystem import Ecosystem
 from service.errors import (
+    REBUILD,
     SnapshotDamaged,
     SnapshotMissing,
     SnapshotUnavailable,
@@ -29,7 +30,6 @@ FORMAT = 1
 CURRENT = "CURRENT"
 MANIFEST = "manifest.json"
 SNAPSHOTS = "snapshots"
-REBUILD = "rebuild it with `make index` or `python -m indexer build SOURCE`"
 
 
 class File(Struct):
@@ -140,8 +140,8 @@ class Snapshot:
 def open_snapshot(artifacts: str | Path) -> Snapshot:
     """Open the snapshot that `CURRENT` names, having checked its manifest and file sizes.
 
-    Raises SnapshotMissing when nothing was published, SnapshotUnsupported for another format and
-    SnapshotDamaged when a file is absent, has another size or does not hold what it must.
+    Raises SnapshotMissing when nothing was published, SnapshotUnsupported for what another version
+    made and SnapshotDamaged when a file is absent, has another size or does not hold what it must.
     """
     artifacts = Path(artifacts)
     snapshot_id, checked_at = read_current(artifacts)
@@ -154,6 +154,8 @@ def open_snapshot(artifacts: str | Path) -> Snapshot:
         raise SnapshotDamaged(f"{folder / MANIFEST}: {error}; {REBUILD}") from error
     try:
         return Snapshot(folder, manifest, checked_at)
+    except SnapshotUnsupported:
+        raise
     except Exception as error:  # there is no end to what damaged bytes can be taken for
         raise SnapshotDamaged(f"{folder}: {error}; {REBUILD}") from error
 

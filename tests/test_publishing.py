@@ -13,10 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from indexer.__main__ import main
 from indexer.publish import publish, stage
+from service.engine import ENGINE
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
 from service.snapshot import MANIFEST, open_snapshot, read_manifest
 from tests.conftest import Build
@@ -312,6 +314,16 @@ def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build
     path.write_bytes(path.read_bytes().replace(b'"id": "', b'"id": "\xff'))
     assert build([service("a")]) == 0
     assert main(["verify", str(artifacts)]) == 0
+
+
+def test_postings_of_another_version_are_told_from_damaged_ones(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build([service("a")]) == 0
+    newer = msgspec.structs.replace(ENGINE, layout=ENGINE.layout + 1)
+    monkeypatch.setattr("service.ranking.ENGINE", newer)
+    with pytest.raises(SnapshotUnsupported, match="rebuild it"):
+        open_snapshot(artifacts)
 
 
 def test_another_format_is_told_from_a_damaged_one(artifacts: Path, build: Build) -> None:
