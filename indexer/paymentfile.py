@@ -8,8 +8,6 @@ its place, so that a line of the copy has the number that it has in the file.
 from __future__ import annotations
 
 import csv
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from msgspec import Raw, Struct
 
 from indexer.errors import IndexerError, SourceError
 from indexer.rejects import printable
-from indexer.sources import BYTE_ORDER_MARK, MAX_RECORD, plain
+from indexer.sources import BYTE_ORDER_MARK, MAX_RECORD, plain, said_of
 
 # The names under which each column is recognised; the first one that a file has is used.
 COLUMNS = {
@@ -140,29 +138,20 @@ def open_payment_file(path: str, copy: Path) -> PaymentFile:
 
 def _blocks(path: str, name: str) -> Iterator[bytes]:
     """Whole lines, each ended by a line feed, some at a time."""
-    try:
-        with Path(path).open("rb") as file:
-            content = plain(file)
-            rest = content.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK)
-            while chunk := content.read(CHUNK):
-                rest += chunk
-                # A carriage return at the very end may be half of a line's end.
-                end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
-                if end:
-                    yield _line_feeds(rest[:end])
-                rest = rest[end:]
-                if len(rest) > MAX_RECORD:
-                    rest = _marked(TOO_LONG, rest)
-            if rest:
-                yield _line_feeds(rest.removesuffix(b"\r") + b"\n")
-    except FileNotFoundError as error:
-        raise SourceError(f"{name}: there is no such file") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise SourceError(
-            f"{name}: the gzip data is damaged or cut short; fetch it again"
-        ) from error
-    except OSError as error:
-        raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
+    with said_of(name), Path(path).open("rb") as file:
+        content = plain(file)
+        rest = content.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK)
+        while chunk := content.read(CHUNK):
+            rest += chunk
+            # A carriage return at the very end may be half of a line's end.
+            end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
+            if end:
+                yield _line_feeds(rest[:end])
+            rest = rest[end:]
+            if len(rest) > MAX_RECORD:
+                rest = _marked(TOO_LONG, rest)
+        if rest:
+            yield _line_feeds(rest.removesuffix(b"\r") + b"\n")
 
 
 def _line_feeds(lines: bytes) -> bytes:

@@ -9,6 +9,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -70,9 +71,15 @@ def read_records(name: str) -> Iterator[SourceRecord]:
     JSON lines are read one at a time; an array or a list envelope is one JSON text and is read
     whole. Raises SourceError when the source is missing, empty, cut short or no list of records.
     """
+    with said_of(name), _open(name) as file:
+        yield from _read(name, plain(file))
+
+
+@contextmanager
+def said_of(name: str) -> Iterator[None]:
+    """Turn whatever keeps a file of this name from being read into a SourceError."""
     try:
-        with _open(name) as file:
-            yield from _read(name, plain(file))
+        yield
     except FileNotFoundError as error:
         raise SourceError(f"{name}: there is no such file") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

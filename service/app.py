@@ -52,17 +52,18 @@ _log = logging.getLogger("uvicorn.error")
 async def list_services(request: Request) -> Response:
     """The catalogue in listing order."""
     params = Params(request.scope["query_string"])
-    page, narrowing = params.page(), params.narrowing()
+    page, narrowing, whole = params.page(), params.narrowing(), params.with_endpoints()
     hits = _snapshot(request).list(page.limit, page.offset, narrowing)
-    return _list(request, params, page, hits)
+    return _list(request, hits, page, whole=whole)
 
 
 async def search_services(request: Request) -> Response:
     """The services that match a query, best first."""
     params = Params(request.scope["query_string"])
-    query, page, narrowing = params.query(), params.page(), params.narrowing()
+    query, page = params.query(), params.page()
+    narrowing, whole = params.narrowing(), params.with_endpoints()
     hits = _snapshot(request).search(query, page.limit, page.offset, narrowing)
-    return _list(request, params, page, hits)
+    return _list(request, hits, page, whole=whole)
 
 
 async def get_service(request: Request) -> Response:
@@ -194,9 +195,9 @@ def _snapshot(request: Request) -> Snapshot:
     return snapshot
 
 
-def _list(request: Request, params: Params, page: Page, hits: Hits) -> Response:
+def _list(request: Request, hits: Hits, page: Page, *, whole: bool) -> Response:
     snapshot = _snapshot(request)
-    store = snapshot.services if params.with_endpoints() else snapshot.summaries
+    store = snapshot.services if whole else snapshot.summaries
     envelope = {
         "services": [orjson.Fragment(text) for text in store.run(hits.ordinals)],
         "total": hits.total,
