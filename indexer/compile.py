@@ -14,7 +14,7 @@ from whoosh import index
 
 from indexer.lexicon import write_lexicon, write_names
 from indexer.textindex import read_vocabulary
-from service.accumulator import BLOCK, IMPACT_BITS, block_count
+from service.accumulator import BLOCK, CHAMPIONS, IMPACT_BITS, best, block_count
 from service.engine import ENGINE, Engine
 from service.postings import FREQUENT_SHARE, Summary
 from service.strings import write_strings
@@ -177,12 +177,16 @@ def _write_arrays(
     rows[frequent] = np.arange(len(frequent))
     block_total = block_count(documents)
     columns = np.zeros((len(frequent), block_total * BLOCK), np.uint16)
+    fewest = int(np.diff(offsets)[frequent].min(initial=CHAMPIONS))
+    champions = np.zeros((len(frequent), fewest), np.int64)
     for row, term in enumerate(frequent):
         postings = slice(offsets[term], offsets[term + 1])
         columns[row, ordinals[postings]] = impacts[postings]
+        champions[row] = best(ordinals[postings], impacts[postings].astype(np.int64), fewest)
     blocks = columns.reshape(len(frequent), block_total, BLOCK)
     np.save(out_dir / "frequent_rows.npy", rows)
     np.save(out_dir / "frequent_impacts.npy", blocks)
     np.save(out_dir / "frequent_bounds.npy", blocks.max(axis=2).astype(np.int32))
     bits = np.packbits(blocks > 0, axis=2, bitorder="little")
+    np.save(out_dir / "frequent_champions.npy", champions)
     np.save(out_dir / "frequent_bits.npy", bits.view(np.uint64).reshape(len(frequent), block_total))

@@ -19,12 +19,17 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 Keep = npt.NDArray[np.bool_] | None
 
-BLOCK = 64
+BLOCK_BITS = 6
+BLOCK = 1 << BLOCK_BITS
 """Ordinals of one block: as many as an integer of the bits has."""
-PROBED = 96
-"""Blocks that are looked at first, those of the largest bounds, to learn what a page takes."""
 AT_ONCE = 512
 """Blocks that are summed at once, at most."""
+MANY = 64
+"""Blocks to look at from which on it pays to learn first what a page takes."""
+SORTED_WHOLE = 1024
+"""Up to so many, to sort them all is faster than to part the best from the others first."""
+CHAMPIONS = 256
+"""How many of the best services of a frequent term are kept in order."""
 IMPACT_BITS = 24
 """A posting is one integer, `ordinal << 24 | impact`, so that sorting postings merges lists."""
 IMPACT_MASK = (1 << IMPACT_BITS) - 1
@@ -35,12 +40,15 @@ class Frequent(NamedTuple):
     """A frequent term over all blocks.
 
     `impacts` is uint16[blocks, 64], `bounds` int32[blocks], the largest impact of each block,
-    `bits` uint64[blocks], which services have the term.
+    `bits` uint64[blocks], which services have the term, `champions` int64[at most CHAMPIONS] the
+    ordinals of the largest impacts, best first, and `services` how many have the term.
     """
 
     impacts: npt.NDArray[np.uint16]
     bounds: npt.NDArray[np.int32]
     bits: npt.NDArray[np.uint64]
+    champions: Integers
+    services: int
 
 
 class ImpactList(NamedTuple):
@@ -69,101 +77,111 @@ class Accumulator(threading.local):
         blocks = block_count(documents)
         self._bounds = np.empty(blocks, np.int32)
         self._bits = np.empty(blocks, np.uint64)
+        self._counts = np.empty(blocks, np.uint8)
 
     def rank(self, lists: Sequence[ImpactList], first: int, keep: Keep) -> Ranked:
         """The best `first` of what the lists sum up to."""
-        ordinals, sums = merged([each for each in lists if each.frequent is None])
-        if keep is not None and len(ordinals):
-            kept = keep[ordinals].nonzero()[0]
-            ordinals, sums = ordinals.take(kept), sums.take(kept)
+        rare = [each for each in lists if each.frequent is None]
+        if len(rare) == len(lists):
+            ordinals, sums = merged(rare, keep)
+            total = int(np.count_nonzero(sums))
+            return Ranked(total, best(ordinals, sums, min(first, total)))
+        alone = lists[0].frequent if len(lists) == 1 and keep is None else None
+        if alone is not None and first <= len(alone.champions):
+            return Ranked(alone.services, alone.champions[:first])
         frequent = [each.frequent for each in lists if each.frequent is not None]
-        if not frequent:
-            return Ranked(len(ordinals), best(ordinals, sums, first))
-        total, floor = _count(self._union(frequent), keep), 1
-        if len(ordinals):
-            added = _added(frequent, ordinals)
-            total += len(ordinals) - int(np.count_nonzero(added))
-            sums = sums + added
-            floor = _floor(sums, first)
-        if first < 1:
-            return Ranked(total, NONE)
-        floor, others, other_sums = self._above(floor, frequent, first, keep)
-        if len(ordinals):
+        total = self._count(frequent, keep)
+        if not rare:
+            return Ranked(total, best(*self._above(1, frequent, first, keep), first))
+        ordinals, sums = merged(rare, keep)
+        known = sums > 0
+        total += int(np.count_nonzero(known))
+        added = _added(frequent, ordinals) * known
+        total -= int(np.count_nonzero(added))
+        sums += added
+        others, other_sums = self._above(_floor(sums, first), frequent, first, keep)
+        if len(others):
             # What has a rare term as well is there with its full sum.
             places = np.searchsorted(ordinals, others)
             places[places == len(ordinals)] = 0
             new = (ordinals.take(places) != others).nonzero()[0]
-            top = (sums >= floor).nonzero()[0]
-            others = np.concatenate((ordinals.take(top), others.take(new)))
-            other_sums = np.concatenate((sums.take(top), other_sums.take(new)))
-        return Ranked(total, best(others, other_sums, first))
+            ordinals = np.concatenate((ordinals, others.take(new)))
+            sums = np.concatenate((sums, other_sums.take(new)))
+        return Ranked(total, best(ordinals, sums, min(first, total)))
 
-    def _union(self, frequent: list[Frequent]) -> npt.NDArray[np.uint64]:
-        """The bits of the services that have any of these terms."""
+    def _count(self, frequent: list[Frequent], keep: Keep) -> int:
+        """How many services have any of these terms."""
+        if len(frequent) == 1 and keep is None:
+            return frequent[0].services
         bits = frequent[0].bits
         for each in frequent[1:]:
             bits = np.bitwise_or(bits, each.bits, out=self._bits)
-        return bits
+        if keep is not None:
+            packed = np.zeros(bits.nbytes, np.uint8)
+            packed[: -(-len(keep) // 8)] = np.packbits(keep, bitorder="little")
+            bits = np.bitwise_and(bits, packed.view(np.uint64), out=self._bits)
+        return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
 
     def _above(
         self, floor: int, frequent: list[Frequent], first: int, keep: Keep
-    ) -> tuple[int, Integers, Integers]:
-        """What the page takes at least, and the ordinals and sums of the frequent terms above it.
+    ) -> tuple[Integers, Integers]:
+        """The ordinals and sums of the frequent terms that can be among the best `first`.
 
-        A block is looked at only if its bounds reach what was needed when its turn came; those of
-        the largest bounds come first if there are many.
+        Only blocks whose bounds reach the floor are looked at.
         """
         bounds = frequent[0].bounds
         for each in frequent[1:]:
             bounds = np.add(bounds, each.bounds, out=self._bounds)
         rows = (bounds >= floor).nonzero()[0]
-        found: list[tuple[Integers, Integers]] = []
-        if len(rows) > PROBED:
-            probed = _floor(bounds, PROBED)
-            likely = (bounds >= probed).nonzero()[0][:AT_ONCE]
-            found.append(_summed(frequent, likely, floor, keep))
-            floor = max(floor, _floor(found[0][1], first))
-            rest = bounds >= floor
-            rest[likely] = False
-            rows = rest.nonzero()[0]
-        found += [
+        if not len(rows):
+            return NONE, NONE
+        if len(rows) > MANY:
+            floor = max(floor, _champions_floor(frequent, first, keep))
+            rows = (bounds >= floor).nonzero()[0]
+        if len(rows) <= AT_ONCE:
+            return _summed(frequent, rows, floor, keep)
+        found = [
             _summed(frequent, rows[start : start + AT_ONCE], floor, keep)
             for start in range(0, len(rows), AT_ONCE)
         ]
-        if len(found) < 2:
-            return floor, *(found[0] if found else (NONE, NONE))
         ordinals, sums = zip(*found, strict=True)
-        return floor, np.concatenate(ordinals), np.concatenate(sums)
+        return np.concatenate(ordinals), np.concatenate(sums)
 
 
-def merged(lists: Sequence[ImpactList]) -> tuple[Integers, Integers]:
-    """The distinct ordinals of some lists, ascending, and the sum of the impacts of each."""
+def merged(lists: Sequence[ImpactList], keep: Keep = None) -> tuple[Integers, Integers]:
+    """The ordinals of some lists, ascending, and the sum of the impacts of each.
+
+    Where an ordinal is there again, or is not to be kept, the sum is 0.
+    """
     if not lists:
         return NONE, NONE
     if len(lists) == 1 and lists[0].distinct:
         postings = lists[0].postings
-        return postings >> IMPACT_BITS, postings & IMPACT_MASK
-    postings = np.concatenate([each.postings for each in lists])
-    postings.sort()
-    ordinals, impacts = postings >> IMPACT_BITS, postings & IMPACT_MASK
-    starts = np.empty(len(postings), np.bool_)
-    starts[:1] = True
-    np.not_equal(ordinals[1:], ordinals[:-1], out=starts[1:])
-    first = starts.nonzero()[0]
-    if len(first) == len(postings):
-        return ordinals, impacts
-    return ordinals.take(first), np.add.reduceat(impacts, first)
+        ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
+    else:
+        postings = np.concatenate([each.postings for each in lists])
+        postings.sort()
+        ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
+        repeats = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
+        if len(repeats):
+            # `repeats` are places before a repeat: in a row of them, all belong to the first.
+            rows = repeats - np.arange(len(repeats))
+            owners = repeats.take(rows.searchsorted(rows))
+            repeats += 1
+            np.add.at(sums, owners, sums.take(repeats))
+            sums[repeats] = 0
+    if keep is not None:
+        sums *= keep.take(ordinals)
+    return ordinals, sums
 
 
 def best(ordinals: Integers, sums: Integers, first: int) -> Integers:
     """The `first` ordinals of the largest sums; of equal sums the first ordinal first."""
-    if first < 1 or not len(ordinals):
-        return NONE
-    if len(ordinals) > 4 * first:
-        top = (sums >= _floor(sums, first)).nonzero()[0]
-        ordinals, sums = ordinals.take(top), sums.take(top)
     # Negated sum and ordinal in one number, so that one sort orders by both.
     keys = ordinals - (sums << 32)
+    if len(keys) > SORTED_WHOLE and 0 < first < len(keys):
+        keys.partition(first - 1)
+        keys = keys[:first]
     keys.sort()
     return keys[:first] & 0xFFFFFFFF
 
@@ -173,38 +191,43 @@ def block_count(documents: int) -> int:
     return -(-max(documents, 1) // BLOCK)
 
 
-def _summed(
-    frequent: list[Frequent], rows: Integers, floor: int, keep: Keep
-) -> tuple[Integers, Integers]:
-    """The ordinals of these blocks whose sums reach the floor, and the sums."""
-    sums = frequent[0].impacts.take(rows, axis=0).astype(np.int32)
-    for each in frequent[1:]:
-        sums += each.impacts.take(rows, axis=0)
-    positions = (sums.ravel() >= floor).nonzero()[0]
-    ordinals = (rows.take(positions // BLOCK) * BLOCK) + positions % BLOCK
-    found = sums.ravel().take(positions).astype(np.int64)
-    if keep is None:
-        return ordinals, found
-    kept = keep[ordinals].nonzero()[0]
-    return ordinals.take(kept), found.take(kept)
-
-
-def _count(bits: npt.NDArray[np.uint64], keep: Keep) -> int:
-    if keep is not None:
-        packed = np.zeros(bits.nbytes, np.uint8)
-        packed[: -(-len(keep) // 8)] = np.packbits(keep, bitorder="little")
-        bits = bits & packed.view(np.uint64)
-    return int(np.bitwise_count(bits).sum(dtype=np.int64))
-
-
 def _added(frequent: list[Frequent], ordinals: Integers) -> Integers:
+    """What frequent terms add to the sums of these ordinals."""
     added = frequent[0].impacts.ravel().take(ordinals).astype(np.int64)
     for each in frequent[1:]:
         added += each.impacts.ravel().take(ordinals)
     return added
 
 
-def _floor(sums: npt.NDArray[np.int64] | npt.NDArray[np.int32], first: int) -> int:
+def _champions_floor(frequent: list[Frequent], first: int, keep: Keep) -> int:
+    """What the best `first` reach at least, as that many champions of the terms do, or 1."""
+    champions = [
+        each.champions[:first] if keep is None else each.champions[keep.take(each.champions)]
+        for each in frequent
+    ]
+    ordinals = np.concatenate(champions)
+    keys = np.unique(ordinals - (_added(frequent, ordinals) << 32))
+    return -int(keys[first - 1] >> 32) if 0 < first <= len(keys) else 1
+
+
+def _summed(
+    frequent: list[Frequent], rows: Integers, floor: int, keep: Keep
+) -> tuple[Integers, Integers]:
+    """The ordinals of these blocks whose sums reach the floor, and the sums."""
+    blocks = frequent[0].impacts.take(rows, axis=0).astype(np.int32)
+    for each in frequent[1:]:
+        blocks += each.impacts.take(rows, axis=0)
+    flat = blocks.ravel()
+    places = (flat >= floor).nonzero()[0]
+    ordinals = rows.take(places >> BLOCK_BITS) << BLOCK_BITS | places & (BLOCK - 1)
+    sums = flat.take(places).astype(np.int64)
+    if keep is None:
+        return ordinals, sums
+    kept = keep.take(ordinals).nonzero()[0]
+    return ordinals.take(kept), sums.take(kept)
+
+
+def _floor(sums: Integers, first: int) -> int:
     """The sum that `first` of these reach, or 1, which every match does."""
     if len(sums) < first or first < 1:
         return 1

@@ -14,7 +14,8 @@ def common_ordinals(lists: Sequence[ImpactList]) -> Integers:
     if not lists:
         return NONE
     shortest_first = sorted(lists, key=lambda each: len(each.postings))
-    common, _ = merged(shortest_first[:1])
+    ordinals, sums = merged(shortest_first[:1])
+    common = ordinals.take(sums.nonzero()[0])
     for each in shortest_first[1:]:
         common = common.take(impacts_at(each, common).nonzero()[0])
     return common

@@ -21,7 +21,7 @@ class Engine(msgspec.Struct, frozen=True):
     """
 
     analysis: int = 1
-    layout: int = 1
+    layout: int = 2
 
     field_weights: FieldWeights = FieldWeights(name=2.0, description=1.0, category=1.0)
     length_normalisation: FieldWeights = FieldWeights(name=0.75, description=0.75, category=0.75)

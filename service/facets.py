@@ -8,7 +8,7 @@ service in 40 are frequent: `<name>.frequent.npy`, bool[f, services], says which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -45,17 +45,17 @@ class Facet:
         self._key = FACETS[name]
         self._numbers = {self._key(value): number for number, value in enumerate(self._values)}
 
-    def select(self, values: Iterable[str], mask: Mask) -> None:
-        """Set `mask` (bool[n]) to the services that have any of these values."""
+    def having(self, values: Sequence[str], mask: Mask) -> Mask:
+        """The services that have any of these values, bool[n]: in `mask`, or as they are stored."""
+        numbers = [self._numbers.get(self._key(value), -1) for value in values]
+        if len(numbers) == 1 and 0 <= numbers[0] < len(self._frequent):
+            stored: Mask = self._frequent[numbers[0]]
+            return stored
         mask.fill(False)
-        for value in values:
-            number = self._numbers.get(self._key(value))
-            if number is None:
-                continue
-            if number < len(self._frequent):
-                mask |= self._frequent[number]
-            else:
+        for number in numbers:
+            if number >= 0:
                 mask[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
+        return mask
 
     def counts(self, matches: Mask) -> list[tuple[str, int]]:
         """How many of the matches have each value, most first; values without any are left out."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Literal
 
@@ -64,18 +65,14 @@ class Narrower:
         self.buffers = Buffers(services)
 
     def keep(self, narrowing: Narrowing) -> Mask | None:
-        """Which services may match (a buffer of this thread), or None when all may."""
-        if not narrowing.facets and narrowing.enriched is None and narrowing.max_price is None:
-            return None
-        kept, one = self.buffers.kept, self.buffers.one
-        kept.fill(True)
-        for name, values in narrowing.facets.items():
-            self._facets[name].select(values, one)
-            kept &= one
-        if narrowing.enriched is not None:
-            kept &= np.equal(self._enriched, narrowing.enriched, out=one)
-        if narrowing.max_price is not None:
-            kept &= np.less_equal(self._cheapest, narrowing.max_price, out=one)
+        """Which services may match (read only, until this thread's next), or None when all may."""
+        kept: Mask | None = None
+        for condition in self._conditions(narrowing):
+            kept = (
+                condition
+                if kept is None
+                else np.logical_and(kept, condition, out=self.buffers.kept)
+            )
         return kept
 
     def page(self, matches: Mask | None, sort: Sort, limit: int, offset: int) -> Sequence[int]:
@@ -113,3 +110,13 @@ class Narrower:
             ]
             for name in names
         }
+
+    def _conditions(self, narrowing: Narrowing) -> Iterator[Mask]:
+        """The services that satisfy each condition; all but the first share a buffer."""
+        buffers = chain([self.buffers.kept], repeat(self.buffers.one))
+        for name, values in narrowing.facets.items():
+            yield self._facets[name].having(values, next(buffers))
+        if narrowing.enriched is not None:
+            yield np.equal(self._enriched, narrowing.enriched, out=next(buffers))
+        if narrowing.max_price is not None:
+            yield np.less_equal(self._cheapest, narrowing.max_price, out=next(buffers))

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from service.accumulator import IMPACT_MASK, Frequent, ImpactList
+from service.accumulator import IMPACT_MASK, Frequent, ImpactList, Integers
 from service.engine import Engine
-from service.lexicon import FULL_WEIGHT, WeightedTerm
+from service.lexicon import FULL_WEIGHT, FULL_WEIGHT_BITS, WeightedTerm
 from service.mapped import items_of, open_array
 
 FREQUENT_SHARE = 1 / 40
@@ -31,16 +31,22 @@ class PostingLists:
 
     `postings.npy` is int64, the postings of all terms; `offsets.npy`, int64[terms + 1], says where
     those of each term begin. `frequent_rows.npy`, int32[terms], is the row of a frequent term in
-    `frequent_impacts.npy`, `frequent_bounds.npy` and `frequent_bits.npy`, or -1.
+    `frequent_impacts.npy`, `frequent_bounds.npy`, `frequent_bits.npy` and
+    `frequent_champions.npy`, or -1.
     """
 
     def __init__(self, folder: Path) -> None:
         self._offsets = open_array(folder / "offsets.npy")
         self._postings = open_array(folder / "postings.npy")
-        parts = (open_array(folder / f"frequent_{part}.npy") for part in Frequent._fields)
-        self._frequent = list(map(Frequent, *parts))
+        impacts, bounds, bits, champions = (
+            open_array(folder / f"frequent_{part}.npy")
+            for part in ("impacts", "bounds", "bits", "champions")
+        )
+        rows = open_array(folder / "frequent_rows.npy")
+        counts = self.document_frequencies()[rows >= 0].tolist()
+        self._frequent = list(map(Frequent, impacts, bounds, bits, champions, counts))
         self._offset_of = items_of(self._offsets)
-        self._row_of = items_of(open_array(folder / "frequent_rows.npy"))
+        self._row_of = items_of(rows)
 
     def document_frequencies(self) -> npt.NDArray[np.int64]:
         """In how many services each term is."""
@@ -56,14 +62,21 @@ class PostingLists:
         """The list of a word: the weighted postings of its meanings, one after the other."""
         if len(meanings) == 1 and meanings[0][1] == FULL_WEIGHT:
             return self.of_term(meanings[0][0])
-        spans = [
-            self._postings[self._offset_of[term] : self._offset_of[term + 1]]
-            for term, _ in meanings
+        offset_of = self._offset_of
+        spans = [self._postings[offset_of[term] : offset_of[term + 1]] for term, _ in meanings]
+        weighted = [
+            _weighted(span, weight) for span, (_, weight) in zip(spans, meanings, strict=True)
         ]
-        postings = np.concatenate(spans)
-        impacts = postings & IMPACT_MASK
-        weighted = impacts * np.repeat([weight for _, weight in meanings], list(map(len, spans)))
-        weighted //= FULL_WEIGHT
-        np.maximum(weighted, 1, out=weighted)  # an impact of 0 would be no match
-        postings += weighted - impacts
-        return ImpactList(postings, distinct=len(meanings) == 1)
+        if len(weighted) == 1:
+            return ImpactList(weighted[0])
+        return ImpactList(np.concatenate(weighted), distinct=False)
+
+
+def _weighted(postings: Integers, weight: int) -> Integers:
+    """Postings with this share of their impacts, at least 1, as 0 would be no match."""
+    impacts = postings & IMPACT_MASK
+    less = impacts * weight >> FULL_WEIGHT_BITS
+    np.maximum(less, 1, out=less)
+    less -= impacts
+    less += postings
+    return less
