@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from indexer.chains import count_prices
 from service.facets import FACETS, FREQUENT_SHARE
 from service.networks import network_label
 from service.store import Store
@@ -22,6 +23,7 @@ class Price(Struct, rename="camel"):
     network: str = ""
     scheme: str = ""
     min_amount: str = ""
+    max_amount: str = ""
 
 
 class Priced(Struct):
@@ -122,10 +124,13 @@ def _values(service: Narrowed) -> dict[str, list[str]]:
 
 
 def _cheapest(service: Narrowed) -> float:
-    """The least that any endpoint charges; an endpoint without a fixed price charges its bound."""
-    prices = [endpoint.pricing for endpoint in service.endpoints]
-    amounts = [float(text) for price in prices if (text := price.amount or price.min_amount)]
-    return min(amounts, default=float("nan"))
+    """The least that any endpoint charges; one without a fixed price charges its bound.
+
+    Prices on test networks count only where there are no others.
+    """
+    prices = count_prices(endpoint.pricing for endpoint in service.endpoints)
+    bounds = [price.amount or price.min_amount or price.max_amount for price in prices]
+    return min((float(bound) for bound in bounds if bound), default=float("nan"))
 
 
 def _write_order(path: Path, ordinals: list[int]) -> None:

@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_DOWN, Context, Decimal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from indexer.chains import count_prices
 from indexer.ids import can_be_id
 from indexer.sources import SourceRecord, lone_surrogate
 from service.records import (
@@ -96,10 +97,12 @@ def given_id(text: bytes) -> Raw | None:
 def summarise(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     """The range and the average of the prices of a service; None when there are none.
 
-    Only prices in the currency of the most priced endpoints count, since others do not compare.
+    Only prices in the currency of the most priced endpoints count, since others do not compare,
+    and those on test networks only where there are no others.
     The average is over the fixed prices of the scheme `exact`; without one the cost varies.
     """
-    priced = [endpoint.pricing for endpoint in endpoints if _has_price(endpoint.pricing)]
+    prices = count_prices(endpoint.pricing for endpoint in endpoints)
+    priced = [pricing for pricing in prices if _has_price(pricing)]
     if not priced:
         return None
     bounded = [pricing for pricing in priced if _amounts(pricing)]

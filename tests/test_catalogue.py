@@ -221,6 +221,17 @@ def test_without_any_price_there_is_no_summary() -> None:
     assert summary(endpoint("", scheme="exact"), endpoint("")) is None
 
 
+def test_prices_on_test_networks_count_only_where_there_are_no_others() -> None:
+    play = endpoint("0.001", network="eip155:84532", scheme="exact")
+    found = summary(play, endpoint("5", network="Base", scheme="exact"), play)
+    assert found is not None
+    assert (found["minAmount"], found["avgCostPerTransaction"]) == ("5", "5")
+    alone = summary(play)
+    assert alone is not None
+    assert alone["minAmount"] == "0.001"
+    assert summary(play, endpoint("", network="Base")) is None
+
+
 def test_prices_in_the_currency_of_most_endpoints_are_compared() -> None:
     found = summary(endpoint("9", "EURC"), endpoint("1"), endpoint("2"), endpoint("7", "EURC"))
     assert found is not None

@@ -225,6 +225,25 @@ def test_a_network_has_many_names(one: str, other: str) -> None:
     assert network_key(one) == network_key(other)
 
 
+def test_a_price_on_a_test_network_does_not_make_a_service_cheap(
+    artifacts: Path, build: Build
+) -> None:
+    def on(network: str, amount: str, **pricing: str) -> Json:
+        return endpoint(amount, network=network, **pricing)
+
+    records = [
+        service("real", endpoints=[on("base-sepolia", "0.01"), on("Base", "5")]),
+        service("play", endpoints=[on("base-sepolia", "0.02")]),
+        service("unpriced", endpoints=[on("base-sepolia", "0.01"), on("Base", "")]),
+        service("bounded", endpoints=[on("Base", "", scheme="upto", maxAmount="0.03")]),
+    ]
+    assert build(records) == 0
+    snapshot = open_snapshot(artifacts)
+    assert snapshot.list(narrowing=Narrowing(max_price=1.0)).ids == ["bounded", "play"]
+    ordered = snapshot.list(narrowing=Narrowing(sort="price"))
+    assert ordered.ids == ["play", "bounded", "real", "unpriced"]
+
+
 def test_an_empty_catalogue_narrows_to_nothing(artifacts: Path, build: Build) -> None:
     source = artifacts.parent / "empty.json"
     source.write_text("[]")

@@ -1,0 +1,102 @@
+"""Addresses: where a URL leads, however it is spelt, and whether everybody can go there."""
+
+from __future__ import annotations
+
+import re
+import socket
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from msgspec import Struct
+
+LONGEST_URL = 4096
+LONGEST_HOST = 253
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+# Top-level names that are no part of the public domain name system.
+_PRIVATE_NAMES = "corp home internal intranet lan local localdomain localhost private"
+PRIVATE_NAMES = frozenset(_PRIVATE_NAMES.split())
+RELAYING = IPv6Network("2002::/16")  # 6to4: any IPv4 address hides in one of these
+
+_host = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
+_number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
+
+
+class Address(Struct, frozen=True):
+    """Where a URL leads: `host` in lower case and ASCII, an IP address in its usual form.
+
+    `port` is None where it goes without saying; `rest` is the path and the query.
+    """
+
+    scheme: str
+    host: str
+    port: int | None
+    rest: str
+    is_private: bool
+    has_credentials: bool
+
+    @property
+    def domain(self) -> str:
+        """The host, with the port where it must be said."""
+        return self.host if self.port is None else f"{self.host}:{self.port}"
+
+    @property
+    def identity(self) -> str:
+        """The same for two spellings of one URL."""
+        return f"{self.scheme}://{self.domain}{self.rest}"
+
+
+def read_address(url: str) -> Address:
+    """Where this URL leads; raises ValueError with the reason when it is no URL with a host."""
+    if len(url) > LONGEST_URL:
+        raise ValueError(f"is longer than the {LONGEST_URL:,} characters of a URL")
+    if not url.isprintable() or not {" ", "\\", '"', "<", ">"}.isdisjoint(url):
+        raise ValueError("holds a character that is in no URL")
+    try:
+        split = urlsplit(url)
+        port = split.port
+    except ValueError as error:
+        raise ValueError(f"is no URL: {error}") from error
+    if not split.scheme or not split.hostname:
+        raise ValueError("is no URL with a host")
+    try:
+        host = _ip_address(split) or _name(split.hostname)
+    except (ValueError, OSError) as error:
+        raise ValueError("names no host that there can be") from error
+    query = f"?{split.query}" if split.query else ""
+    return Address(
+        scheme=split.scheme,
+        host=host.exploded if isinstance(host, IPv6Address) else str(host),
+        port=None if port == DEFAULT_PORTS.get(split.scheme) else port,
+        rest=(split.path or "/") + query,
+        is_private=_is_private(host),
+        has_credentials="@" in split.netloc,
+    )
+
+
+def _ip_address(split: SplitResult) -> IPv6Address | None:
+    if not split.netloc.rpartition("@")[2].startswith("["):
+        return None
+    address = IPv6Address(split.hostname or "")
+    if address.scope_id is not None:
+        raise ValueError  # it is for one machine to understand
+    return address
+
+
+def _name(given: str) -> IPv4Address | str:
+    """The host that a browser would go to, which decodes, folds and maps before it looks up."""
+    name = unquote(given, errors="strict").encode("idna").decode("ascii").lower().removesuffix(".")
+    if len(name) > LONGEST_HOST or not _host.fullmatch(name):
+        raise ValueError
+    if _number.search(name):
+        return IPv4Address(socket.inet_aton(name))  # it knows 127.1, 0x7f000001 and 2130706433
+    return name
+
+
+def _is_private(host: IPv4Address | IPv6Address | str) -> bool:
+    if isinstance(host, str):
+        top = host.rpartition(".")
+        return not top[1] or top[2] in PRIVATE_NAMES or host.endswith(".home.arpa")
+    if isinstance(host, IPv6Address) and host in RELAYING:
+        return True
+    return not host.is_global or host.is_multicast or host.is_reserved

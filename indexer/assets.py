@@ -1,0 +1,90 @@
+"""Assets: the well-known stablecoins, by network and address."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from service.networks import network_key
+
+# `eip155:8453/erc20:0x…` (CAIP-19) also names the network, which the price names beside it.
+_caip19 = re.compile(r"^[^/]*/(?:erc20|token|spl):")
+
+
+class Asset(Struct, frozen=True):
+    """A token: 10^`decimals` base units make one unit of the currency."""
+
+    currency: str
+    decimals: int
+
+
+def find_asset(network: str, address: str) -> Asset | None:
+    """The stablecoin at this address of this network, or None when it is not a well-known one."""
+    return _ASSETS.get((network_key(network), _fold(_caip19.sub("", address, count=1))))
+
+
+def _fold(address: str) -> str:
+    """Letter case tells addresses apart everywhere but where they are hexadecimal."""
+    return address.lower() if address[:2] in {"0x", "0X"} else address
+
+
+USDC = Asset("USDC", 6)
+USDT = Asset("USDT", 6)
+EURC = Asset("EURC", 6)
+BRIDGED_USDC = Asset("USDC.e", 6)
+
+_STABLECOINS = (
+    ("base", USDC, "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"),
+    ("base", EURC, "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"),
+    ("base", USDT, "0xfde4C96c8593536E31F229EA8f37b2ADa2699bb2"),
+    ("base", Asset("USDbC", 6), "0xd9aAEc86B65D86f6A7B5B1b0c42FFA531710b6CA"),
+    ("base", Asset("DAI", 18), "0x50c5725949A6F0c72E6C4a641F24049A917DB0Cb"),
+    ("base-sepolia", USDC, "0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
+    ("solana", USDC, "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"),
+    ("solana", EURC, "HzwqbKZw8HxMN6bF2yFZNrht3c2iXXzpKcFu7uBEDKtr"),
+    ("solana", USDT, "Es9vMFrzaCERmJfrF4H2FYD4KCoNkY11McCe8BenwNYB"),
+    ("solana", Asset("PYUSD", 6), "2b1kV6DkPAnxd5ixfnxCpjxmKwqjjaYmCZfHsFu24GXo"),
+    ("solana-devnet", USDC, "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU"),
+    ("ethereum", USDC, "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48"),
+    ("ethereum", EURC, "0x1aBaEA1f7C830bD89Acc67eC4af516284b1bC33c"),
+    ("ethereum", USDT, "0xdAC17F958D2ee523a2206206994597C13D831ec7"),
+    ("ethereum", Asset("PYUSD", 6), "0x6c3ea9036406852006290770BEdFcAbA0e23A0e8"),
+    ("ethereum", Asset("DAI", 18), "0x6B175474E89094C44Da98b954EedeAC495271d0F"),
+    ("ethereum-sepolia", USDC, "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238"),
+    ("polygon", USDC, "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359"),
+    ("polygon", BRIDGED_USDC, "0x2791Bca1f2de4661ED88A30C99A7a9449Aa84174"),
+    ("polygon", USDT, "0xc2132D05D31c914a87C6611C10748AEb04B58e8F"),
+    ("polygon-amoy", USDC, "0x41E94Eb019C0762f9Bfcf9Fb1E58725BfB0e7582"),
+    ("arbitrum", USDC, "0xaf88d065e77c8cC2239327C5EDb3A432268e5831"),
+    ("arbitrum", BRIDGED_USDC, "0xFF970A61A04b1cA14834A43f5dE4533eBDDB5CC8"),
+    ("arbitrum", USDT, "0xFd086bC7CD5C481DCC9C85ebE478A1C0b69FCbb9"),
+    ("arbitrum-sepolia", USDC, "0x75faf114eafb1BDbe2F0316DF893fd58CE46AA4d"),
+    ("optimism", USDC, "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"),
+    ("optimism", USDT, "0x94b008aA00579c1307B0EF2c499aD98a8ce58e58"),
+    ("avalanche", USDC, "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E"),
+    ("avalanche", EURC, "0xC891EB4cbdEFf6e073e859e987815Ed1505c2ACD"),
+    ("avalanche", USDT, "0x9702230A8Ea53601f5cD2dc00fDBc13d4dF4A8c7"),
+    ("avalanche-fuji", USDC, "0x5425890298aed601595a70AB815c96711a31Bc65"),
+    ("bnb-chain", Asset("USDC", 18), "0x8AC76a51cc950d9822D68b83fE1Ad97B32Cd580d"),
+    ("bnb-chain", Asset("USDT", 18), "0x55d398326f99059fF775485246999027B3197955"),
+    ("gnosis", BRIDGED_USDC, "0x2a22f9c3b484c3629090FeED35F17Ff8F88f76F0"),
+    ("celo", USDC, "0xcebA9300f2b948710d2653dD7B07f33A8B32118C"),
+    ("celo", USDT, "0x48065fbBE25f71C9282ddf5e1cD6D6A887483D5e"),
+    ("sei", USDC, "0xe15fC38F6D8c56aF07bbCBe3BAf5708A2Bf42392"),
+    ("iotex", BRIDGED_USDC, "0xcdf79194c6c285077a58da47641d4dbe51f63542"),
+    ("peaq", USDC, "0xbbA60da06c2c5424f03f7434542280FCAd453d10"),
+    ("abstract", BRIDGED_USDC, "0x84A71ccD554Cc1b02749b35d22F684CC8ec987e1"),
+    ("xdc", USDC, "0xfA2958CB79b0491CC627c1557F441eF849Ca8eb1"),
+    ("eip155:130", USDC, "0x078D782b760474a361dDA0AF3839290b0EF57AD6"),  # Unichain
+    ("eip155:143", USDC, "0x754704Bc059F8C67012fEd69BC8A327a5aafb603"),  # Monad
+    ("eip155:146", USDC, "0x29219dd400f2Bf60E5a23d13Be72B486D4038894"),  # Sonic
+    ("eip155:324", USDC, "0x1d17CBcF0D6D143135aE902365D2E5e2A16538D4"),  # zkSync Era
+    ("eip155:480", USDC, "0x79A02482A880bCe3F13E09da970dC34dB4cD24D1"),  # World Chain
+    ("eip155:988", USDT, "0x779Ded0c9e1022225f8E0630b35a9b54bE713736"),  # Stable
+    ("eip155:999", USDC, "0xb88339CB7199b77E23DB6E890353E22632Ba630f"),  # HyperEVM
+    ("eip155:57073", USDC, "0x2D270e6886d130D724215A266106e6832161EAEd"),  # Ink
+    ("eip155:59144", USDC, "0x176211869cA2b568f2A7D4EE941E073a821EE1ff"),  # Linea
+    ("eip155:11142220", USDC, "0x01C5C0122039549AD1493B8220cABEdD739BC44E"),  # Celo Sepolia
+)
+_ASSETS = {(network_key(name), _fold(address)): asset for name, asset, address in _STABLECOINS}

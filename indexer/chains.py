@@ -1,0 +1,70 @@
+"""Chains: which payment networks are test networks, where prices are in play money."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from msgspec import UnsetType
+
+from service.networks import network_key
+
+# Words of the names that chains give their test networks.
+_WORDS = """
+alfajores amoy apothem bepolia cardona chiado devnet fuji goerli holesky hoodi local localnet mumbai
+sepolia test testnet
+"""
+_TEST_WORDS = frozenset(_WORDS.split())
+# Those that go by a number alone; what service.networks knows has a name there.
+_TEST_NETWORKS = frozenset(
+    network_key(name)
+    for name in (
+        "algorand:SGO1GKSzyE7IEPItTxCByw9x8FmnrCDe",
+        "aptos:2",
+        "eip155:51",  # XDC Apothem
+        "eip155:97",  # BNB Chain
+        "eip155:300",  # zkSync Era Sepolia
+        "eip155:1301",  # Unichain Sepolia
+        "eip155:2201",  # Stable
+        "eip155:4690",  # IoTeX
+        "eip155:4801",  # World Chain Sepolia
+        "eip155:10143",  # Monad
+        "eip155:10200",  # Gnosis Chiado
+        "eip155:17000",  # Ethereum Holesky
+        "eip155:31611",  # Mezo
+        "eip155:44787",  # Celo Alfajores
+        "eip155:59141",  # Linea Sepolia
+        "eip155:72344",  # Radius
+        "eip155:181228",  # HPP Sepolia
+        "eip155:534351",  # Scroll Sepolia
+        "eip155:560048",  # Ethereum Hoodi
+        "eip155:5042002",  # Arc
+        "eip155:11142220",  # Celo Sepolia
+        "eip155:11155420",  # Optimism Sepolia
+    )
+)
+_separator = re.compile(r"[-:./]|\d+$")
+
+
+class OnNetwork(Protocol):
+    """A price, and the network that it is paid on."""
+
+    @property
+    def network(self) -> str | UnsetType:
+        """A label, a CAIP-2 identifier or another name; empty or unset when none is given."""
+
+
+Price = TypeVar("Price", bound=OnNetwork)
+
+
+def is_test_network(name: str) -> bool:
+    """Whether money on this network is worth nothing; a network that we do not know is real."""
+    key = network_key(name)
+    return key in _TEST_NETWORKS or not _TEST_WORDS.isdisjoint(_separator.split(key))
+
+
+def count_prices(prices: Iterable[Price]) -> list[Price]:
+    """The prices that count: those on test networks only where there are no others."""
+    prices = list(prices)
+    return [price for price in prices if not is_test_network(price.network or "")] or prices
