@@ -1,4 +1,4 @@
-"""`python -m indexer`: build a snapshot from sources, verify one, or judge how search ranks."""
+"""`python -m indexer`: build a snapshot from sources, verify or compare, or judge the ranking."""
 
 from __future__ import annotations
 
@@ -8,31 +8,39 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from fractions import Fraction
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from indexer.bazaar import LeftOut, Policy, read_resource
 from indexer.catalogue import Catalogue, Entry
+from indexer.commandline import parse_options, policy_of
 from indexer.compile import compile_postings
+from indexer.diff import compare, count_changes, find_snapshot, summarise_difference
+from indexer.discovery import Discovery
 from indexer.ecosystem import write_ecosystem
 from indexer.errors import IndexerError
 from indexer.evaluate import evaluate
 from indexer.evaluation import summarise_evaluation
+from indexer.inputs import Input, Inputs, gather_inputs, recall, remember
 from indexer.narrowing import write_narrowing
-from indexer.normalise import Faulty, given_id, normalise
+from indexer.normalise import Faulty, normalise
+from indexer.outliers import find_outliers
+from indexer.overlays import read_overlays
+from indexer.paymentbase import open_payments
 from indexer.prior import prior_of
+from indexer.progress import Stages, counted
 from indexer.publish import identify, list_files, publish, reuse, stage
-from indexer.rejects import Reject, Rejects, collect_rejects, printable
-from indexer.report import Outcome, summarise_build
-from indexer.sources import expand, read_records
-from indexer.store import write_ids, write_store
+from indexer.rejects import Rejects, collect_rejects
+from indexer.report import Changes, Report, encode_report, report_build, summarise_build
+from indexer.sources import SourceRecord, read_records
+from indexer.store import read_store, write_ids, write_store
 from indexer.summaries import summarise_services
-from indexer.textindex import read_texts, write_text_index
+from indexer.textindex import indexing
+from indexer.usage import count_usage, fill_usage, read_addresses
 from service.errors import SnapshotUnavailable
 from service.records import Counts
 from service.snapshot import (
@@ -45,7 +53,6 @@ from service.snapshot import (
     read_current,
     verify,
 )
-from service.store import Store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -53,45 +60,59 @@ if TYPE_CHECKING:
 
 def build(options: argparse.Namespace) -> int:
     """Build a snapshot and say what came of it; returns the exit status."""
-    started = time.monotonic()
-    inputs = [*expand(options.sources), *options.transactions]
-    with stage(options.out) as staging, collect_rejects(options.rejects, inputs) as rejects:
-        manifest, changed = build_within(staging, options, rejects)
-    outcome = Outcome(manifest, changed, time.monotonic() - started)
-    _say(summarise_build(outcome, rejects, options.out))
+    report = build_snapshot(options)
+    if options.json:
+        _say(encode_report(report))
+    elif not options.quiet:
+        _say(summarise_build(report, options.out))
     return 0  # published, whether or not anybody could be told
 
 
-def build_snapshot(options: argparse.Namespace, rejects: Rejects) -> tuple[Manifest, bool]:
-    """Build a snapshot under a lock of its own; returns whether anything changed."""
+def build_snapshot(options: argparse.Namespace) -> Report:
+    """Build under a lock, unless what was read last is there unchanged, and so is the snapshot."""
+    started = time.monotonic()
+    stages = Stages(quiet=options.quiet or options.json)
     with stage(options.out) as staging:
-        return build_within(staging, options, rejects)
+        inputs = gather_inputs(options, stages)
+        report = recall(options.out, inputs, options.rejects)
+        if report is None or reuse(options.out, report.snapshot) is None:
+            with collect_rejects(options.rejects, inputs.paths) as rejects:
+                rejects.notes += inputs.notes
+                report = build_within(staging, options, inputs, rejects, stages)
+            remember(options.out, inputs, options.rejects, report)
+    report.stages, report.seconds = stages.seconds, time.monotonic() - started
+    return report
 
 
 def build_within(
-    staging: Path, options: argparse.Namespace, rejects: Rejects
-) -> tuple[Manifest, bool]:
-    """Read, validate, normalise, order, write, publish; returns whether anything changed."""
+    staging: Path, options: argparse.Namespace, inputs: Inputs, rejects: Rejects, stages: Stages
+) -> Report:
+    """Read, validate, normalise, order, write, publish; returns what there is to say of it."""
     now = datetime.now(UTC)
-    with (staging / "spool").open("wb") as spool:
+    overlays = read_overlays(options.overlay)
+    built = staging / "snapshot"
+    built.mkdir()
+    with (staging / "spool").open("w+b") as spool:
         catalogue = Catalogue(spool)
-        read_catalogue(catalogue, expand(options.sources), rejects)
-        listing = catalogue.order(rejects)
-        built = staging / "snapshot"
-        built.mkdir()
-        write_store(built, "records", catalogue.texts(listing))
-        write_ids(built, [listed.id for listed in listing])
-        with open_payments(staging, options.transactions, rejects, now) as payments:
+        read_catalogue(catalogue, inputs.sources, staging, policy_of(options), rejects, stages)
+        catalogue.identify(rejects)
+        with open_payments(staging, inputs.payments, rejects, now, stages) as payments:
+            fill_in_usage(catalogue, payments)
             payment_count = write_ecosystem(built / "ecosystem", payments)
         rejects.check(options.max_rejects)
+        catalogue.overlay(overlays, rejects)
+        listing = catalogue.order()
+        with stages.stage("write the services", len(listing)) as advance:
+            ids = [listed.id for listed in listing]
+            write_store(built, "records", counted(catalogue.texts(ids), advance))
+            write_ids(built, ids)
 
-        served = list_files(built)
-        snapshot_id = identify(served)
-        published = reuse(options.out, snapshot_id)
-        if published is not None:
-            return published, False
-
-        index_services(built, [listed.entry for listed in listing])
+    served = list_files(built)
+    snapshot_id = identify(served)
+    before, changes = since_last(options.out, built)
+    manifest = reuse(options.out, snapshot_id)
+    if manifest is None:
+        index_services(built, [listed.entry for listed in listing], stages)
         endpoint_count = sum(listed.entry.endpoints for listed in listing)
         manifest = Manifest(
             format=FORMAT,
@@ -101,68 +122,80 @@ def build_within(
             sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
             files=list_files(built, known=served),
         )
-        publish(options.out, built, manifest)
-        return manifest, True
+        with stages.stage("publish"):
+            publish(options.out, built, manifest)
+    outliers = find_outliers(read_store(options.out / SNAPSHOTS / snapshot_id, "records"))
+    return report_build(manifest, rejects, before, changes, outliers)
 
 
-def index_services(built: Path, entries: list[Entry]) -> None:
-    """Write what listing and search need besides the stored services, whose entries these are."""
-    services = Store(built, "records")
-    write_store(built, "summaries", summarise_services(services))
-    write_narrowing(built / "narrowing", services, [entry.calls for entry in entries])
-    write_text_index(built / "whoosh", read_texts(services))
-    names = [name for name, _, _ in read_texts(services)]
-    prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
-    compile_postings(built / "whoosh", names, prior, built / "postings")
+def read_catalogue(
+    catalogue: Catalogue,
+    sources: list[Input],
+    staging: Path,
+    policy: Policy,
+    rejects: Rejects,
+    stages: Stages,
+) -> None:
+    """Add the valid records of these sources to the catalogue, and the others to the rejects."""
+    with (staging / "resources").open("w+b") as spool, stages.stage("read") as advance:
+        discovery = Discovery(spool)
+        for number, source in enumerate(sources):
+            tally = rejects.tally(source.name)
+            for record in counted(read_records(source.path, source.name), advance):
+                tally.records += 1
+                try:
+                    if record.is_resource:
+                        resource = read_resource(record, policy)
+                        discovery.add(number, record.position, resource)
+                        for notice in resource.notices:
+                            reject = source.reject(record, notice.path, notice.reason)
+                            rejects.note(tally, "with an unknown asset", reject)
+                    else:
+                        catalogue.add(number, record.position, normalise(record))
+                except Faulty as fault:
+                    rejects.malformed(tally, source.reject(record, fault.path, fault.reason))
+                except LeftOut as fault:
+                    reject = source.reject(record, fault.path, fault.reason)
+                    rejects.left_out(tally, fault.policy, reject)
+        for service in discovery.services():
+            found = normalise(SourceRecord(service.position, service.text))
+            catalogue.add(service.source, service.position, found, discovered=True)
 
 
-def read_catalogue(catalogue: Catalogue, names: list[str], rejects: Rejects) -> None:
-    """Add the valid records of these files to the catalogue, and the others to the rejects."""
-    for number, name in enumerate(names):
-        tally = rejects.tally(name)
-        for record in read_records(name):
-            tally.records += 1
-            try:
-                catalogue.add(number, record.position, normalise(record))
-            except Faulty as fault:
-                given = given_id(record.text)
-                reject = Reject(name, record.position, given, fault.path, fault.reason)
-                rejects.malformed(tally, reject)
-
-
-@contextmanager
-def open_payments(
-    staging: Path, names: list[str], rejects: Rejects, now: datetime
-) -> Iterator[DuckDBPyConnection | None]:
-    """The table of payments from these files, or None without files.
-
-    DuckDB is imported here, so that a catalogue without payments builds without it.
-    """
-    if not names:
-        yield None
+def fill_in_usage(catalogue: Catalogue, payments: DuckDBPyConnection | None) -> None:
+    """Count what came to the endpoints that say where they are paid, where no source says it."""
+    if payments is None:
         return
-    try:
-        import duckdb  # noqa: PLC0415  # see above
+    ids = catalogue.ids
+    addresses = (
+        read_addresses(text) if b'"payTo"' in text else () for text in catalogue.texts(ids)
+    )
+    for service_id, usage in zip(ids, count_usage(payments, addresses), strict=True):
+        if usage is not None:
+            (text,) = catalogue.texts([service_id])
+            catalogue.replace(service_id, fill_usage(text, usage), usage.whole.calls)
 
-        from indexer.payments import load_payments  # noqa: PLC0415  # see above
-    except ImportError as error:
-        raise IndexerError(
-            "payments are read by DuckDB, which is not installed: pip install 'ratecard[indexer]'"
-        ) from error
 
-    database = str(staging / "payments.duckdb")
-    if "?" in database or printable(database) != database:  # to DuckDB it is a URL, or no name
-        raise IndexerError(
-            f"{printable(database)}: DuckDB cannot work under this name; choose another --out, "
-            "in UTF-8 and without a question mark"
-        )
+def index_services(built: Path, entries: list[Entry], stages: Stages) -> None:
+    """Write what listing and search need besides the stored services, whose entries these are."""
+    with stages.stage("index"), indexing(built / "whoosh", built, len(entries)) as parts:
+        write_store(built, "summaries", summarise_services(read_store(built, "records")))
+        calls = [entry.calls for entry in entries]
+        write_narrowing(built / "narrowing", read_store(built, "records"), calls)
+    with stages.stage("compile"):
+        names = [entry.name for entry in entries]
+        prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
+        compile_postings(parts, names, prior, built / "postings")
+
+
+def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
+    """The id of the snapshot served now, and how its services differ, where they can be told."""
+    served = ""
     try:
-        with duckdb.connect(database) as connection:
-            load_payments(connection, names, staging, rejects, now)
-            yield connection
-    except duckdb.Error as error:
-        reason = str(error).partition("\n")[0]
-        raise IndexerError(f"the payments cannot be counted: {reason}") from error
+        served, _ = read_current(artifacts)
+        return served, Changes(*count_changes(artifacts / SNAPSHOTS / served, built))
+    except SnapshotUnavailable:
+        return served, None
 
 
 def verify_published(options: argparse.Namespace) -> int:
@@ -173,6 +206,12 @@ def verify_published(options: argparse.Namespace) -> int:
     return 0 if _say(whole) else 1
 
 
+def diff_snapshots(options: argparse.Namespace) -> int:
+    """Say what changed between two snapshots; returns the exit status."""
+    old, new = (find_snapshot(options.artifacts, name) for name in (options.old, options.new))
+    return 0 if _say(summarise_difference(compare(old, new), as_json=options.json)) else 1
+
+
 def evaluate_ranking(options: argparse.Namespace) -> int:
     """Judge search on a corpus, through the code of a build and of a request."""
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
@@ -180,21 +219,24 @@ def evaluate_ranking(options: argparse.Namespace) -> int:
         def build_corpus(records: Iterator[bytes]) -> Snapshot:
             source, artifacts = Path(folder) / "corpus.jsonl", Path(folder) / "artifacts"
             source.write_bytes(b"\n".join(records))
-            none_malformed = argparse.Namespace(
-                sources=[str(source)], transactions=[], out=artifacts, max_rejects=Fraction(0)
-            )
-            build_snapshot(none_malformed, Rejects(None))
+            build_quietly(source, artifacts)
             return open_snapshot(artifacts)
 
         judgements = evaluate(options.corpus, options.queries, build_corpus)
     return 0 if _say(summarise_evaluation(judgements, options.worst, as_json=options.json)) else 1
 
 
+def build_quietly(source: Path, artifacts: Path) -> Report:
+    """Build from one file that must have no malformed record."""
+    arguments = ["build", str(source), "--out", str(artifacts), "--max-rejects", "0%", "--quiet"]
+    return build_snapshot(parse_options(arguments, COMMANDS, __doc__))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    options = parse_options(arguments)
+    options = parse_options(arguments, COMMANDS, __doc__)
     try:
-        status: int = options.command(options)
+        status: int = options.run(options)
     except IndexerError as error:
         return _fail(str(error), error.status)
     except SnapshotUnavailable as error:
@@ -205,72 +247,12 @@ def main(arguments: list[str] | None = None) -> int:
     return status
 
 
-def parse_options(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m indexer", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("build", help="build a snapshot from sources and publish it")
-    command.set_defaults(command=build)
-    command.add_argument(
-        "sources",
-        nargs="+",
-        metavar="SOURCE",
-        help="a file or folder of services as JSON lines, a JSON array or a list envelope, "
-        "plain or gzip; - for standard input; later sources replace services of earlier ones",
-    )
-    command.add_argument(
-        "--transactions",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="payments as CSV or JSON lines, plain or gzip",
-    )
-    command.add_argument(
-        "--out", type=Path, default=Path("artifacts"), help="where to publish (%(default)s)"
-    )
-    command.add_argument(
-        "--rejects", type=Path, metavar="FILE", help="list rejected records here, as JSON lines"
-    )
-    command.add_argument(
-        "--max-rejects",
-        type=_share,
-        default="1%",
-        metavar="SHARE",
-        help="refuse to publish when more of one source is malformed (%(default)s)",
-    )
-    command = commands.add_parser("evaluate", help="judge the ranking of a corpus by queries")
-    command.set_defaults(command=evaluate_ranking)
-    command.add_argument(
-        "--corpus",
-        required=True,
-        metavar="FILE",
-        help="JSON lines of documents: id, name, description, category",
-    )
-    command.add_argument(
-        "--queries",
-        required=True,
-        metavar="FILE",
-        help='JSON lines of queries: {"query":"...","relevant":{"document id":grade}}',
-    )
-    command.add_argument("--json", action="store_true", help="answer in JSON")
-    command.add_argument(
-        "--worst", type=int, default=0, metavar="N", help="show the N queries that fared worst"
-    )
-    command = commands.add_parser("verify", help="check the published snapshot")
-    command.set_defaults(command=verify_published)
-    command.add_argument("artifacts", nargs="?", type=Path, default=Path("artifacts"))
-    return parser.parse_args(arguments)
-
-
-def _share(text: str) -> Fraction:
-    try:
-        share = Fraction(text.removesuffix("%")) / 100
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(-1)
-    if not text.endswith("%") or not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"expected a percentage such as 1%, got {text!r}")
-    return share
+COMMANDS = {
+    "build": build,
+    "verify": verify_published,
+    "diff": diff_snapshots,
+    "evaluate": evaluate_ranking,
+}
 
 
 def _say(text: str) -> bool:

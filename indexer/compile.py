@@ -1,29 +1,26 @@
-"""The Whoosh index to plain arrays: every posting with its BM25F impact."""
+"""The postings of the Whoosh index to what is searched: every one with its BM25F impact."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from whoosh import index
 
 from indexer.lexicon import write_lexicon, write_names
-from indexer.textindex import read_vocabulary
+from indexer.readback import FIELDS
+from indexer.textindex import Part
 from service.accumulator import BLOCK, CHAMPIONS, IMPACT_BITS, best, block_count
 from service.engine import ENGINE, Engine
 from service.postings import FREQUENT_SHARE, Summary
 from service.strings import write_strings
 
-FIELDS = ("name", "description", "category")
-
 
 def compile_postings(
-    whoosh_index_dir: Path,
+    parts: Sequence[Part],
     names: Sequence[str],
     prior: npt.NDArray[np.float64],
     out_dir: Path,
@@ -35,47 +32,40 @@ def compile_postings(
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     documents = len(names)
-    terms, keys, frequencies = read_postings(whoosh_index_dir, documents, engine)
+    terms, keys, frequencies = merge_postings(parts, documents, engine)
     owners, ordinals = np.divmod(keys, max(documents, 1))
     offsets = np.searchsorted(owners, np.arange(len(terms) + 1))
     impacts = impacts_of(np.diff(offsets), ordinals, frequencies, documents, prior, engine)
     write_strings(out_dir / "terms", terms)
     _write_arrays(out_dir, offsets, ordinals, impacts, documents)
-    write_lexicon(out_dir, read_vocabulary(whoosh_index_dir), terms, np.diff(offsets), engine)
+    vocabulary = {word: term for part in parts for word, term in part.vocabulary.items()}
+    write_lexicon(out_dir, vocabulary, terms, np.diff(offsets), engine)
     write_names(out_dir, names)
     summary = Summary(documents=documents, terms=len(terms), postings=len(ordinals), engine=engine)
     (out_dir / "postings.json").write_bytes(msgspec.json.encode(summary))
     return summary
 
 
-def read_postings(
-    whoosh_index_dir: Path, documents: int, engine: Engine
+def merge_postings(
+    parts: Sequence[Part], documents: int, engine: Engine
 ) -> tuple[list[bytes], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Terms in byte order, and of each posting its key and its frequency.
 
     Keys are `term number * documents + ordinal`, ascending. The frequency is that of BM25F: the
     sum over the fields of weighted, length-normalised counts.
     """
-    reader: Any = index.open_dir(str(whoosh_index_dir), readonly=True).reader()
-    try:
-        fields = [list(_field_postings(reader, field)) for field in FIELDS]
-    finally:
-        reader.close()
-    terms = sorted({term for postings in fields for term, _, _ in postings})
+    terms = sorted({t for part in parts for field in part.fields.values() for t in field.terms})
     number = {term: position for position, term in enumerate(terms)}
     keys, frequencies = [], []
-    for field, postings in zip(FIELDS, fields, strict=True):
-        sizes = np.fromiter(
-            (len(ordinals) for _, ordinals, _ in postings), dtype=np.int64, count=len(postings)
-        )
-        numbers = np.fromiter(
-            (number[term] for term, _, _ in postings), dtype=np.int64, count=len(postings)
-        )
-        ordinals = _joined([ordinals for _, ordinals, _ in postings], np.int64)
-        counts = _joined([counts for _, _, counts in postings], np.float64)
-        keys.append(np.repeat(numbers, sizes) * documents + ordinals)
-        frequencies.append(_normalised(ordinals, counts, documents, field, engine))
-    return terms, *_summed(np.concatenate(keys), np.concatenate(frequencies))
+    for name in FIELDS:
+        fields = [part.fields[name] for part in parts]
+        ordinals = _joined([each.documents for each in fields], np.int64)
+        ordinals += np.repeat([part.first for part in parts], [len(f.documents) for f in fields])
+        owners = [np.repeat([number[term] for term in each.terms], each.sizes) for each in fields]
+        keys.append(_joined(owners, np.int64) * documents + ordinals)
+        counts = _joined([each.counts for each in fields], np.float64)
+        frequencies.append(_normalised(ordinals, counts, documents, name, engine))
+    return terms, *_summed(_joined(keys, np.int64), _joined(frequencies, np.float64))
 
 
 def impacts_of(
@@ -98,27 +88,6 @@ def impacts_of(
     return np.clip(np.rint(scores * engine.impact_scale), 1, np.iinfo(np.uint16).max).astype(
         np.uint16
     )
-
-
-def _field_postings(reader: Any, field: str) -> Iterator[tuple[bytes, Sequence[int], Any]]:
-    """(term, ordinals, counts) of each term of a field, read through Whoosh's public reader."""
-    if field not in reader.indexed_field_names():
-        return
-    for term, info in reader.iter_field(field):
-        size, total = info.doc_frequency(), info.weight()
-        if size == 1:
-            yield term, (info.min_id(),), (total,)
-            continue
-        matcher = reader.postings(field, term)
-        if total == size:
-            yield term, array("q", matcher.all_ids()), np.ones(size)
-            continue
-        ordinals, counts = array("q"), array("d")
-        while matcher.is_active():
-            ordinals.append(matcher.id())
-            counts.append(matcher.weight())
-            matcher.next()
-        yield term, ordinals, counts
 
 
 def _joined(parts: Sequence[Any], dtype: type) -> npt.NDArray[Any]:

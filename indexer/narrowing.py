@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,6 @@ from msgspec import Struct
 from indexer.chains import count_prices
 from service.facets import FACETS, FREQUENT_SHARE
 from service.networks import network_label
-from service.store import Store
 
 
 class Price(Struct, rename="camel"):
@@ -47,19 +46,19 @@ class Narrowed(Struct, rename="camel"):
 _decoder = msgspec.json.Decoder(Narrowed)
 
 
-def write_narrowing(folder: Path, services: Store, calls: list[int]) -> None:
-    """Write the facets, prices and orders of the stored services, called so often in 30 days."""
+def write_narrowing(folder: Path, services: Iterable[bytes], calls: list[int]) -> None:
+    """Write the facets, prices and orders of the services, called so often in 30 days."""
     folder.mkdir()
     facets = {name: FacetValues(name) for name in FACETS}
     cheapest, enriched, names = [], [], []
-    for ordinal, service in enumerate(_services(services)):
+    for ordinal, service in enumerate(map(_decoder.decode, services)):
         for name, values in _values(service).items():
             facets[name].add(ordinal, values)
         cheapest.append(_cheapest(service))
         enriched.append(service.enriched)
         names.append(service.name.casefold())
     for facet in facets.values():
-        facet.write(folder, len(services))
+        facet.write(folder, len(names))
     prices = np.asarray(cheapest, np.float64)
     np.save(folder / "cheapest.npy", prices)
     np.save(folder / "enriched.npy", np.asarray(enriched, np.bool_))
@@ -104,11 +103,6 @@ class FacetValues:
 def _commonest(spelling: tuple[str, int]) -> tuple[int, str]:
     value, count = spelling
     return -count, value
-
-
-def _services(services: Store) -> Iterator[Narrowed]:
-    for ordinal in range(len(services)):
-        yield _decoder.decode(services.text(ordinal))
 
 
 def _values(service: Narrowed) -> dict[str, list[str]]:

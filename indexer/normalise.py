@@ -42,9 +42,11 @@ class Normalised(Struct):
     text: bytes
     id: str | None
     domain: str
+    name: str
     enriched: bool
     calls: int
     endpoints: int
+    summary_derived: bool
 
 
 class Given(Struct):
@@ -64,7 +66,8 @@ def normalise(source: SourceRecord) -> Normalised:
         raise Faulty("$", source.fault)
     record = _decode(source.text)
     compact = msgspec.json.format(source.text, indent=-1)
-    if record.price_summary is UNSET:
+    summary_derived = record.price_summary is UNSET
+    if summary_derived:
         summary = msgspec.json.encode(summarise(record.endpoints))
         compact = b'%b,"priceSummary":%b}' % (compact[:-1], summary)
     domain = _domain(record)
@@ -72,9 +75,11 @@ def normalise(source: SourceRecord) -> Normalised:
         text=compact,
         id=None if record.id is UNSET else record.id,
         domain=domain,
+        name=record.name,
         enriched=record.enriched is True,
         calls=sum(_calls(endpoint.quality) for endpoint in record.endpoints),
         endpoints=len(record.endpoints),
+        summary_derived=summary_derived,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,18 +17,28 @@ from msgspec import Struct, field
 from indexer.errors import Misuse, TooManyRejects
 
 SHOWN = 5
+MOST_REASONS = 100
+OTHER_REASONS = "for other reasons"
 REJECTED = "rejected"
 LEFT_OUT = "left out"
+NOTED = "noted"
+
+
+_indexes = re.compile(r"\[\d+\]")
 
 
 class Reject(Struct):
-    """One record that was not indexed: where it stands, its id as given, the fault and why."""
+    """One record that was not indexed as it is: where it stands, its id, the fault and why.
+
+    `fate` says whether it was rejected, left out by policy, or indexed and only noted.
+    """
 
     source: str
     position: str
     id: msgspec.Raw | str | None
     path: str
     reason: str
+    fate: str = ""
 
     def __post_init__(self) -> None:
         self.source = printable(self.source)
@@ -38,25 +49,32 @@ class Reject(Struct):
 
 
 class Tally(Struct):
-    """What one source held: its records, the malformed ones, and those left out by policy."""
+    """What one source held: its records, the malformed ones, and those left out by policy.
+
+    `noted` counts what is indexed but worth knowing of, `reasons` why records are malformed.
+    """
 
     source: str
     records: int = 0
     malformed: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.source = printable(self.source)
 
 
 class Rejects:
-    """Collects rejects; `count` of them, of which `first` keeps a few with what became of them."""
+    """Collects rejects; `count` of them, of which `first` keeps a few."""
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file
         self.count = 0
-        self.first: list[tuple[str, Reject]] = []
+        self.first: list[Reject] = []
         self.tallies: list[Tally] = []
+        self.unused_overlays: list[str] = []
+        self.notes: list[str] = []
 
     def tally(self, source: str) -> Tally:
         """Start counting a source."""
@@ -66,12 +84,20 @@ class Rejects:
     def malformed(self, tally: Tally, reject: Reject) -> None:
         """Count and list a malformed record."""
         tally.malformed += 1
+        reason = f"{_indexes.sub('[]', reject.path)}: {reject.reason}"
+        known = reason in tally.reasons or len(tally.reasons) < MOST_REASONS
+        tally.reasons[reason if known else OTHER_REASONS] += 1
         self._list(REJECTED, reject)
 
     def left_out(self, tally: Tally, policy: str, reject: Reject) -> None:
         """Count under a policy, and list, a record that is well-formed but not wanted."""
         tally.left_out[policy] += 1
         self._list(LEFT_OUT, reject)
+
+    def note(self, tally: Tally, what: str, reject: Reject) -> None:
+        """Count under what there is to know, and list, a record that is indexed all the same."""
+        tally.noted[what] += 1
+        self._list(NOTED, reject)
 
     def check(self, allowed: Fraction) -> None:
         """Raise TooManyRejects when more than this share of one source is malformed.
@@ -82,7 +108,7 @@ class Rejects:
             self._file.flush()
         for tally in self.tallies:
             if tally.malformed > allowed * tally.records:
-                shown = [reject for fate, reject in self.first if fate == REJECTED]
+                shown = [reject for reject in self.first if reject.fate == REJECTED]
                 first = "".join(f"\n  {reject}" for reject in shown)
                 raise TooManyRejects(
                     f"{tally.source}: {tally.malformed:,} of {tally.records:,} records are "
@@ -92,8 +118,9 @@ class Rejects:
 
     def _list(self, fate: str, reject: Reject) -> None:
         self.count += 1
+        reject.fate = fate
         if len(self.first) < SHOWN:
-            self.first.append((fate, reject))
+            self.first.append(reject)
         if self._file is not None:
             self._file.write(msgspec.json.encode(reject) + b"\n")
 

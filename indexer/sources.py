@@ -1,4 +1,4 @@
-"""Sources: files of catalogue records, recognised by their content."""
+"""Sources: files of catalogue records or discovery resources, recognised by their content."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SUFFIXES = (".jsonl", ".ndjson", ".json")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 
-ENVELOPE_KEY = "services"
-RECORD_KEYS = frozenset(("name", "endpoints"))
+ENVELOPE_KEYS = ("services", "items", "resources")
+RECORD_KEYS = frozenset(("name", "endpoints", "accepts"))
 
 # How a line ends, and how the next begins, when a JSON text goes on from one to the other.
 OPEN_ENDS = (b"{", b"[", b",", b":")
@@ -39,14 +39,18 @@ class SourceRecord(Struct):
     text: bytes
     fault: str = ""
 
+    @property
+    def is_resource(self) -> bool:
+        """Whether it is an entry of a discovery feed, and no catalogue record."""
+        if b'"accepts"' not in self.text:
+            return False
+        try:
+            keys = _object.decode(self.text).keys()
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return b'"endpoints"' not in self.text
+        return "accepts" in keys and "endpoints" not in keys
 
-class ListEnvelope(Struct):
-    """A page of a listing."""
 
-    services: list[Raw]
-
-
-_envelope = msgspec.json.Decoder(ListEnvelope)
 _array = msgspec.json.Decoder(list[Raw])
 _object = msgspec.json.Decoder(dict[str, Raw])
 
@@ -65,13 +69,14 @@ def expand(names: Iterable[str]) -> list[str]:
     return files
 
 
-def read_records(name: str) -> Iterator[SourceRecord]:
-    """The records of one file, or of standard input for `-`.
+def read_records(path: str, name: str = "") -> Iterator[SourceRecord]:
+    """The records of one file, or of standard input for `-`; messages call it by its name.
 
     JSON lines are read one at a time; an array or a list envelope is one JSON text and is read
     whole. Raises SourceError when the source is missing, empty, cut short or no list of records.
     """
-    with said_of(name), _open(name) as file:
+    name = name or path
+    with said_of(name), _open(path) as file:
         yield from _read(name, plain(file))
 
 
@@ -168,9 +173,9 @@ def _is_document(line: bytes, following: bytes) -> bool:
         keys = _object.decode(line).keys()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if not following:
-            return f'"{ENVELOPE_KEY}"'.encode() in line
+            return any(f'"{key}"'.encode() in line for key in ENVELOPE_KEYS)
         return line.rstrip().endswith(OPEN_ENDS) or following in CONTINUATIONS
-    return ENVELOPE_KEY in keys and keys.isdisjoint(RECORD_KEYS)
+    return any(key in keys for key in ENVELOPE_KEYS) and keys.isdisjoint(RECORD_KEYS)
 
 
 def _line_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[SourceRecord]:
@@ -185,7 +190,7 @@ def _document_records(name: str, text: bytes, lines_before: int) -> Iterator[Sou
         if text.lstrip().startswith(b"["):
             where, records = "", _array.decode(text)
         else:
-            where, records = "services", _envelope.decode(text).services
+            where, records = _listed(_object.decode(text))
     except msgspec.ValidationError as error:
         raise SourceError(f"{name}: is no list of services: {error}") from error
     except RecursionError as error:
@@ -198,6 +203,18 @@ def _document_records(name: str, text: bytes, lines_before: int) -> Iterator[Sou
         raise SourceError(f"{name}:{line}: {lone_surrogate(text) or damage}") from error
     for index, record in enumerate(records):
         yield _record(f"{where}[{index}]", bytes(record))
+
+
+def _listed(envelope: dict[str, Raw]) -> tuple[str, list[Raw]]:
+    """The key of an envelope's list, and the list."""
+    key = next((key for key in ENVELOPE_KEYS if key in envelope), "")
+    if not key:
+        keys = ", ".join(f"`{key}`" for key in ENVELOPE_KEYS)
+        raise msgspec.ValidationError(f"Object misses a list under {keys}")
+    try:
+        return key, _array.decode(envelope[key])
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"{error} - at `$.{key}`") from error
 
 
 def _fault_line(text: bytes, message: str) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,21 @@ def write_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
             offsets.append(offsets[-1] + len(text) + 1)
     np.save(folder / f"{name}.offsets.npy", np.asarray(offsets, np.int64))
     return len(offsets) - 1
+
+
+def read_store(folder: Path, name: str, span: range | None = None) -> Iterator[bytes]:
+    """The texts of a store in their order, or those of a span of ordinals.
+
+    Read and not mapped: what was read of a mapping stays with the memory of the process.
+    """
+    offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False)
+    if span is not None:
+        offsets = offsets[span.start : span.stop + 1]
+    with (folder / f"{name}.json").open("rb") as file:
+        file.seek(int(offsets[0]))
+        for start, stop in pairwise(offsets.tolist()):
+            yield file.read(stop - start - 1)
+            file.read(1)
 
 
 def write_ids(folder: Path, ids: list[str]) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Raw
-
-from service.store import Store
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _list = msgspec.json.Decoder(list[Raw])
 
 
-def summarise_services(services: Store) -> Iterator[bytes]:
-    """The stored services with `"endpoints":[]` and their number as `endpointCount`."""
-    for ordinal in range(len(services)):
-        fields = _fields.decode(services.text(ordinal))
+def summarise_services(services: Iterable[bytes]) -> Iterator[bytes]:
+    """The services with `"endpoints":[]` and their number as `endpointCount`."""
+    for fields in map(_fields.decode, services):
         count = len(_list.decode(fields["endpoints"]))
         yield msgspec.json.encode(fields | {"endpoints": Raw(b"[]"), "endpointCount": count})

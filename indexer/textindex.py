@@ -1,26 +1,36 @@
-"""The Whoosh index over the name, description and category of every service."""
+"""The Whoosh index over the name, description and category of every service, in parts.
+
+A part is an index of its own, of services that follow each other in the listing. Parts are written,
+and read back, by processes of their own while the build does other things.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 from whoosh import index
 
 from indexer.errors import IndexerError
+from indexer.readback import FieldPostings, read_back
+from indexer.store import read_store
+from indexer.worker import Worker
 from service.analysis import schema, term_of, words_of
-from service.store import Store
-
-VOCABULARY = "vocabulary.json"
-"""Beside the index: every word as written (folded), and the term that it is indexed as."""
 
 WRITE_LOCK = "MAIN_WRITELOCK"
 """What a writer of Whoosh leaves behind: an empty file that only a second writer would look for."""
 
-MEGABYTES_OF_POSTINGS = 512
-"""How much Whoosh may hold in memory before it sorts and spills to disk."""
+MEGABYTES_OF_POSTINGS = 256
+"""How much Whoosh may hold in memory, for each part, before it sorts and spills to disk."""
+
+SMALLEST_PART = 2500
+"""Services for which a process of its own is worth its start."""
 
 
 class UnorderedIndexError(IndexerError):
@@ -35,59 +45,91 @@ class Text(Struct):
     category: str = ""
 
 
+class Part(NamedTuple):
+    """What was indexed of the services from the ordinal `first` on.
+
+    That is its postings by field, and a vocabulary: every word as written (folded), and the term
+    that it is indexed as.
+    """
+
+    first: int
+    fields: dict[str, FieldPostings]
+    vocabulary: dict[str, str]
+
+
 _text = msgspec.json.Decoder(Text)
 
 
-def read_texts(services: Store) -> Iterator[tuple[str, str, str]]:
-    """`(name, description, category)` of the stored services, in listing order."""
-    for ordinal in range(len(services)):
-        text = _text.decode(services.text(ordinal))
-        yield text.name, text.description, text.category
+@contextmanager
+def indexing(folder: Path, services: Path, count: int) -> Iterator[list[Part]]:
+    """Index the stored services in numbered folders while the body runs; its end waits for that.
+
+    What is yielded is empty until then, and holds the parts in order afterwards.
+    """
+    processes = max(1, min(os.cpu_count() or 1, count // SMALLEST_PART))
+    bounds = [count * number // processes for number in range(processes + 1)]
+    spans = [range(*pair) for pair in pairwise(bounds)]
+    parts: list[Part] = []
+    if processes == 1:
+        yield parts
+        parts.append(index_span(folder / "0", services, spans[0]))
+        return
+    workers = [
+        Worker(index_span, folder / str(number), services, span)
+        for number, span in enumerate(spans)
+    ]
+    try:
+        yield parts
+        parts += [worker.result() for worker in workers]
+    finally:
+        for worker in workers:
+            worker.cancel()
 
 
-def write_text_index(folder: Path, documents: Iterable[tuple[str, str, str]]) -> int:
-    """Index `(name, description, category)` in listing order; return how many there were."""
+def index_span(folder: Path, services: Path, span: range) -> Part:
+    """Index a span of the stored services as one part."""
+    texts = map(_text.decode, read_store(services, "records", span))
+    documents = ((text.name, text.description, text.category) for text in texts)
+    return index_part(folder, documents, span.start)
+
+
+def index_part(folder: Path, documents: Iterable[tuple[str, str, str]], first: int = 0) -> Part:
+    """Index `(name, description, category)` in listing order, the first with this ordinal."""
     folder.mkdir(parents=True, exist_ok=True)
     writer = index.create_in(str(folder), schema()).writer(limitmb=MEGABYTES_OF_POSTINGS)
     pieces: set[str] = set()
-    count = 0
+    ordinal = first
     try:
         for name, description, category in documents:
             pieces.update(name.split(), description.split(), category.split())
             writer.add_document(
-                name=name, description=description, category=category, ordinal=count
+                name=name, description=description, category=category, ordinal=ordinal
             )
-            count += 1
+            ordinal += 1
     except BaseException:
         writer.cancel()
         raise
     writer.commit(optimize=True)
     (folder / WRITE_LOCK).unlink(missing_ok=True)
-    check_order(folder, count)
+    check_order(folder, range(first, ordinal))
     vocabulary = {word.text: term_of(word.text) for piece in pieces for word in words_of(piece)}
-    (folder / VOCABULARY).write_bytes(msgspec.json.encode(vocabulary, order="deterministic"))
-    return count
+    return Part(first, read_back(folder), vocabulary)
 
 
-def read_vocabulary(folder: Path) -> dict[str, str]:
-    """What `write_text_index` noted: word as written → term."""
-    return msgspec.json.decode((folder / VOCABULARY).read_bytes(), type=dict[str, str])
-
-
-def check_order(folder: Path, count: int) -> None:
-    """Raise unless the index is one segment whose documents are numbered as the ordinals are."""
+def check_order(folder: Path, span: range) -> None:
+    """Raise unless the index is one segment whose documents are in the order of the ordinals."""
     reader = index.open_dir(str(folder), readonly=True).reader()
     try:
         if not reader.is_atomic():
             raise UnorderedIndexError(f"the index in {folder} has several segments")
-        if reader.doc_count_all() != count:
+        if reader.doc_count_all() != len(span):
             raise UnorderedIndexError(
-                f"the index in {folder} has {reader.doc_count_all()} documents, not {count}"
+                f"the index in {folder} has {reader.doc_count_all()} documents, not {len(span)}"
             )
-        for number, stored in enumerate(reader.all_stored_fields()):
-            if stored["ordinal"] != number:
+        for ordinal, stored in zip(span, reader.all_stored_fields(), strict=True):
+            if stored["ordinal"] != ordinal:
                 raise UnorderedIndexError(
-                    f"document {number} of the index in {folder} is service {stored['ordinal']}"
+                    f"service {ordinal} stands for {stored['ordinal']} in the index in {folder}"
                 )
     finally:
         reader.close()

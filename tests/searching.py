@@ -16,7 +16,7 @@ from whoosh import index
 
 from indexer.__main__ import main
 from indexer.compile import compile_postings
-from indexer.textindex import write_text_index
+from indexer.textindex import index_part
 from service.engine import ENGINE
 from service.ranking import Postings, open_postings
 from service.snapshot import Snapshot, open_snapshot
@@ -74,8 +74,8 @@ def compiled(
     """Documents indexed, compiled and opened, each with its prior."""
     known = np.array(prior if prior is not None else [0.0] * len(documents), dtype=np.float64)
     names = [name for name, _, _ in documents]
-    write_text_index(folder / "whoosh", documents)
-    compile_postings(folder / "whoosh", names, known, folder / "postings")
+    part = index_part(folder / "whoosh", documents)
+    compile_postings([part], names, known, folder / "postings")
     return open_postings(folder / "postings")
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from whoosh import index
 
-from indexer.textindex import write_text_index
+from indexer.textindex import index_part
 from service import analysis
 from service.analysis import Analyser, name_key, query_words, term_of, words_of
 from service.stopwords import STOP_WORDS
@@ -145,6 +145,6 @@ def test_a_name_without_letters_and_digits_has_no_key(name: str) -> None:
 
 def test_a_word_as_long_as_a_document_is_indexed(tmp_path: Path) -> None:
     word = "ж" * 70_000
-    write_text_index(tmp_path, [(word, word, ""), ("other", "", "")])
+    index_part(tmp_path, [(word, word, ""), ("other", "", "")])
     with index.open_dir(str(tmp_path)).reader() as reader:
         assert reader.doc_frequency("name", word) == 1

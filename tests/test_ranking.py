@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.compile import compile_postings
+from indexer.textindex import index_part
 from service.analysis import term_of
 from service.engine import ENGINE
 from service.narrowing import Narrowing
@@ -406,11 +407,17 @@ def test_a_catalogue_needs_no_frequent_words_nor_any(tmp_path: Path, names: list
     assert snapshot.list().total == len(names)
 
 
-def test_compiling_twice_writes_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", [(60,), (1, 59), (20, 0, 30, 10)])
+def test_an_index_in_any_number_of_parts_compiles_to_the_same_bytes(
+    tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
     known = [("weather maps", "of the seas", "Data"), ("seas", "weather", "")] * 30
     compiled(tmp_path, known)
-    again = tmp_path / "again"
-    names = [name for name, _, _ in known]
-    compile_postings(tmp_path / "whoosh", names, np.zeros(len(names)), again)
+    again, parts, first = tmp_path / "again", [], 0
+    for number, size in enumerate(sizes):
+        some = known[first : first + size]
+        parts.append(index_part(tmp_path / str(number), some, first))
+        first += size
+    compile_postings(parts, [name for name, _, _ in known], np.zeros(len(known)), again)
     for path in (tmp_path / "postings").iterdir():
         assert path.read_bytes() == (again / path.name).read_bytes(), path.name

@@ -22,6 +22,7 @@ def with_price(**pricing: Any) -> Json:
     return service("bad", endpoints=[endpoint(), endpoint(**pricing)])
 
 
+KEYS = {"source", "position", "id", "path", "reason", "fate"}
 AMOUNT = "$.endpoints[1].pricing.amount"
 MALFORMED: dict[str, tuple[bytes | Json, str, str]] = {
     "not JSON": (b"nope", "$", "malformed"),
@@ -97,7 +98,7 @@ def test_a_malformed_record_is_rejected_with_its_place_path_and_reason(
     source.write_bytes(GOOD.encode() + b"\n\n" + text + b"\n" + GOOD.replace("good", "x").encode())
     assert build(source, options=(*ALL, "--rejects", str(listed))) == 0
     rejects = [json.loads(line) for line in listed.read_text().splitlines()]
-    assert [reject.keys() for reject in rejects] == [{"source", "position", "id", "path", "reason"}]
+    assert [reject.keys() for reject in rejects] == [KEYS]
     reject = rejects[0]
     assert (reject["source"], reject["position"]) == (str(source), "line 3")
     assert reject["path"] == path

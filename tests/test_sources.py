@@ -157,7 +157,7 @@ FATAL = {
         "nested too deeply to be read",
     ),
     "an object where a list belongs": (b'{"services": {"a": 1}}', "Expected `array`"),
-    "an object without a list": (b'{\n"a": 1\n}', "missing required field `services`"),
+    "an object without a list": (b'{\n"a": 1\n}', "misses a list under `services`"),
     "text after an array": (b"[]\n[]", "trailing characters"),
     "a fault on a line of an array": (b'[\n{"id": 1},\n{nope}]', ":3: JSON is malformed"),
 }

@@ -8,13 +8,10 @@ import math
 import statistics
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 
-from indexer.__main__ import build_snapshot
-from indexer.rejects import Rejects
+from indexer.__main__ import build_quietly
 from service.narrowing import Narrowing
 from service.snapshot import open_snapshot
 from tests.benchmarks import peers
@@ -70,10 +67,7 @@ def build_catalogue(documents: list[Document], source: Path, artifacts: Path) ->
                 "endpoints": [],
             }
             file.write(json.dumps(record) + "\n")
-    options = Namespace(
-        sources=[str(source)], transactions=[], out=artifacts, max_rejects=Fraction(0)
-    )
-    build_snapshot(options, Rejects(None))
+    build_quietly(source, artifacts)
 
 
 def timed(name: str, search: Search, documents: list[Document]) -> dict[int, float]:

@@ -1,0 +1,52 @@
+"""Progress: what a build is at, as bars on a terminal and as lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+Advance = Callable[[int], None]
+Item = TypeVar("Item")
+
+LONG = 1.0
+"""Seconds from which on a stage is worth a line."""
+
+
+class Stages:
+    """The stages of a build, and the seconds that each took, by name."""
+
+    def __init__(self, *, quiet: bool = True) -> None:
+        self.seconds: dict[str, float] = {}
+        self._quiet = quiet
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[Advance]:
+        """Time a stage and show how far it is; the body calls what it gets with its steps."""
+        started = time.monotonic()
+        if self._quiet or not sys.stderr.isatty():
+            yield _unseen
+        else:
+            from indexer.bar import show_bar  # noqa: PLC0415  # only terminals need what it needs
+
+            with show_bar(name, total, sys.stderr) as advance:
+                yield advance
+        taken = time.monotonic() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + taken
+        if taken >= LONG and not self._quiet and not sys.stderr.isatty():
+            with suppress(OSError):  # a build does not fail for want of a reader
+                sys.stdout.write(f"{name}: {taken:.1f} s\n")
+                sys.stdout.flush()
+
+
+def counted(items: Iterable[Item], advance: Advance) -> Iterator[Item]:
+    """The items, each a step."""
+    for item in items:
+        yield item
+        advance(1)
+
+
+def _unseen(_: int) -> None:
+    pass
