@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from indexer.textindex import index_part
 from service.analysis import query_words, term_of, words_of
 from tests.benchmarks.corpus import Document, Query
 
@@ -19,7 +20,7 @@ PAGE = 24
 PUNCTUATION = re.compile(r"[^\w ]+")
 
 
-def open_tantivy(documents: list[Document], folder: Path, _: Path) -> Search:
+def open_tantivy(documents: list[Document], folder: Path) -> Search:
     """Tantivy (Rust): English stems, names weighing twice, exact counts, one segment."""
     import tantivy
 
@@ -56,7 +57,7 @@ def open_tantivy(documents: list[Document], folder: Path, _: Path) -> Search:
     return search
 
 
-def open_bm25s(documents: list[Document], _: Path, __: Path) -> Search:
+def open_bm25s(documents: list[Document], _: Path) -> Search:
     """bm25s with Numba, over our terms of all three fields."""
     import bm25s
     import numpy as np
@@ -82,7 +83,7 @@ def open_bm25s(documents: list[Document], _: Path, __: Path) -> Search:
     return search
 
 
-def open_sqlite(documents: list[Document], folder: Path, _: Path) -> Search:
+def open_sqlite(documents: list[Document], folder: Path) -> Search:
     """SQLite FTS5 with its Porter stemmer; the count is a second query."""
     connection = sqlite3.connect(folder / "fts.db")
     connection.execute(
@@ -107,11 +108,13 @@ def open_sqlite(documents: list[Document], folder: Path, _: Path) -> Search:
     return search
 
 
-def open_whoosh(_: list[Document], __: Path, index_folder: Path) -> Search:
-    """Whoosh's own searcher and BM25F, on the index that ours was compiled from."""
+def open_whoosh(documents: list[Document], folder: Path) -> Search:
+    """Whoosh's own searcher and BM25F, on an index of our terms."""
     from whoosh import index, query, scoring
 
-    searcher = index.open_dir(str(index_folder), readonly=True).searcher(weighting=scoring.BM25F())
+    texts = ((each.name, each.description, each.category) for each in documents)
+    index_part(folder, texts)
+    searcher = index.open_dir(str(folder), readonly=True).searcher(weighting=scoring.BM25F())
     fields = ("name", "description", "category")
 
     def search(asked: Query) -> int:

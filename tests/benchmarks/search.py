@@ -18,7 +18,7 @@ from tests.benchmarks import peers
 from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
 from tests.benchmarks.peers import Search
 
-PEERS: dict[str, Callable[[list[Document], Path, Path], Search]] = {
+PEERS: dict[str, Callable[[list[Document], Path], Search]] = {
     "Tantivy": peers.open_tantivy,
     "bm25s": peers.open_bm25s,
     "SQLite": peers.open_sqlite,
@@ -51,7 +51,7 @@ def bench_search(count: int, names: list[str]) -> None:
         for name in names:
             own = Path(folder) / name
             own.mkdir()
-            engines[name] = PEERS[name](documents, own, snapshot_folder / "whoosh")
+            engines[name] = PEERS[name](documents, own)
         report({name: timed(name, engines[name], documents) for name in engines})
 
 

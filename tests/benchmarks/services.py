@@ -1,0 +1,97 @@
+"""Services of realistic size to build from: some 3 KB of JSON, with five endpoints each."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.corpus import Document
+
+ENDPOINTS = 5
+WORDS = [
+    "query",
+    "limit",
+    "offset",
+    "symbol",
+    "address",
+    "city",
+    "country",
+    "language",
+    "format",
+    "token",
+    "prompt",
+    "model",
+    "width",
+    "height",
+    "text",
+    "image",
+    "url",
+    "date",
+    "start",
+    "end",
+    "currency",
+    "amount",
+    "chain",
+    "period",
+    "sort",
+    "order",
+    "filter",
+    "page",
+]
+
+
+def write_services(path: Path, documents: list[Document]) -> None:
+    """Write a catalogue record for each document, as JSON lines."""
+    chance = random.Random(5)
+    with path.open("w") as file:
+        for number, document in enumerate(documents):
+            file.write(json.dumps(_service(number, document, chance)) + "\n")
+
+
+def _service(number: int, document: Document, chance: random.Random) -> dict[str, Any]:
+    host = f"api{number}.example"
+    return {
+        "id": f"service-{number}",
+        "name": document.name,
+        "description": document.description,
+        "domain": host,
+        "provider": document.name.title(),
+        "providerUrl": f"https://{host}",
+        "category": document.category,
+        "networks": ["Base", "Solana"],
+        "enriched": chance.random() < 0.05,
+        "integrationType": chance.choice(("1P", "3P", "")),
+        "isNew": False,
+        "tags": chance.sample(WORDS, 3),
+        "endpoints": [_endpoint(f"https://{host}/v{n}", chance) for n in range(ENDPOINTS)],
+    }
+
+
+def _endpoint(base: str, chance: random.Random) -> dict[str, Any]:
+    calls = int(chance.paretovariate(0.6))
+    return {
+        "url": f"{base}/{chance.choice(WORDS)}/{chance.choice(WORDS)}",
+        "method": chance.choice(("GET", "POST")),
+        "description": " ".join(chance.choices(WORDS, k=12)),
+        "pricing": {
+            "amount": str(chance.randint(1, 500) / 1000),
+            "currency": "USDC",
+            "network": "Base",
+            "scheme": "exact",
+        },
+        "quality": {"l30DaysTotalCalls": str(calls), "l30DaysUniquePayers": str(1 + calls // 9)},
+        "parameters": [_parameter(chance) for _ in range(chance.randint(1, 3))],
+    }
+
+
+def _parameter(chance: random.Random) -> dict[str, Any]:
+    return {
+        "group": chance.choice(("body", "query", "path")),
+        "name": chance.choice(WORDS),
+        "type": chance.choice(("string", "number", "boolean")),
+        "description": "The " + " ".join(chance.choices(WORDS, k=6)),
+        "required": chance.random() < 0.5,
+        "example": chance.choice(WORDS),
+    }
