@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCE ?= seeds/services.jsonl
+OVERLAY ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 INSTALLED := .venv/installed
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
@@ -15,7 +16,7 @@ test: $(INSTALLED)
 	@$(BIN)/pytest
 
 index: $(INSTALLED)
-	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
+	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY))
 
 serve: $(INSTALLED)
 	@$(SERVE)

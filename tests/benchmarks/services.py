@@ -10,36 +10,11 @@ from typing import Any
 from tests.benchmarks.corpus import Document
 
 ENDPOINTS = 5
-WORDS = [
-    "query",
-    "limit",
-    "offset",
-    "symbol",
-    "address",
-    "city",
-    "country",
-    "language",
-    "format",
-    "token",
-    "prompt",
-    "model",
-    "width",
-    "height",
-    "text",
-    "image",
-    "url",
-    "date",
-    "start",
-    "end",
-    "currency",
-    "amount",
-    "chain",
-    "period",
-    "sort",
-    "order",
-    "filter",
-    "page",
-]
+_WORDS = """
+query limit offset symbol address city country language format token prompt model width height text
+image url date start end currency amount chain period sort order filter page
+"""
+WORDS = _WORDS.split()
 
 
 def write_services(path: Path, documents: list[Document]) -> None:
