@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from msgspec import UnsetType
@@ -58,6 +59,7 @@ class OnNetwork(Protocol):
 Price = TypeVar("Price", bound=OnNetwork)
 
 
+@lru_cache(maxsize=1024)
 def is_test_network(name: str) -> bool:
     """Whether money on this network is worth nothing; a network that we do not know is real."""
     key = network_key(name)

@@ -54,6 +54,7 @@ class Given(Struct):
 
     id: Raw | UnsetType = UNSET
     domain: Raw | UnsetType = UNSET
+    resource: Raw | UnsetType = UNSET
 
 
 _given = msgspec.json.Decoder(Given)
@@ -84,14 +85,15 @@ def normalise(source: SourceRecord) -> Normalised:
 
 
 def given_id(text: bytes) -> Raw | None:
-    """The id of a record that may be faulty, as given, or its domain when it gives none.
+    """The id of a record that may be faulty, as given, or else its domain, or its resource.
 
     It is compact, so that it stays on its line. None where it cannot be read.
     """
     try:
         record = _given.decode(text)
-        given = record.id if record.id is not UNSET else record.domain
-        if given is UNSET:
+        names = (record.id, record.domain, record.resource)
+        given = next((name for name in names if name is not UNSET), None)
+        if given is None:
             return None
         msgspec.json.decode(given)  # its text was passed over
         return Raw(msgspec.json.format(bytes(given), indent=-1))
@@ -107,11 +109,11 @@ def summarise(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     The average is over the fixed prices of the scheme `exact`; without one the cost varies.
     """
     prices = count_prices(endpoint.pricing for endpoint in endpoints)
-    priced = [pricing for pricing in prices if _has_price(pricing)]
-    if not priced:
-        return None
-    bounded = [pricing for pricing in priced if _amounts(pricing)]
+    bounded = [(pricing, amounts) for pricing in prices if (amounts := _amounts(pricing))]
     if not bounded:
+        if all(pricing.scheme in {"exact", "", UNSET} for pricing in prices):
+            return None
+        # A price was named, be it open-ended, as every scheme but `exact` allows.
         return PriceSummary(
             min_amount="",
             max_amount="",
@@ -119,12 +121,12 @@ def summarise(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
             avg_cost_basis="varies",
             currency="",
         )
-    currency = Counter(pricing.currency for pricing in bounded).most_common(1)[0][0]
-    comparable = [pricing for pricing in bounded if pricing.currency == currency]
-    amounts = [amount for pricing in comparable for amount in _amounts(pricing)]
+    currency = Counter(pricing.currency for pricing, _ in bounded).most_common(1)[0][0]
+    comparable = [each for each in bounded if each[0].currency == currency]
+    amounts = [amount for _, own in comparable for amount in own]
     fixed = [
-        Decimal(pricing.amount)
-        for pricing in comparable
+        own[0]
+        for pricing, own in comparable
         if pricing.scheme in {"exact", UNSET} and pricing.amount
     ]
     return PriceSummary(
@@ -175,12 +177,8 @@ def _calls(quality: EndpointQuality | UnsetType | None) -> int:
     return 0
 
 
-def _has_price(pricing: Pricing) -> bool:
-    """Whether a price was named, be it open-ended, as every scheme but `exact` allows."""
-    return bool(_amounts(pricing)) or pricing.scheme not in {"exact", "", UNSET}
-
-
 def _amounts(pricing: Pricing) -> list[Decimal]:
+    """What it costs at all, the fixed amount first."""
     given = (pricing.amount, pricing.min_amount, pricing.max_amount)
     return [Decimal(amount) for amount in given if amount]
 
