@@ -54,8 +54,8 @@ TRANSACTIONS = f"""
 SELECT id, coalesce(tx_hash, '') AS tx_hash, moment AS block_timestamp, sender, recipient,
     base AS amount, places AS decimals, chain, address, transaction_from, provider,
     facilitator_id, event AS log_index, token_address
-FROM payments
-ORDER BY moment DESC, chain, tx_hash, event DESC, sender, recipient, base, id, file, row
+FROM details SEMI JOIN payments USING (row)
+ORDER BY moment DESC, chain, tx_hash, event DESC, sender, recipient, base, id, row
 LIMIT {NEWEST}
 """  # noqa: S608  # made of constants
 

@@ -3,89 +3,133 @@
 from __future__ import annotations
 
 import glob
+import os
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
+from indexer.ecosystem import NEWEST
 from indexer.errors import IndexerError
-from indexer.paymentfile import COLUMNS, ENCLOSED, LINES, PaymentFile, open_payment_file
-from indexer.rejects import Reject, Rejects, Tally
-
-MAX_DECIMALS = 18
-MAX_DOLLARS = 10**12
-CLOCK_SKEW = timedelta(hours=1)
-SUCCESSES = "('true', 't', '1')"
-FORTUNE = f"base::DOUBLE / pow(10, places) > {MAX_DOLLARS}"
-
-# The column at fault, the condition in SQL, and the reason in words, but for the first, which the
-# row itself tells; the first that holds counts.
-FAULTS = (
-    ("", "broken IS NOT NULL", ""),
-    ("chain", "chain IS NULL", "is missing"),
-    ("block_timestamp", "block_timestamp IS NULL", "is missing"),
-    ("block_timestamp", "moment IS NULL", "is not a date and time such as `2026-05-07T10:16:51Z`"),
-    ("block_timestamp", "moment < 0", "is before 1970"),
-    ("block_timestamp", "moment > getvariable('latest')", "is more than an hour in the future"),
-    ("sender", "sender IS NULL", "is missing"),
-    ("recipient", "recipient IS NULL", "is missing"),
-    ("amount", "coalesce(amount, dollars) IS NULL", "is missing"),
-    ("amount", "amount IS NOT NULL AND base IS NULL", "is not a whole number of base units"),
-    ("dollars", "base IS NULL", "is not a decimal of at most 6 places, from 0, without exponent"),
-    ("decimals", "amount IS NOT NULL AND decimals IS NULL", "is missing"),
-    ("decimals", "places IS NULL", f"is not a whole number from 0 to {MAX_DECIMALS}"),
-    ("amount", f"amount IS NOT NULL AND {FORTUNE}", "is over 10^12 US dollars"),
-    ("dollars", FORTUNE, "is over 10^12 US dollars"),
-    ("log_index", "log_index IS NOT NULL AND event IS NULL", "is not a whole number"),
+from indexer.paymentcolumns import COLUMNS
+from indexer.paymentfile import PaymentFile, open_payment_file
+from indexer.paymentrules import (
+    BLANK,
+    DUPLICATE,
+    ENCLOSED,
+    FAILED,
+    FAULTS,
+    JUDGED,
+    MAX_DECIMALS,
+    POWERS,
+    SHOWN,
+    TRANSACTION,
 )
-CONDITIONS = " ".join(f"WHEN {condition} THEN {n}" for n, (_, condition, _) in enumerate(FAULTS))
-POWERS = f"[{', '.join(f'{10**power}::HUGEINT' for power in range(MAX_DECIMALS + 1))}]"
+from indexer.rejects import Reject, Rejects
 
+CLOCK_SKEW = timedelta(hours=1)
+MEMORY = "1GB"
+MOST_THREADS = 4  # each takes its share of the memory
+BATCH = 10_000
+
+# Of all rows only what is counted is kept; texts are read again of those that are shown: to store
+# them would take longer than all else. Texts that are compared stand as 128 bits of their hash. Two
+# different ones meet by chance in one of 10^23 histories of ten million payments, and who crafts
+# two that do can make one of their own payments, or of their addresses, no more. The number of a
+# row is its `rowid`, since rows are inserted in order and none is ever deleted.
 SCHEMA = f"""
 SET TimeZone = 'UTC';
-CREATE TABLE texts (
-    file INTEGER, row BIGINT, broken VARCHAR, {", ".join(f"{column} VARCHAR" for column in COLUMNS)}
+SET memory_limit = '{MEMORY}';
+SET preserve_insertion_order = true;
+CREATE TABLE rows (
+    file INTEGER,
+    fault TINYINT,
+    unclosed BOOLEAN,
+    moment BIGINT,
+    atto HUGEINT,
+    transaction UHUGEINT USING COMPRESSION uncompressed,
+    sender UHUGEINT USING COMPRESSION uncompressed,
+    recipient UHUGEINT USING COMPRESSION uncompressed
+);
+CREATE TABLE enclosed (row BIGINT, opening BIGINT);
+CREATE TABLE wanted (row BIGINT);
+CREATE TABLE details (
+    file INTEGER, row BIGINT, fault TINYINT, broken VARCHAR,
+    moment BIGINT, base HUGEINT, places TINYINT, event BIGINT,
+    {", ".join(f"{column} VARCHAR" for column in SHOWN)}
 );
 CREATE MACRO plain_address(text) AS
     CASE WHEN starts_with(text, '0x') THEN lower(text) ELSE text END;
-"""
+CREATE VIEW payments AS
+    SELECT rowid AS row, file, moment, atto, transaction, sender, recipient
+    FROM rows WHERE fault IS NULL;
+"""  # noqa: S608  # made of constants
 
-JUDGED = f"""
-CREATE TABLE judged AS
-SELECT
-    * REPLACE (
-        plain_address(tx_hash) AS tx_hash, plain_address(sender) AS sender,
-        plain_address(recipient) AS recipient, plain_address(address) AS address,
-        plain_address(transaction_from) AS transaction_from,
-        plain_address(token_address) AS token_address
-    ),
-    CASE WHEN regexp_full_match(block_timestamp, '\\d{{4}}-\\d\\d-\\d\\d[T ]\\d\\d:\\d\\d.*')
-        THEN epoch_ms(try_cast(block_timestamp AS TIMESTAMPTZ)) END AS moment,
-    CASE WHEN amount IS NULL AND regexp_full_match(dollars, '\\d{{1,20}}(\\.\\d{{1,6}}0*)?')
-            THEN (dollars::DECIMAL(38, 6) * 1000000)::HUGEINT
-        WHEN regexp_full_match(amount, '\\d{{1,38}}') THEN try_cast(amount AS HUGEINT)
-        END AS base,
-    CASE WHEN amount IS NULL THEN 6
-        WHEN regexp_full_match(decimals, '\\d\\d?') AND decimals::INTEGER <= {MAX_DECIMALS}
-        THEN decimals::INTEGER END AS places,
-    CASE WHEN regexp_full_match(log_index, '\\d{{1,18}}') THEN log_index::BIGINT END AS event,
-    broken IS NULL AND coalesce(lower(success) NOT IN {SUCCESSES}, false) AS failed,
-    CASE WHEN failed THEN NULL {CONDITIONS} END AS fault
-FROM texts
+INSERT = f"""
+INSERT INTO rows
+SELECT $file, fault, unclosed, moment,
+    CASE WHEN fault IS NULL THEN base * CASE places WHEN 6 THEN {10**12}::HUGEINT
+        ELSE {POWERS}[{MAX_DECIMALS + 1} - places] END END,
+    CASE WHEN fault IS NULL AND tx_hash IS NOT NULL THEN md5_number({TRANSACTION}) END,
+    CASE WHEN fault IS NULL THEN md5_number(sender) END,
+    CASE WHEN fault IS NULL THEN md5_number(recipient) END
+FROM ({JUDGED})
+"""  # noqa: S608  # made of constants
+
+DETAIL = f"""
+INSERT INTO details
+SELECT $file, $start + row, fault, broken, moment, base, places, event, {", ".join(SHOWN)}
+FROM ({JUDGED})
+"""  # noqa: S608  # made of constants
+
+# Lines between two that each have a quote too many are text of one value to a reader of CSV. They
+# may look like payments, and who wrote that text would decide what was paid: none of them counts.
+ENCLOSED_LINES = """
+INSERT INTO enclosed
+SELECT unnest(range(opening + 1, closing)), opening
+FROM (
+    SELECT rowid AS opening, lead(rowid, 1, $end) OVER (ORDER BY rowid) AS closing,
+        row_number() OVER (ORDER BY rowid) AS number
+    FROM rows WHERE file = $file AND unclosed
+)
+WHERE number % 2 = 1
+"""
+ENCLOSE = f"""
+UPDATE rows SET fault = {ENCLOSED} FROM enclosed
+WHERE rows.rowid = enclosed.row AND fault IS DISTINCT FROM {BLANK}
 """  # noqa: S608  # made of constants
 
 # A row without a transaction is no duplicate of any other.
-PAYMENTS = f"""
-CREATE TABLE payments AS
-SELECT *, base * {POWERS}[{MAX_DECIMALS + 1} - places] AS atto
-FROM judged
-WHERE fault IS NULL AND NOT failed
-QUALIFY tx_hash IS NULL OR 1 = row_number() OVER (
-    PARTITION BY lower(chain), tx_hash, event,
-        CASE WHEN event IS NULL THEN (sender, recipient, base, places) END
-    ORDER BY file, row
+DEDUPLICATE = f"""
+UPDATE rows SET fault = {DUPLICATE} FROM (
+    SELECT transaction, min(row) AS row FROM payments
+    WHERE transaction IS NOT NULL GROUP BY transaction HAVING count(*) > 1
+) AS first
+WHERE rows.transaction = first.transaction AND rows.rowid <> first.row AND fault IS NULL
+"""  # noqa: S608  # made of constants
+
+WANTED = f"""
+INSERT INTO wanted
+SELECT rowid FROM rows WHERE fault >= 0 OR fault = {ENCLOSED}
+UNION ALL SELECT row FROM payments WHERE moment >= (
+    SELECT min(moment) FROM (SELECT moment FROM payments ORDER BY moment DESC LIMIT {NEWEST})
 )
 """  # noqa: S608  # made of constants
+
+COUNTS = f"""
+SELECT file, count(*) FILTER (fault IS DISTINCT FROM {BLANK}),
+    count(*) FILTER (fault = {FAILED}), count(*) FILTER (fault = {DUPLICATE})
+FROM rows GROUP BY file
+"""  # noqa: S608  # made of constants
+
+REJECTED = """
+SELECT file, row, coalesce(id, tx_hash), opening, fault, broken
+FROM details LEFT JOIN enclosed USING (row)
+WHERE fault >= 0 OR opening IS NOT NULL
+ORDER BY row
+"""
 
 
 def load_payments(
@@ -95,50 +139,92 @@ def load_payments(
     rejects: Rejects,
     now: datetime,
 ) -> None:
-    """Create the table `payments` from these files, each copied to the staging folder for a while.
+    """Create the tables `payments` and `details` from these files, copied to staging for a while.
 
-    Of its columns `moment` is in milliseconds since 1970, `base` in base units of a token with
-    `places` decimals, `atto` in 10^-18 US dollars, `event` is the log index. Raises SourceError
-    when a file is missing, unreadable or lacks a column, and IndexerError or duckdb.Error when
-    there is no room to work in.
+    Of `payments`, `row` is the order in which they came, `moment` is in milliseconds since 1970,
+    `atto` in 10^-18 US dollars, and `sender` and `recipient` are `md5_number` of a plain address.
+    `details` has the texts of the newest 10,000, and those of rejected rows; there `base` is in
+    base units of a token with `places` decimals, and `event` is the log index.
+    Raises SourceError when a file is missing, unreadable or lacks a column,
+    and IndexerError or duckdb.Error when there is no room to work in.
     """
+    connection.execute("SET temp_directory = ?", [str(staging / "payments.tmp")])
+    connection.execute(f"SET threads = {min(MOST_THREADS, os.cpu_count() or 1)}")
     connection.execute(SCHEMA)
-    files = []
-    for number, name in enumerate(names):
-        files.append(open_payment_file(name, staging / f"payments-{number}"))
-        _read(connection, number, files[-1])
-    tallies = [rejects.tally(file.name) for file in files]
     latest = int((now + CLOCK_SKEW).timestamp() * 1000)
-    connection.execute("SET VARIABLE latest = ?", [latest])
-    connection.execute(JUDGED)
-    for number, row, payment_id, fault, broken in connection.execute(
-        "SELECT file, row, coalesce(id, tx_hash), fault, broken FROM judged "
-        "WHERE fault IS NOT NULL ORDER BY file, row"
-    ).fetchall():
-        file, (column, _, reason) = files[number], FAULTS[fault]
-        reject = Reject(file.name, f"line {row}", payment_id, _path(file, column), broken or reason)
-        rejects.malformed(tallies[number], reject)
-    connection.execute(PAYMENTS)
-    _count(connection, tallies)
+    files: list[PaymentFile] = []
+    starts = [0]
+    for number, name in enumerate(names):
+        file = open_payment_file(connection, name, staging / f"payments-{number}")
+        values = {"file": number, "latest": latest, "path": glob.escape(str(file.copy))}
+        _execute(connection, file, INSERT.replace("{rows}", file.query), values)
+        ((rows,),) = connection.execute("SELECT count(*) FROM rows").fetchall()
+        if rows != starts[-1] + file.rows:  # whatever the reason, some were lost
+            read = rows - starts[-1]
+            raise IndexerError(f"{file.name}: {read:,} of {file.rows:,} {file.unit}s could be read")
+        connection.execute(ENCLOSED_LINES, {"file": number, "end": rows})
+        files.append(file)
+        starts.append(rows)
+    for query in (ENCLOSE, DEDUPLICATE, WANTED):
+        connection.execute(query)
+    for number, file in enumerate(files):
+        _detail(connection, file, {"file": number, "latest": latest, "start": starts[number]})
+        file.copy.unlink()
+    _report(connection, files, starts, rejects)
 
 
-def _read(connection: DuckDBPyConnection, number: int, file: PaymentFile) -> None:
-    """Read the rows of one file into `texts`, and remove its copy."""
-    connection.execute(
-        f"CREATE OR REPLACE TABLE lines AS SELECT text FROM read_csv(?, {LINES})",  # noqa: S608  # a constant
-        [glob.escape(str(file.copy))],
-    )
-    file.copy.unlink()
-    ((lines,),) = connection.execute("SELECT count(*) FROM lines").fetchall()
-    if lines != file.lines:  # whatever the reason, rows were lost
-        raise IndexerError(f"{file.name}: {lines:,} of its {file.lines:,} lines could be read")
-    connection.execute(
-        f"INSERT INTO texts BY NAME SELECT ?::INTEGER AS file, * FROM ({file.query})",  # noqa: S608  # made by us
-        [number],
-    )
-    if file.quoted:
-        connection.execute(ENCLOSED, {"file": number})
-    connection.execute("DROP TABLE lines")
+def _execute(
+    connection: DuckDBPyConnection, file: PaymentFile, query: str, values: dict[str, object]
+) -> None:
+    try:
+        connection.execute(query, values)
+    except duckdb.Error as error:
+        reason = str(error).partition("\n")[0]
+        raise IndexerError(f"the payments of {file.name} cannot be counted: {reason}") from error
+
+
+def _detail(connection: DuckDBPyConnection, file: PaymentFile, values: dict[str, object]) -> None:
+    """Read the wanted rows of one file again."""
+    source = file.copy
+    if file.lines is not None:
+        source = file.copy.with_name(f"{file.copy.name}-picked")
+        start = values["start"]
+        wanted = connection.execute(
+            "SELECT row - $start FROM wanted WHERE row - $start BETWEEN 0 AND $last ORDER BY row",
+            {"start": start, "last": file.rows - 1},
+        )
+        file.lines.pick(_numbers(wanted), source)
+    values["path"] = glob.escape(str(source))
+    _execute(connection, file, DETAIL.replace("{rows}", file.picked_query), values)
+    if file.lines is not None:
+        source.unlink()
+
+
+def _numbers(cursor: DuckDBPyConnection) -> Iterator[int]:
+    while batch := cursor.fetchmany(BATCH):
+        yield from (number for (number,) in batch)
+
+
+def _report(
+    connection: DuckDBPyConnection, files: list[PaymentFile], starts: list[int], rejects: Rejects
+) -> None:
+    tallies = [rejects.tally(file.name) for file in files]
+    for number, rows, failed, duplicates in connection.execute(COUNTS).fetchall():
+        tallies[number].records += rows
+        tallies[number].left_out["failed payments"] += failed
+        tallies[number].left_out["duplicate payments"] += duplicates
+    cursor = connection.execute(REJECTED)
+    while batch := cursor.fetchmany(BATCH):
+        for number, row, payment_id, opening, fault, broken in batch:
+            file, first = files[number], starts[number] - 1
+            column, reason = "", broken
+            if opening is not None:
+                reason = f"is within a quoted value that starts on line {opening - first}"
+            elif fault > 0:
+                column, _, reason = FAULTS[fault]
+            position = f"{file.unit} {row - first}"
+            reject = Reject(file.name, position, payment_id, _path(file, column), reason)
+            rejects.malformed(tallies[number], reject)
 
 
 def _path(file: PaymentFile, column: str) -> str:
@@ -146,16 +232,3 @@ def _path(file: PaymentFile, column: str) -> str:
     if column == "amount" and column not in file.given and "dollars" in file.given:
         column = "dollars"  # either will do; this is the one that the file should have filled
     return f"$.{file.given.get(column, COLUMNS[column][0])}" if column else "$"
-
-
-def _count(connection: DuckDBPyConnection, tallies: list[Tally]) -> None:
-    judged = connection.execute(
-        "SELECT file, count(*), count(*) FILTER (WHERE failed), count(fault) "
-        "FROM judged GROUP BY file"
-    ).fetchall()
-    kept = dict(connection.execute("SELECT file, count(*) FROM payments GROUP BY file").fetchall())
-    for number, rows, failed, faulty in judged:
-        tally = tallies[number]
-        tally.records += rows
-        tally.left_out["failed payments"] += failed
-        tally.left_out["duplicate payments"] += rows - failed - faulty - kept.get(number, 0)

@@ -41,7 +41,7 @@ payments = st.lists(
 Payment = tuple[datetime, str, str, int]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(payments, st.integers(1, 14))
 def test_every_timeframe_counts_as_brute_force_does(paid: list[Payment], decimals: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -125,6 +125,73 @@ def test_the_name_of_a_payment_file_is_a_name_and_no_pattern(
     assert served(artifacts) == {"0x1"}
 
 
+def test_a_pattern_stands_for_the_files_that_match_it_each_once(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    row = payment()
+    del row["tx_hash"]  # so that it would count twice
+    names = []
+    for name in ("b.jsonl", "a.jsonl", "c.csv"):
+        (tmp_path / "in" / name[0]).mkdir(parents=True)
+        names.append(write_lines(tmp_path / "in" / name[0] / name, [row]))
+    patterns = (tmp_path / "in" / "*" / "[ab].jsonl", tmp_path / "in" / "**" / "a.*", names[0])
+    finished = run_indexer("build", source, "--transactions", *patterns, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert overview(artifacts)["total_transactions"] == 2
+    read = [line.strip() for line in finished.stdout.splitlines() if "/in/" in line]
+    assert [line.partition(":")[0] for line in read] == [names[1], names[0]]
+
+
+def test_a_pattern_that_nothing_matches_ends_the_build(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = tmp_path / "*.parquet"
+    assert build([service()], payments=pattern) == 1
+    assert f"error: {pattern}: there is no such file, and none matches" in capsys.readouterr().err
+
+
+def test_rows_of_many_files_are_told_by_file_and_line(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    for part in range(3):
+        rows = [row(10 * part + number) for number in range(9)]
+        rows[part] = row(99, log_index="x")
+        rows[4 + part] = row(99, sender='"0xa')  # closed by nothing: not by the next file either
+        write_rows(tmp_path / f"{part}.csv", rows)
+    listed = tmp_path / "rejects.jsonl"
+    arguments = ("--transactions", tmp_path / "*.csv", "--rejects", listed, "--out", artifacts)
+    finished = run_indexer("build", source, *arguments, *ALL)
+    assert finished.returncode == 0, finished.stderr
+    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
+    found = [(Path(reject["source"]).name, reject["position"]) for reject in rejects]
+    assert found == [
+        *[("0.csv", f"line {line}") for line in (2, 6, 7, 8, 9, 10)],
+        *[("1.csv", f"line {line}") for line in (3, 7, 8, 9, 10)],
+        *[("2.csv", f"line {line}") for line in (4, 8, 9, 10)],
+    ]
+    assert served(artifacts) == {f"0x{n}" for n in (1, 2, 3, 10, 12, 13, 14, 20, 21, 23, 24, 25)}
+
+
+def test_rows_keep_their_order_where_several_threads_read_them(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    count = 250_000  # more than a thread takes at a time
+    rows = [row(number) for number in range(count)]
+    for number in range(0, count, 25_000):
+        rows[number] = row(number, log_index="x")
+    again = [f"polygon,{row(number)[5:]}" for number in range(1, count, 50_000)]
+    rows[2::50_000] = [other.replace(",10000,", ",7,") for other in again]
+    rows += again
+    name = write_rows(tmp_path / "p.csv", rows)
+    rejects = build_listing(build, name, tmp_path / "rejects.jsonl")
+    assert [position for position, _ in rejects] == [
+        f"line {number + 2}" for number in range(0, count, 25_000)
+    ]
+    found = overview(artifacts)
+    assert found["total_transactions"] == count - 10
+    assert found["total_amount"] == (count - 15) * 10_000 + 5 * 7
+
+
 def test_the_name_of_the_artifacts_folder_is_no_pattern_either(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "s.jsonl", [service()])
     name = write_lines(tmp_path / "p.jsonl", [payment()])
@@ -192,7 +259,7 @@ def test_line_ends_are_found_wherever_a_chunk_ends(
 ) -> None:
     name = write_rows(tmp_path / "p.csv", [row(number) for number in range(40)], end="\r\n")
     for chunk in (1, 7, 64):
-        monkeypatch.setattr("indexer.paymentfile.CHUNK", chunk)
+        monkeypatch.setattr("indexer.paymentlines.CHUNK", chunk)
         assert build_listing(build, name, tmp_path / "rejects.jsonl") == []
         assert len(served(artifacts)) == 40
 
@@ -223,15 +290,16 @@ def test_without_room_to_work_in_the_payment_file_is_not_blamed(
     limit: int, tmp_path: Path, artifacts: Path
 ) -> None:
     source = write_lines(tmp_path / "s.jsonl", [service()])
-    rows = [payment(tx_hash=f"0x{number}") for number in range(500)]  # some 70 KB
-    name = write_lines(tmp_path / "p.jsonl", rows)
+    names = [tmp_path / f"p{part}.jsonl" for part in range(8)]
+    for part, name in enumerate(names):  # some 70 KB each
+        write_lines(name, [payment(tx_hash=f"0x{part}{number}") for number in range(500)])
     finished = run_indexer(
-        *("build", source, "--transactions", name, "--out", artifacts),
+        *("build", source, "--transactions", *names, "--out", artifacts),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     assert finished.returncode == 1
     assert finished.stderr.startswith("error: ")
-    assert not finished.stderr.startswith(f"error: {name}")
+    assert not finished.stderr.startswith(f"error: {tmp_path}/p")
     assert "Traceback" not in finished.stderr
     assert not (artifacts / "CURRENT").exists()
 
@@ -297,6 +365,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "an endless header": (b"a" * 200_000 + b"\n", "is no CSV header"),
     "a header of an endless line": (b"a,b" * 2**23, "the first line is longer than"),
     "many columns": (b"column," * 9_000 + b"\n", "column, …"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(99), "give <(zstd -dc "),
     "truncated gzip": (gzip.compress(b"chain,block_time\n")[:15], "cut short"),
 }
 

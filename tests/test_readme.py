@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexer.paymentfile import COLUMNS
+from indexer.paymentcolumns import COLUMNS
 from service import errors
 from service.app import ROUTES
 from service.openapi import document
