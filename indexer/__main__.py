@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -28,7 +30,7 @@ from indexer.evaluation import summarise_evaluation
 from indexer.inputs import Input, Inputs, gather_inputs, recall, remember
 from indexer.narrowing import write_narrowing
 from indexer.normalise import Faulty, normalise
-from indexer.outliers import find_outliers
+from indexer.outliers import Outlier, find_outliers
 from indexer.overlays import read_overlays
 from indexer.paymentbase import open_payments
 from indexer.prior import prior_of
@@ -41,6 +43,7 @@ from indexer.store import read_store, write_ids, write_store
 from indexer.summaries import summarise_services
 from indexer.textindex import indexing
 from indexer.usage import count_usage, fill_usage, read_addresses
+from indexer.worker import MANY
 from service.errors import SnapshotUnavailable
 from service.records import Counts
 from service.snapshot import (
@@ -111,8 +114,10 @@ def build_within(
     snapshot_id = identify(served)
     before, changes = since_last(options.out, built)
     manifest = reuse(options.out, snapshot_id)
-    if manifest is None:
-        index_services(built, [listed.entry for listed in listing], stages)
+    if manifest is not None:
+        outliers = find_outliers(read_store(built, "records"))
+    else:
+        outliers = index_services(built, [listed.entry for listed in listing], stages)
         endpoint_count = sum(listed.entry.endpoints for listed in listing)
         manifest = Manifest(
             format=FORMAT,
@@ -124,7 +129,6 @@ def build_within(
         )
         with stages.stage("publish"):
             publish(options.out, built, manifest)
-    outliers = find_outliers(read_store(options.out / SNAPSHOTS / snapshot_id, "records"))
     return report_build(manifest, rejects, before, changes, outliers)
 
 
@@ -176,16 +180,21 @@ def fill_in_usage(catalogue: Catalogue, payments: DuckDBPyConnection | None) -> 
             catalogue.replace(service_id, fill_usage(text, usage), usage.whole.calls)
 
 
-def index_services(built: Path, entries: list[Entry], stages: Stages) -> None:
-    """Write what listing and search need besides the stored services, whose entries these are."""
+def index_services(built: Path, entries: list[Entry], stages: Stages) -> list[Outlier]:
+    """Write what listing and search need besides the stored services, whose entries these are.
+
+    Returns what is suspicious about them, found while other processes index.
+    """
     with stages.stage("index"), indexing(built / "whoosh", built, len(entries)) as parts:
         write_store(built, "summaries", summarise_services(read_store(built, "records")))
         calls = [entry.calls for entry in entries]
         write_narrowing(built / "narrowing", read_store(built, "records"), calls)
+        outliers = find_outliers(read_store(built, "records"))
     with stages.stage("compile"):
         names = [entry.name for entry in entries]
         prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
         compile_postings(parts, names, prior, built / "postings")
+    return outliers
 
 
 def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
@@ -234,6 +243,7 @@ def build_quietly(source: Path, artifacts: Path) -> Report:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
+    gc.set_threshold(*MANY)
     options = parse_options(arguments, COMMANDS, __doc__)
     try:
         status: int = options.run(options)
@@ -241,6 +251,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(str(error), error.status)
     except SnapshotUnavailable as error:
         return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 128 + signal.SIGINT)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}; what was published before stays", 1)

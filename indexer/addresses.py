@@ -17,6 +17,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 _PRIVATE_NAMES = "corp home internal intranet lan local localdomain localhost private"
 PRIVATE_NAMES = frozenset(_PRIVATE_NAMES.split())
 RELAYING = IPv6Network("2002::/16")  # 6to4: any IPv4 address hides in one of these
+NAT64 = IPv6Network("64:ff9b::/96")  # these stand for the IPv4 address in their last 32 bits
 
 _host = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
@@ -74,6 +75,18 @@ def read_address(url: str) -> Address:
     )
 
 
+def is_public(ip: IPv4Address | IPv6Address) -> bool:
+    """Whether an IP address can be reached from anywhere, by itself or by what it stands for."""
+    if isinstance(ip, IPv6Address):
+        if ip in NAT64:  # where there is no IPv4, every host without IPv6 is at one of these
+            return is_public(IPv4Address(int(ip) & 0xFFFF_FFFF))
+        if ip.ipv4_mapped is not None:
+            return is_public(ip.ipv4_mapped)
+        if ip in RELAYING or ip.is_site_local:
+            return False
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+
+
 def _ip_address(split: SplitResult) -> IPv6Address | None:
     if not split.netloc.rpartition("@")[2].startswith("["):
         return None
@@ -97,6 +110,4 @@ def _is_private(host: IPv4Address | IPv6Address | str) -> bool:
     if isinstance(host, str):
         top = host.rpartition(".")
         return not top[1] or top[2] in PRIVATE_NAMES or host.endswith(".home.arpa")
-    if isinstance(host, IPv6Address) and host in RELAYING:
-        return True
-    return not host.is_global or host.is_multicast or host.is_reserved
+    return not is_public(host)

@@ -15,6 +15,8 @@ from indexer.overlays import Overlay, apply_overlay
 from indexer.rejects import Reject, Rejects
 from indexer.sources import SourceRecord
 
+NO_SOURCE = -1
+
 
 class Entry(Struct, gc=False):
     """Where a record is spooled, where it came from, and what decides its id and place."""
@@ -64,9 +66,13 @@ class Catalogue:
         """Give every record its id.
 
         Of the records of one source that share an id the first stays, of several sources the last.
+        What is discovered is of no one source, also where a file holds catalogue records beside it.
         """
         entries = [*self._discovered, *self._entries]
-        ids = derive_ids(Identity(entry.source, entry.id, entry.domain) for entry in entries)
+        ids = derive_ids(
+            Identity(NO_SOURCE if entry.discovered else entry.source, entry.id, entry.domain)
+            for entry in entries
+        )
         for service_id, entry in zip(ids, entries, strict=True):
             earlier = self._services.get(service_id)
             if earlier is not None and not earlier.discovered and earlier.source == entry.source:

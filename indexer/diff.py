@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
+from indexer.rejects import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
 from service.ids import Ids
 from service.snapshot import CURRENT, MANIFEST, SNAPSHOTS, read_current, read_manifest
@@ -92,19 +94,20 @@ def compare(old: Path, new: Path) -> Difference:
 
     Raises SnapshotDamaged for a folder that does not hold what a snapshot must.
     """
-    before, after = Services(old), Services(new)
     difference = Difference(old.name, new.name, [], [], [])
-    unmet = bytearray(b"\1") * len(before)
-    for ordinal, earlier in _counterparts(before, after):
-        text = after.text(ordinal)
-        if earlier is None:
-            difference.added.append(_named(text))
-            continue
-        unmet[earlier] = 0
-        if (was := before.text(earlier)) != text:
-            difference.changed.append(_change(was, text))
-    removed = (ordinal for ordinal, is_unmet in enumerate(unmet) if is_unmet)
-    difference.removed.extend(_named(before.text(ordinal)) for ordinal in removed)
+    with _damage_said(old, new):
+        before, after = Services(old), Services(new)
+        unmet = bytearray(b"\1") * len(before)
+        for ordinal, earlier in _counterparts(before, after):
+            text = after.text(ordinal)
+            if earlier is None:
+                difference.added.append(_named(text))
+                continue
+            unmet[earlier] = 0
+            if (was := before.text(earlier)) != text:
+                difference.changed.append(_change(was, text))
+        removed = (ordinal for ordinal, is_unmet in enumerate(unmet) if is_unmet)
+        difference.removed.extend(_named(before.text(ordinal)) for ordinal in removed)
     return difference
 
 
@@ -114,14 +117,15 @@ def count_changes(old: Path, new: Path) -> tuple[int, int, int]:
     A folder needs its record store and its ids: it may be of a snapshot that is being built.
     Raises SnapshotDamaged as `compare` does.
     """
-    before, after = Services(old), Services(new)
-    added = changed = 0
-    for ordinal, earlier in _counterparts(before, after):
-        if earlier is None:
-            added += 1
-        else:
-            changed += before.text(earlier) != after.text(ordinal)
-    return added, changed, len(before) - (len(after) - added)
+    with _damage_said(old, new):
+        before, after = Services(old), Services(new)
+        added = changed = 0
+        for ordinal, earlier in _counterparts(before, after):
+            if earlier is None:
+                added += 1
+            else:
+                changed += before.text(earlier) != after.text(ordinal)
+        return added, changed, len(before) - (len(after) - added)
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:
@@ -184,6 +188,15 @@ class Services:
         return self._records.text(ordinal)
 
 
+@contextmanager
+def _damage_said(old: Path, new: Path) -> Iterator[None]:
+    """Turn what damaged bytes of one of these folders are taken for into SnapshotDamaged."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, msgspec.MsgspecError) as error:
+        raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
+
+
 def _counterparts(before: Services, after: Services) -> Iterator[tuple[int, int | None]]:
     """Each new ordinal with the old one of the same id."""
     for ordinal in range(len(after)):
@@ -211,9 +224,7 @@ def _what(change: Change) -> str:
 
 
 def _shown(text: str) -> str:
-    """Text of a source as one short line that commands no terminal."""
-    cut = text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
+    return one_line(text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…")
 
 
 def _find(artifacts: Path, name: str) -> Path:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import time
 from typing import Annotated
 
 import httpx
@@ -21,6 +23,7 @@ from service.snapshot import sha256
 FORMAT = 1
 ENTRY = "entry.json"
 LONGEST_HOST = 64
+UNUSED_SECONDS = 30 * 24 * 60 * 60
 
 # As it may be sent back in a header.
 Validator = Annotated[str, Meta(pattern=r"^[ -~]*\Z", max_length=1024)]
@@ -66,8 +69,9 @@ class FeedCache:
         return self._folder / kept.sha256
 
     def load(self) -> Kept | None:
-        """What is kept, or None where there is nothing whole."""
+        """What is kept, or None where there is nothing whole; either way it counts as used."""
         try:
+            os.utime(self._folder)
             kept = _decoder.decode((self._folder / ENTRY).read_bytes())
             whole = kept.format == FORMAT and sha256(self.path(kept)) == kept.sha256
         except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -102,6 +106,20 @@ class FeedCache:
 
 
 _decoder = msgspec.json.Decoder(Kept)
+_folder_name = re.compile(r".*-[0-9a-f]{32}")
+
+
+def remove_unused(cache: Path) -> None:
+    """Remove what is kept of feeds that nobody loaded in 30 days, and leave what is not ours.
+
+    When a feed was used is the time of its folder, which a crash within a removal renews: what is
+    left is no whole feed, and goes 30 days later.
+    """
+    for folder in cache.iterdir() if cache.is_dir() else ():
+        with suppress(OSError):  # another build removes it, too
+            unused = time() - folder.stat().st_mtime
+            if unused > UNUSED_SECONDS and _folder_name.fullmatch(folder.name):
+                shutil.rmtree(folder)
 
 
 def validator(header: str) -> str:

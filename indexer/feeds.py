@@ -13,7 +13,7 @@ import httpx
 from msgspec import Struct
 
 from indexer.errors import SourceError
-from indexer.feedcache import FORMAT, FeedCache, Kept, validator
+from indexer.feedcache import FORMAT, FeedCache, Kept, remove_unused, validator
 from indexer.feeditems import FeedItems
 from indexer.feedpage import Page, read_page, recognise
 from indexer.feedurl import page_url, read_url
@@ -70,9 +70,12 @@ def fetch_feed(
     when it did not, as does another Ratecard that serves the same snapshot. Since that answer is
     about the first page alone, a feed of pages is walked once a day in any case. Raises
     SourceError when the feed cannot be read to its end within the limits; what was kept of it
-    before stays as it was.
+    before stays as it was. What is kept of other feeds goes once they were not asked for in
+    30 days.
     """
-    return _Reading(url, cache, limits or Limits(), progress or (lambda _: None)).feed()
+    reading = _Reading(url, cache, limits or Limits(), progress or (lambda _: None))
+    remove_unused(cache)
+    return reading.feed()
 
 
 class _Reading:
@@ -220,7 +223,7 @@ def _entry(answer: Answer, text: Path, walk: Walk | None = None, note: str = "")
     """What to keep of a feed; one that kept changing is to be walked whatever its first page is."""
     steady = walk is None or not walk.unsteady
     headers = answer.headers if steady else httpx.Headers()
-    snapshots = walk.snapshots if walk else set()
+    snapshots = walk.snapshots if walk and steady else set()
     return Kept(
         format=FORMAT,
         sha256=sha256(text),

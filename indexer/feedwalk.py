@@ -21,7 +21,7 @@ class Walk(Struct):
 
     `snapshots` are what the pages named as theirs; `pages` counts those with something new, and
     `given` their items, also where they overlap; `repeated` is whether one had items and none of
-    them new; `unsteady` is whether the feed kept changing, so that `seen` is of all walks.
+    them new; `unsteady` is whether the feed kept changing, so that no walk met all of `seen`.
     """
 
     start: int
@@ -72,20 +72,31 @@ class Walk(Struct):
 
 
 def walk_feed(ask: Callable[[int], Page], items: FeedItems, start: int) -> Walk:
-    """Walk until nothing shifts on the way, or until there is nothing that was not met before.
+    """Walk until a walk can be trusted, or until one meets all that was met before and no more.
 
-    Of walks on which something did, whatever was met on any of them is taken.
+    Where no walk can be, whatever was met on any of them is taken.
     """
     walk, met = _walk_once(ask, items, start), -1
     for _ in range(MOST_WALKS - 1):
-        if not walk.shifted or len(items) == met:
+        if _is_trusted(walk, items) or len(walk.seen) == len(items) == met:
             break
         met = len(items)
         walk = _walk_once(ask, items, start)
-    if walk.shifted:
-        walk.unsteady = len(walk.snapshots) > 1 or len(walk.totals) > 1
+    if not _is_trusted(walk, items):
+        changed = len(walk.snapshots) > 1 or len(walk.totals) > 1
+        walk.unsteady = changed or len(walk.seen) < len(items)
         walk.seen = items.keys()
     return walk
+
+
+def _is_trusted(walk: Walk, items: FeedItems) -> bool:
+    """Whether a walk met all that there is to meet.
+
+    What it did not meet and an earlier one did is gone only where the server says that it gave
+    all it holds: a first page that is a slip shows nothing odd, but that items went missing.
+    """
+    vouched_for = walk.total is not None and not walk.missing
+    return not walk.shifted and (vouched_for or len(walk.seen) == len(items))
 
 
 def _walk_once(ask: Callable[[int], Page], items: FeedItems, start: int) -> Walk:

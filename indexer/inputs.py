@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ from indexer.rejects import Reject, printable
 from indexer.report import Report
 from indexer.sources import STANDARD_INPUT, SourceRecord, expand
 from service.engine import ENGINE
-from service.snapshot import FORMAT, sha256
+from service.errors import SnapshotUnavailable
+from service.snapshot import FORMAT, read_current, sha256
 
 if TYPE_CHECKING:
     from indexer.feeds import Feed
@@ -32,6 +34,7 @@ LAST = "last.json"
 FEEDS = "feeds"
 """In the artifacts folder: what feeds held when they were fetched last."""
 
+NOT_KEPT = "no file"
 PROGRAMS = (indexer, service)
 
 
@@ -98,12 +101,20 @@ def gather_inputs(options: argparse.Namespace, stages: Stages) -> Inputs:
 
 
 def recall(artifacts: Path, inputs: Inputs, rejects: Path | None) -> Report | None:
-    """What was said when the same was read last; None when it was not, or must be read again."""
+    """What was said when the same was read last; None when it was not, or must be read again.
+
+    It must be where what was published then is not what is served now, or where rejects go to what
+    does not keep them.
+    """
     try:
         last = _last.decode((artifacts / LAST).read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        served, _ = read_current(artifacts)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, SnapshotUnavailable):
         return None
-    if inputs.digest is None or (inputs.digest, _listed(rejects)) != (last.digest, last.rejects):
+    listed = _listed(rejects)
+    if (inputs.digest, listed, served) != (last.digest, last.rejects, last.report.snapshot):
+        return None
+    if inputs.digest is None or listed == NOT_KEPT:
         return None
     return msgspec.structs.replace(last.report, changed=False, changes=None)
 
@@ -111,11 +122,12 @@ def recall(artifacts: Path, inputs: Inputs, rejects: Path | None) -> Report | No
 def remember(artifacts: Path, inputs: Inputs, rejects: Path | None, report: Report) -> None:
     """Keep what was said for when the same is read again."""
     path, fresh = artifacts / LAST, artifacts / f"{LAST}.new"
-    if inputs.digest is None or report.depends_on_time:
-        path.unlink(missing_ok=True)
-        return
-    fresh.write_bytes(msgspec.json.encode(LastBuild(inputs.digest, _listed(rejects), report)))
-    fresh.replace(path)
+    with suppress(OSError):  # it would save time, and what this build was for is done
+        if inputs.digest is None or report.depends_on_time:
+            path.unlink(missing_ok=True)
+            return
+        fresh.write_bytes(msgspec.json.encode(LastBuild(inputs.digest, _listed(rejects), report)))
+        fresh.replace(path)
 
 
 def _fetch(url: str, options: argparse.Namespace, stages: Stages) -> Feed:
@@ -133,9 +145,9 @@ def _fetch(url: str, options: argparse.Namespace, stages: Stages) -> Feed:
 
 
 def _digest(inputs: Inputs, asked: object) -> str | None:
-    digest = hashlib.sha256(
-        msgspec.json.encode([asked, [source.name for source in inputs.sources], _program()])
-    )
+    names = [source.name for source in inputs.sources]
+    roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
+    digest = hashlib.sha256(msgspec.json.encode([asked, names, roles, _program()]))
     for path in inputs.paths:
         if path == STANDARD_INPUT or not Path(path).is_file():
             return None
@@ -149,7 +161,7 @@ def _digest(inputs: Inputs, asked: object) -> str | None:
 def _listed(rejects: Path | None) -> str:
     """What tells whether the file of rejects is there as it was written."""
     if rejects is None or not rejects.is_file():
-        return "" if rejects is None else "no file"
+        return "" if rejects is None else NOT_KEPT
     return f"{rejects.resolve()} {sha256(rejects)}"
 
 

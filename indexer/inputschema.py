@@ -161,10 +161,9 @@ def _is_described(value: dict[str, Any]) -> bool:
 
 
 def _is_type(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_is_type, value))
-    return isinstance(value, str) and (
-        value.removesuffix(" parameter").lower() in _TYPES or "|" in value
+    return any(
+        isinstance(name, str) and (name.removesuffix(" parameter").lower() in _TYPES or "|" in name)
+        for name in (value if isinstance(value, list) else [value])
     )
 
 

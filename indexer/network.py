@@ -5,15 +5,14 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import ip_address
 from time import monotonic
 from typing import Any
 
 import httpcore
 from httpcore import SOCKET_OPTION
 
-# Addresses of IPv6 networks that stand for an IPv4 address, in their last 32 bits.
-NAT64 = IPv6Network("64:ff9b::/96")
+from indexer.addresses import is_public
 
 
 class OutOfTime(Exception):  # it ends a fetch, which says of what
@@ -113,23 +112,9 @@ def public_addresses(host: str, port: int) -> list[str]:
         raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
     addresses = [str(address[0]) for *_, address in found]
     for address in addresses:
-        if not is_public(address):
+        if not is_public(ip_address(address)):
             raise NotPublic(host if host == address else f"{host} at {address}")
     return addresses
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address can be reached from anywhere, by itself or by what it stands for."""
-    ip = ip_address(address)
-    if isinstance(ip, IPv6Address):
-        stands_for = ip.ipv4_mapped or ip.sixtofour
-        if ip in NAT64:
-            stands_for = IPv4Address(int(ip) & 0xFFFF_FFFF)
-        if stands_for is not None:
-            return is_public(str(stands_for))
-        if ip.is_site_local or ip.is_reserved:
-            return False
-    return ip.is_global and not ip.is_multicast
 
 
 def _sooner(timeout: float | None, remaining: float) -> float:

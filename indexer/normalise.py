@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from decimal import ROUND_HALF_DOWN, Context, Decimal
+from functools import lru_cache
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -21,10 +23,15 @@ from service.records import (
     Pricing,
 )
 
+# A record is decoded again when there is less of the stack left, and by readers who allow less.
+MOST_LEVELS = 200
 # Enough digits to add exactly whatever amounts a record may hold.
 _exact = Context(prec=250)
 SMALLEST_CENT = Decimal("0.01")
 SMALLEST_MICRO = Decimal("0.000001")
+
+SQUARE = bytes.maketrans(b"{}", b"[]")
+OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 class Faulty(Exception):  # it describes a record, not a failure of the program
@@ -57,6 +64,8 @@ class Given(Struct):
     resource: Raw | UnsetType = UNSET
 
 
+_string = re.compile(b'"[^"]*"')
+_decimal = lru_cache(maxsize=1 << 14)(Decimal)  # many endpoints charge the same
 _given = msgspec.json.Decoder(Given)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
@@ -66,6 +75,8 @@ def normalise(source: SourceRecord) -> Normalised:
     if source.fault:
         raise Faulty("$", source.fault)
     record = _decode(source.text)
+    if _is_deep(source.text):
+        raise Faulty("$", f"is nested too deeply: it has more than {MOST_LEVELS} levels")
     compact = msgspec.json.format(source.text, indent=-1)
     summary_derived = record.price_summary is UNSET
     if summary_derived:
@@ -154,6 +165,17 @@ def _decode(text: bytes) -> CatalogueRecord:
         raise Faulty("$", lone_surrogate(text) or str(error)) from error
 
 
+def _is_deep(text: bytes) -> bool:
+    """Whether well-formed JSON has too many levels; few texts have to be looked through."""
+    if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
+        return False
+    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    brackets = _string.sub(b"", unescaped.translate(SQUARE, OTHERS).replace(b'""', b""))
+    for _ in range(MOST_LEVELS):
+        brackets = brackets.replace(b"[]", b"")
+    return brackets != b""
+
+
 def _domain(record: CatalogueRecord) -> str:
     if record.id is not UNSET:
         return record.domain or ""
@@ -180,7 +202,7 @@ def _calls(quality: EndpointQuality | UnsetType | None) -> int:
 def _amounts(pricing: Pricing) -> list[Decimal]:
     """What it costs at all, the fixed amount first."""
     given = (pricing.amount, pricing.min_amount, pricing.max_amount)
-    return [Decimal(amount) for amount in given if amount]
+    return [_decimal(amount) for amount in given if amount]
 
 
 def _average(amounts: list[Decimal]) -> Decimal:

@@ -26,7 +26,8 @@ class Stages:
     def stage(self, name: str, total: int | None = None) -> Iterator[Advance]:
         """Time a stage and show how far it is; the body calls what it gets with its steps."""
         started = time.monotonic()
-        if self._quiet or not sys.stderr.isatty():
+        on_terminal = sys.stderr is not None and sys.stderr.isatty()  # a service may have closed it
+        if self._quiet or not on_terminal:
             yield _unseen
         else:
             from indexer.bar import show_bar  # noqa: PLC0415  # only terminals need what it needs
@@ -35,10 +36,9 @@ class Stages:
                 yield advance
         taken = time.monotonic() - started
         self.seconds[name] = self.seconds.get(name, 0.0) + taken
-        if taken >= LONG and not self._quiet and not sys.stderr.isatty():
+        if taken >= LONG and not self._quiet and not on_terminal:
             with suppress(OSError):  # a build does not fail for want of a reader
-                sys.stdout.write(f"{name}: {taken:.1f} s\n")
-                sys.stdout.flush()
+                print(f"{name}: {taken:.1f} s", flush=True)  # noqa: T201  # a line for a person
 
 
 def counted(items: Iterable[Item], advance: Advance) -> Iterator[Item]:

@@ -160,6 +160,11 @@ def printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
+def one_line(text: str) -> str:
+    """Text of a source as one line that commands no terminal."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 def _is_same(path: Path, name: str) -> bool:
     try:
         return path.samefile(name)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.outliers import Outlier
-from indexer.rejects import SHOWN, Reject, Rejects
+from indexer.rejects import OTHER_REASONS, SHOWN, Reject, Rejects, one_line
 from service.snapshot import Manifest
 
 FUTURE = "is more than an hour in the future"
@@ -55,7 +55,8 @@ class Report(Struct, rename="camel"):
     @property
     def depends_on_time(self) -> bool:
         """Whether the same sources may give something else later."""
-        return any(FUTURE in reason for source in self.sources for reason in source.reasons)
+        reasons = [reason for source in self.sources for reason in source.reasons]
+        return any(FUTURE in reason or reason == OTHER_REASONS for reason in reasons)
 
 
 def report_sources(rejects: Rejects) -> list[SourceReport]:
@@ -159,7 +160,7 @@ def _change_lines(report: Report) -> list[str]:
 
 
 def _shown(what: str, texts: list[str]) -> list[str]:
-    lines = [f"{what} {text}" for text in texts[:SHOWN]]
+    lines = [f"{what} {one_line(text)}" for text in texts[:SHOWN]]
     if len(texts) > SHOWN:
         lines.append(f"  and {len(texts) - SHOWN:,} more; --json lists them all")
     return lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -74,16 +74,14 @@ def indexing(folder: Path, services: Path, count: int) -> Iterator[list[Part]]:
         yield parts
         parts.append(index_span(folder / "0", services, spans[0]))
         return
-    workers = [
-        Worker(index_span, folder / str(number), services, span)
-        for number, span in enumerate(spans)
-    ]
-    try:
+    with ExitStack() as started:
+        workers = []
+        for number, span in enumerate(spans):
+            worker = Worker(index_span, folder / str(number), services, span)
+            started.callback(worker.cancel)
+            workers.append(worker)
         yield parts
         parts += [worker.result() for worker in workers]
-    finally:
-        for worker in workers:
-            worker.cancel()
 
 
 def index_span(folder: Path, services: Path, span: range) -> Part:

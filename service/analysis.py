@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
-from whoosh.analysis import Filter, LowercaseFilter, RegexTokenizer, Token, Tokenizer
+from whoosh.analysis import Filter, LowercaseFilter, RegexTokenizer, Token
 from whoosh.fields import STORED, TEXT, Schema
 from whoosh.lang.porter import stem
+from whoosh.system import pack_uint
 
 from service.stopwords import STOP_WORDS
 
@@ -31,12 +33,7 @@ class Word(NamedTuple):
 
 def schema() -> Schema:
     """The fields of the index; `ordinal` is stored so that the documents' order can be checked."""
-    return Schema(
-        name=TEXT(analyzer=Analyser(), phrase=False),
-        description=TEXT(analyzer=Analyser(), phrase=False),
-        category=TEXT(analyzer=Analyser(), phrase=False),
-        ordinal=STORED,
-    )
+    return Schema(name=Terms(), description=Terms(), category=Terms(), ordinal=STORED)
 
 
 def words_of(text: str) -> list[Word]:
@@ -81,28 +78,21 @@ def without_accents(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(filter(_is_not_accent, decomposed)))
 
 
-class Analyser(Tokenizer):  # type: ignore[misc]  # Whoosh is untyped
-    """What Whoosh calls for every text: the remembered chain, as a stream of tokens."""
+class Terms(TEXT):  # type: ignore[misc]  # Whoosh is untyped
+    """A field of the terms of a text, stop words included; no positions are kept."""
 
-    def __call__(
-        self,
-        value: str,
-        positions: bool = False,
-        chars: bool = False,
-        start_pos: int = 0,
-        **options: Any,
-    ) -> Iterator[Token]:
-        """The terms of a text, stop words included."""
-        token = Token(positions, chars, **options)
-        for position, word in enumerate(words_of(value), start_pos):
-            token.text = term_of(word.text)
-            token.boost = 1.0
-            token.stopped = False
-            if positions:
-                token.pos = position
-            if chars:
-                token.startchar = token.endchar = 0
-            yield token
+    def __init__(self) -> None:
+        super().__init__(analyzer=_CHAIN, phrase=False)
+
+    def index(self, value: str, **_: Any) -> Iterator[tuple[bytes, int, float, bytes]]:
+        """Each term with its count, as such, as a weight and as a posting holds it.
+
+        Whoosh would ask the analyser for one token after the other; pieces of text repeat, so
+        their terms are remembered instead.
+        """
+        counts = Counter(chain.from_iterable(map(_terms_of_piece, value.split())))
+        for term, count in counts.items():
+            yield term, count, float(count), pack_uint(count)
 
 
 class NormalisingTokenizer(RegexTokenizer):  # type: ignore[misc]  # Whoosh is untyped
@@ -221,3 +211,8 @@ def _words_of_piece(piece: str) -> tuple[Word, ...]:
         # What the chain would say of nine pieces in ten, without its cost.
         return (Word(bare.lower(), False),)
     return tuple(Word(token.text, token.joined) for token in _CHAIN(piece) if token.text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _terms_of_piece(piece: str) -> tuple[bytes, ...]:
+    return tuple(term_of(word.text).encode() for word in _words_of_piece(piece))

@@ -5,20 +5,23 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from indexer.addresses import is_public
 from indexer.errors import SourceError
 from indexer.feeditems import FeedItems
 from indexer.feedpage import Page
@@ -26,7 +29,6 @@ from indexer.feeds import Feed, Limits, Progress, fetch_feed
 from indexer.feedurl import redirected
 from indexer.feedwalk import walk_feed
 from indexer.gunzip import PIECE, gunzip
-from indexer.network import is_public
 from indexer.sources import read_records
 from tests.misbehaving import Behaviour, Exchange, Server, in_turn, misbehaving, pages_of
 from tests.running import SHARED, Json, service
@@ -145,6 +147,10 @@ def clamping(exchange: Exchange) -> None:
     exchange.answer({"items": RESOURCES[offset : offset + 10], "pagination": {"total": 25}})
 
 
+def clamping_silently(exchange: Exchange) -> None:
+    exchange.answer({"items": RESOURCES[min(exchange.offset, 15) :][:10]})
+
+
 def without_total(behaviour: Callable[[int], list[Json]]) -> Behaviour:
     return lambda exchange: exchange.answer({"resources": behaviour(exchange.offset)})
 
@@ -179,6 +185,9 @@ TOLERATED: dict[str, Behaviour] = {
     ),
     "a page is given twice and the total never": in_turn(
         counted(...), saying({"items": RESOURCES[:10]}), counted(...)
+    ),
+    "the last page is given for the first of a second walk": in_turn(
+        *[clamping_silently] * 6, saying({"items": RESOURCES[15:]}), clamping_silently
     ),
     "a page is empty once": in_turn(WHOLE, WHOLE, saying({"items": [], "total": 25}), WHOLE),
     "every third answer fails": in_turn(
@@ -320,6 +329,20 @@ def test_of_a_feed_that_never_stops_changing_all_that_was_met_is_taken(cache: Pa
         assert "kept changing while it was read" in feed.note
         assert len(server.asked) < 16
         fetch_feed(server.url, cache, QUICK)
+    assert not any("If-None-Match" in request.headers for request in server.requests)
+
+
+def test_what_walks_disagree_on_is_taken_and_vouched_for_by_no_first_page(cache: Path) -> None:
+    marks = {"ETag": '"one"', "Ratecard-Snapshot": "a"}
+    overlapping, others, end = RESOURCES[:9], RESOURCES[8:12], RESOURCES[1:9]
+    pages = [overlapping, others, [], end, [], end, []]
+    answers = [saying({"items": page}, marks) for page in pages]
+    with misbehaving(in_turn(*answers, saying({"items": RESOURCES[:12]}, marks))) as server:
+        feed = fetch_feed(server.url, cache, QUICK)
+        assert (read(feed), len(server.asked)) == (RESOURCES[:12], len(pages))
+        assert "kept changing while it was read" in feed.note
+        fetch_feed(server.url, cache, QUICK)
+    assert len(server.asked) > len(pages) + 1
     assert not any("If-None-Match" in request.headers for request in server.requests)
 
 
@@ -556,19 +579,19 @@ def test_an_address_that_is_none_is_said_to_be_none(url: str, message: str, cach
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
 def test_public_addresses_are_public(address: str) -> None:
-    assert is_public(address)
+    assert is_public(ip_address(address))
 
 
 OTHERS = """
     0.0.0.0 10.1.1.1 100.64.0.1 127.0.0.1 169.254.1.1 172.16.0.1 192.168.1.1 224.0.1.1 240.0.0.1
     255.255.255.255 :: ::1 fc00::1 fe80::1 fec0::1 ff0e::1 ::ffff:10.0.0.1 ::127.0.0.1
-    64:ff9b::7f00:1 64:ff9b:1::1 2002:7f00:1:: 2001:db8::1
+    64:ff9b::7f00:1 64:ff9b:1::1 2002:7f00:1:: 2002:808:808:: 2001:db8::1
 """
 
 
 @pytest.mark.parametrize("address", OTHERS.split())
 def test_other_addresses_are_not(address: str) -> None:
-    assert not is_public(address)
+    assert not is_public(ip_address(address))
 
 
 def validated(items: list[Json], tag: str = '"one"', **headers: str) -> Behaviour:
@@ -695,6 +718,27 @@ def test_remains_of_a_crash_go_with_the_next_walk(cache: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"entry.json", feed.sha256}
 
 
+def test_what_is_kept_of_a_feed_goes_when_it_was_not_asked_for_in_30_days(cache: Path) -> None:
+    def unused(folder: Path, days: int) -> Path:
+        moment = datetime.now(UTC).timestamp() - days * 24 * 3600
+        os.utime(folder, (moment, moment))
+        return folder
+
+    with misbehaving(validated(RESOURCES)) as server:
+        urls = [f"{server.url}?q={number}" for number in range(3)]
+        feeds = [fetch_feed(url, cache, QUICK) for url in urls]
+        own, old, recent = (feed.path.parent for feed in feeds)
+        (cache / "of somebody else").mkdir()
+        foreign = unused(cache / "of somebody else", 99)
+        unused(own, 99)
+        unused(old, 31)
+        unused(recent, 29)
+        again = fetch_feed(urls[0], cache, QUICK)
+    assert (read(again), again.unchanged) == (RESOURCES, True)
+    assert set(cache.iterdir()) == {own, recent, foreign}
+    assert datetime.now(UTC).timestamp() - own.stat().st_mtime < 3600
+
+
 def test_a_crash_before_the_entry_leaves_the_old_feed(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -784,6 +828,7 @@ class Model:
     end=st.sampled_from(["empty", "repeated", "clamped"]),
     slip=st.integers(0, 12),
 )
+@example(count=3, most=2, start=0, total="none", end="clamped", slip=5)  # as a walk starts again
 def test_a_walk_meets_every_item_once(
     count: int, most: int, start: int, total: str, end: str, slip: int
 ) -> None:
