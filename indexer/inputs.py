@@ -152,10 +152,16 @@ def _digest(inputs: Inputs, asked: object) -> str | None:
         if path == STANDARD_INPUT or not Path(path).is_file():
             return None
         try:
-            digest.update(f"{printable(path)} {sha256(Path(path))}\n".encode())
+            digest.update(f"{printable(path)} {_hash(path)}\n".encode())
         except OSError as error:
             raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
     return digest.hexdigest()
+
+
+def _hash(path: str) -> str:
+    """Twice as fast as SHA-256 where the processor has no instructions for that."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def _listed(rejects: Path | None) -> str:

@@ -78,7 +78,7 @@ def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:
     """Publish the snapshot of this id if there is a whole one; returns its manifest."""
     folder = artifacts / SNAPSHOTS / snapshot_id
     try:
-        manifest = verify(folder)
+        manifest = verify(folder, threads=os.cpu_count() or 1)
     except (SnapshotUnavailable, ValueError):  # the latter for a manifest that is not UTF-8
         return None
     _make_current(artifacts, snapshot_id)

@@ -79,7 +79,13 @@ def without_accents(text: str) -> str:
 
 
 class Terms(TEXT):  # type: ignore[misc]  # Whoosh is untyped
-    """A field of the terms of a text, stop words included; no positions are kept."""
+    """A field of the terms of a text, stop words included.
+
+    No positions are kept, nor lengths, which the impacts are computed from exactly: it is to be
+    read back and not to be searched.
+    """
+
+    scorable = False
 
     def __init__(self) -> None:
         super().__init__(analyzer=_CHAIN, phrase=False)

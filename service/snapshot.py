@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -195,15 +196,18 @@ def read_manifest(folder: Path) -> Manifest:
         raise SnapshotDamaged(f"{path} is not a manifest: {error}; {REBUILD}") from error
 
 
-def verify(folder: Path) -> Manifest:
+def verify(folder: Path, threads: int = 1) -> Manifest:
     """Check every file of a snapshot against its size and hash; raises SnapshotDamaged."""
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
     for name, file in manifest.files.items():
         _check_size(folder / name, file.bytes)
-        if sha256(folder / name) != file.sha256:
-            raise SnapshotDamaged(f"{folder / name} is not what was published; {REBUILD}")
+    with ThreadPoolExecutor(threads) as pool:
+        hashes = pool.map(sha256, [folder / name for name in manifest.files])
+        for (name, file), found in zip(manifest.files.items(), hashes, strict=True):
+            if found != file.sha256:
+                raise SnapshotDamaged(f"{folder / name} is not what was published; {REBUILD}")
     return manifest
 
 

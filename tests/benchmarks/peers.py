@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.textindex import index_part
-from service.analysis import query_words, term_of, words_of
+from service.analysis import Terms, query_words, term_of, words_of
 from tests.benchmarks.corpus import Document, Query
 
 Search = Callable[[Query], int]
@@ -110,16 +109,24 @@ def open_sqlite(documents: list[Document], folder: Path) -> Search:
 
 def open_whoosh(documents: list[Document], folder: Path) -> Search:
     """Whoosh's own searcher and BM25F, on an index of our terms."""
-    from whoosh import index, query, scoring
+    from whoosh import fields, index, query, scoring
 
-    texts = ((each.name, each.description, each.category) for each in documents)
-    index_part(folder, texts)
+    class Scored(Terms):
+        """Our terms, with the lengths that Whoosh scores by."""
+
+        scorable = True
+
+    schema = fields.Schema(name=Scored(), description=Scored(), category=Scored())
+    writer = index.create_in(str(folder), schema).writer(limitmb=512)
+    for each in documents:
+        writer.add_document(name=each.name, description=each.description, category=each.category)
+    writer.commit(optimize=True)
     searcher = index.open_dir(str(folder), readonly=True).searcher(weighting=scoring.BM25F())
-    fields = ("name", "description", "category")
+    names = ("name", "description", "category")
 
     def search(asked: Query) -> int:
         terms = dict.fromkeys(term_of(word.text) for word in query_words(asked.words))
-        wanted = query.Or([query.Term(field, term) for term in terms for field in fields])
+        wanted = query.Or([query.Term(field, term) for term in terms for field in names])
         kept = query.Term("category", asked.category.lower()) if asked.category else None
         return len(searcher.search(wanted, limit=PAGE, filter=kept))
 
