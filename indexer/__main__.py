@@ -43,7 +43,7 @@ from indexer.store import read_store, write_ids, write_store
 from indexer.summaries import summarise_services
 from indexer.textindex import indexing
 from indexer.usage import count_usage, fill_usage, read_addresses
-from indexer.worker import MANY
+from indexer.worker import MANY, Worker, hire
 from service.errors import SnapshotUnavailable
 from service.records import Counts
 from service.snapshot import (
@@ -79,16 +79,24 @@ def build_snapshot(options: argparse.Namespace) -> Report:
         inputs = gather_inputs(options, stages)
         report = recall(options.out, inputs, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
-            with collect_rejects(options.rejects, inputs.paths) as rejects:
+            with (
+                hire(inputs.workers) as workers,
+                collect_rejects(options.rejects, inputs.paths) as rejects,
+            ):
                 rejects.notes += inputs.notes
-                report = build_within(staging, options, inputs, rejects, stages)
+                report = build_within(staging, options, inputs, rejects, workers, stages)
             remember(options.out, inputs, options.rejects, report)
     report.stages, report.seconds = stages.seconds, time.monotonic() - started
     return report
 
 
 def build_within(
-    staging: Path, options: argparse.Namespace, inputs: Inputs, rejects: Rejects, stages: Stages
+    staging: Path,
+    options: argparse.Namespace,
+    inputs: Inputs,
+    rejects: Rejects,
+    workers: list[Worker],
+    stages: Stages,
 ) -> Report:
     """Read, validate, normalise, order, write, publish; returns what there is to say of it."""
     now = datetime.now(UTC)
@@ -117,7 +125,7 @@ def build_within(
     if manifest is not None:
         outliers = find_outliers(read_store(built, "records"))
     else:
-        outliers = index_services(built, [listed.entry for listed in listing], stages)
+        outliers = index_services(built, [listed.entry for listed in listing], workers, stages)
         endpoint_count = sum(listed.entry.endpoints for listed in listing)
         manifest = Manifest(
             format=FORMAT,
@@ -180,12 +188,15 @@ def fill_in_usage(catalogue: Catalogue, payments: DuckDBPyConnection | None) -> 
             catalogue.replace(service_id, fill_usage(text, usage), usage.whole.calls)
 
 
-def index_services(built: Path, entries: list[Entry], stages: Stages) -> list[Outlier]:
+def index_services(
+    built: Path, entries: list[Entry], workers: list[Worker], stages: Stages
+) -> list[Outlier]:
     """Write what listing and search need besides the stored services, whose entries these are.
 
     Returns what is suspicious about them, found while other processes index.
     """
-    with stages.stage("index"), indexing(built / "whoosh", built, len(entries)) as parts:
+    indexed = indexing(built / "whoosh", built, len(entries), workers)
+    with stages.stage("index"), indexed as parts:
         write_store(built, "summaries", summarise_services(read_store(built, "records")))
         calls = [entry.calls for entry in entries]
         write_narrowing(built / "narrowing", read_store(built, "records"), calls)

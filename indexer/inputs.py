@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ LAST = "last.json"
 FEEDS = "feeds"
 """In the artifacts folder: what feeds held when they were fetched last."""
 
+LARGE = 4 * 2**20
+"""Bytes of sources that are worth more than one process."""
+
 NOT_KEPT = "no file"
 PROGRAMS = (indexer, service)
 
@@ -61,6 +65,13 @@ class Inputs(Struct, frozen=True):
     overlays: list[str]
     notes: list[str]
     digest: str | None
+
+    @property
+    def workers(self) -> int:
+        """How many processes to start before it is known how many services there are."""
+        sizes = [_size(source.path) for source in self.sources]
+        cores = os.cpu_count() or 1
+        return cores if cores > 1 and sum(sizes) >= LARGE else 0
 
     @property
     def paths(self) -> list[str]:
@@ -156,6 +167,11 @@ def _digest(inputs: Inputs, asked: object) -> str | None:
         except OSError as error:
             raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
     return digest.hexdigest()
+
+
+def _size(path: str) -> int:
+    """Bytes of a file; what is none, such as standard input, is taken to be large."""
+    return Path(path).stat().st_size if Path(path).is_file() else LARGE
 
 
 def _hash(path: str) -> str:

@@ -6,10 +6,8 @@ and read back, by processes of their own while the build does other things.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +28,7 @@ MEGABYTES_OF_POSTINGS = 256
 """How much Whoosh may hold in memory, for each part, before it sorts and spills to disk."""
 
 SMALLEST_PART = 2500
-"""Services for which a process of its own is worth its start."""
+"""Services for which a process of its own is worth the trouble."""
 
 
 class UnorderedIndexError(IndexerError):
@@ -61,27 +59,25 @@ _text = msgspec.json.Decoder(Text)
 
 
 @contextmanager
-def indexing(folder: Path, services: Path, count: int) -> Iterator[list[Part]]:
+def indexing(
+    folder: Path, services: Path, count: int, workers: Sequence[Worker]
+) -> Iterator[list[Part]]:
     """Index the stored services in numbered folders while the body runs; its end waits for that.
 
-    What is yielded is empty until then, and holds the parts in order afterwards.
+    A part is the work of a worker, where there are any. What is yielded is empty until then, and
+    holds the parts in order afterwards.
     """
-    processes = max(1, min(os.cpu_count() or 1, count // SMALLEST_PART))
-    bounds = [count * number // processes for number in range(processes + 1)]
-    spans = [range(*pair) for pair in pairwise(bounds)]
+    at_work = workers[: count // SMALLEST_PART]
+    number = max(1, len(at_work))
+    bounds = [count * each // number for each in range(number + 1)]
+    tasks = [
+        (folder / str(each), services, range(*bounds[each : each + 2])) for each in range(number)
+    ]
     parts: list[Part] = []
-    if processes == 1:
-        yield parts
-        parts.append(index_span(folder / "0", services, spans[0]))
-        return
-    with ExitStack() as started:
-        workers = []
-        for number, span in enumerate(spans):
-            worker = Worker(index_span, folder / str(number), services, span)
-            started.callback(worker.cancel)
-            workers.append(worker)
-        yield parts
-        parts += [worker.result() for worker in workers]
+    for worker, task in zip(at_work, tasks, strict=False):
+        worker.give(index_span, *task)
+    yield parts
+    parts += [worker.result() for worker in at_work] or [index_span(*tasks[0])]
 
 
 def index_span(folder: Path, services: Path, span: range) -> Part:

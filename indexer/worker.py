@@ -8,14 +8,12 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any
 
 from indexer.errors import IndexerError
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 
 PR_SET_PDEATHSIG = 1
 
@@ -24,27 +22,36 @@ MANY = (100_000, 50, 100)
 rare as usual, they take a sixth less of its time."""
 
 
-class Worker(Generic[Result]):
-    """Starts at once; the function, its arguments and its result travel between processes."""
+@contextmanager
+def hire(number: int) -> Iterator[list[Worker]]:
+    """So many workers, which are gone when the body ends."""
+    with ExitStack() as hired:
+        workers = []
+        for _ in range(number):
+            workers.append(Worker())
+            hired.callback(workers[-1].cancel)
+        yield workers
 
-    def __init__(
-        self,
-        function: Callable[Arguments, Result],
-        *arguments: Arguments.args,
-        **options: Arguments.kwargs,
-    ) -> None:
+
+class Worker:
+    """Starts at once and waits for one function to run; it and its result go between processes."""
+
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._answers, answer = context.Pipe(duplex=False)
-        self._process = context.Process(
-            target=_work, args=(os.getpid(), answer, function, arguments, options), daemon=True
-        )
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_work, args=(os.getpid(), other_end), daemon=True)
         self._process.start()
-        answer.close()
+        other_end.close()
 
-    def result(self) -> Result:
+    def give(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Have it run a function."""
+        with suppress(OSError):  # its end is met again where the result is waited for
+            self._pipe.send((function, arguments))
+
+    def result(self) -> Any:
         """Wait for the end; raises what the function raised, or IndexerError if it was killed."""
         try:
-            result, error = self._answers.recv()
+            result, error = self._pipe.recv()
         except (EOFError, OSError) as ended:  # the latter where it was ended on the way to say
             self._process.join()
             raise IndexerError(
@@ -54,7 +61,7 @@ class Worker(Generic[Result]):
         self._process.join()
         if error is not None:
             raise error
-        return result  # type: ignore[no-any-return]  # what comes through a pipe has no type
+        return result
 
     def cancel(self) -> None:
         """End it, wherever it is."""
@@ -62,13 +69,7 @@ class Worker(Generic[Result]):
         self._process.join()
 
 
-def _work(
-    parent: int,
-    answer: Connection,
-    function: Callable[..., object],
-    arguments: tuple[object, ...],
-    options: dict[str, object],
-) -> None:
+def _work(parent: int, pipe: Connection) -> None:
     if sys.platform == "linux":  # elsewhere it works on to its end when its build is killed
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the build itself says that it was interrupted
@@ -77,7 +78,10 @@ def _work(
     gc.set_threshold(*MANY)
     result, error = None, None
     try:
-        result = function(*arguments, **options)
+        function, arguments = pipe.recv()
+        result = function(*arguments)
+    except EOFError:  # there is nothing to do
+        return
     except Exception as raised:  # noqa: BLE001  # the build is told, whatever it is
         error = raised
-    answer.send((result, error))
+    pipe.send((result, error))

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer import textindex
+from indexer import inputs, textindex
 from indexer.__main__ import main
 from indexer.compile import compile_postings
 from indexer.errors import IndexerError
@@ -47,6 +47,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Index in parts however few the services and the cores."""
     monkeypatch.setattr("os.cpu_count", lambda: PARTS)
     monkeypatch.setattr("indexer.textindex.SMALLEST_PART", 1)
+    monkeypatch.setattr("indexer.inputs.LARGE", 1)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -83,6 +84,7 @@ def test_a_build_in_parts_publishes_what_one_in_one_does(
     artifacts.rename(tmp_path / "one")
     monkeypatch.setattr("os.cpu_count", lambda: PARTS)
     monkeypatch.setattr("indexer.textindex.SMALLEST_PART", 1)
+    monkeypatch.setattr("indexer.inputs.LARGE", 1)
     assert build(records) == 0
     one, parts = folder(tmp_path / "one"), folder(artifacts)
     assert sorted(path.name for path in (parts / "whoosh").iterdir()) == ["0", "1", "2"]
@@ -96,7 +98,9 @@ def test_a_catalogue_that_is_large_enough_is_indexed_by_all_cores(
     tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    records = [service(f"s{n:04}", endpoints=[]) for n in range(2 * textindex.SMALLEST_PART)]
+    long = "x" * (inputs.LARGE // (2 * textindex.SMALLEST_PART))
+    count = 2 * textindex.SMALLEST_PART
+    records = [service(f"s{n:04}", endpoints=[], provider=long) for n in range(count)]
     source = write_lines(tmp_path / "source.jsonl", records)
     assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
     assert len(list((folder(artifacts) / "whoosh").iterdir())) == 2
@@ -150,8 +154,9 @@ def test_a_worker_that_ends_early_ends_the_build_in_words(
 
 
 def test_a_worker_that_is_killed_while_it_answers_was_ended() -> None:
-    worker = Worker(half_said)
-    assert worker._answers.poll(LIMIT)  # noqa: SLF001  # only here it shows that it has begun
+    worker = Worker()
+    worker.give(half_said)
+    assert worker._pipe.poll(LIMIT)  # noqa: SLF001  # only here it shows that it has begun
     worker._process.kill()  # noqa: SLF001  # who kills a process has it from elsewhere
     with pytest.raises(IndexerError, match="was ended"):
         worker.result()
@@ -161,34 +166,35 @@ def test_a_worker_that_is_killed_while_it_answers_was_ended() -> None:
 def test_a_failure_of_the_build_itself_ends_its_workers(
     artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers: list[Worker[Any]] = []
+    workers: list[Worker] = []
 
-    class Watched(Worker[Any]):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
+    class Watched(Worker):
+        def __init__(self) -> None:
+            super().__init__()
             workers.append(self)
 
     def fail(*_: Any) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("indexer.textindex.Worker", Watched)
+    monkeypatch.setattr("indexer.worker.Worker", Watched)
     monkeypatch.setattr("indexer.textindex.index_span", stuck)
     monkeypatch.setattr("indexer.__main__.write_narrowing", fail)
     assert build([service("a"), service("b")]) == 1
-    assert len(workers) == 2
+    assert len(workers) == PARTS
     assert not any(worker._process.is_alive() for worker in workers)  # noqa: SLF001  # as it says
     assert snapshots(artifacts) == set()
 
 
 STUCK = """
 import os, sys
-from indexer import textindex
+from indexer import inputs, textindex
 from indexer.__main__ import main
 from tests import test_parts
 
 if __name__ == "__main__":
     os.cpu_count = lambda: 2
     textindex.SMALLEST_PART = 1
+    inputs.LARGE = 1
     textindex.index_span = test_parts.stuck
     sys.exit(main(sys.argv[1:]))
 """
