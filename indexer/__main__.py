@@ -41,7 +41,7 @@ from indexer.report import Changes, Report, encode_report, report_build, summari
 from indexer.sources import SourceRecord, read_records
 from indexer.store import read_store, write_ids, write_store
 from indexer.summaries import summarise_services
-from indexer.textindex import indexing
+from indexer.textindex import index_span, indexing
 from indexer.usage import count_usage, fill_usage, read_addresses
 from indexer.worker import MANY, Worker, hire
 from service.errors import SnapshotUnavailable
@@ -80,7 +80,7 @@ def build_snapshot(options: argparse.Namespace) -> Report:
         report = recall(options.out, inputs, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
             with (
-                hire(inputs.workers) as workers,
+                hire(inputs.workers, index_span) as workers,
                 collect_rejects(options.rejects, inputs.paths) as rejects,
             ):
                 rejects.notes += inputs.notes

@@ -62,6 +62,7 @@ class Range(Struct, gc=False):
     """A service's least and greatest price in one currency."""
 
     id: str
+    category: str
     least: float
     most: float
 
@@ -78,19 +79,23 @@ def find_outliers(services: Iterable[bytes]) -> list[Outlier]:
     for service in map(_decoder.decode, services):
         for currency, prices in _prices(service).items():
             group = groups[service.category.casefold(), currency]
-            group.append(Range(service.id, min(prices), max(prices)))
-    outliers = [outlier for key, ranges in groups.items() for outlier in _outliers(*key, ranges)]
+            group.append(Range(service.id, service.category, min(prices), max(prices)))
+    outliers = [
+        outlier
+        for (_, currency), ranges in groups.items()
+        for outlier in _outliers(currency, ranges)
+    ]
     return sorted(outliers, key=lambda each: (-_magnitudes(each.price, each.usual), each.id))
 
 
-def _outliers(category: str, currency: str, ranges: list[Range]) -> Iterator[Outlier]:
+def _outliers(currency: str, ranges: list[Range]) -> Iterator[Outlier]:
     if len(ranges) < FEWEST:
         return
     usual = median(math.sqrt(each.least * each.most) for each in ranges)
     for each in ranges:
         price = max(each.least, each.most, key=lambda price: _magnitudes(price, usual))
         if _magnitudes(price, usual) >= MAGNITUDES:
-            yield Outlier(each.id, category, currency, price, float(f"{usual:.3g}"))
+            yield Outlier(each.id, each.category, currency, price, float(f"{usual:.3g}"))
 
 
 def _prices(service: Offered) -> dict[str, list[float]]:

@@ -64,8 +64,8 @@ def indexing(
 ) -> Iterator[list[Part]]:
     """Index the stored services in numbered folders while the body runs; its end waits for that.
 
-    A part is the work of a worker, where there are any. What is yielded is empty until then, and
-    holds the parts in order afterwards.
+    A part is the work of a worker for `index_span`, where there are any. What is yielded is empty
+    until then, and holds the parts in order afterwards.
     """
     at_work = workers[: count // SMALLEST_PART]
     number = max(1, len(at_work))
@@ -75,7 +75,7 @@ def indexing(
     ]
     parts: list[Part] = []
     for worker, task in zip(at_work, tasks, strict=False):
-        worker.give(index_span, *task)
+        worker.give(*task)
     yield parts
     parts += [worker.result() for worker in at_work] or [index_span(*tasks[0])]
 

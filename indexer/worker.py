@@ -23,30 +23,32 @@ rare as usual, they take a sixth less of its time."""
 
 
 @contextmanager
-def hire(number: int) -> Iterator[list[Worker]]:
-    """So many workers, which are gone when the body ends."""
+def hire(number: int, function: Callable[..., object]) -> Iterator[list[Worker]]:
+    """So many workers for one function, which are gone when the body ends."""
     with ExitStack() as hired:
         workers = []
         for _ in range(number):
-            workers.append(Worker())
+            workers.append(Worker(function))
             hired.callback(workers[-1].cancel)
         yield workers
 
 
 class Worker:
-    """Starts at once and waits for one function to run; it and its result go between processes."""
+    """Starts at once, imports what its function needs, and waits for the arguments to run it."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other_end = context.Pipe()
-        self._process = context.Process(target=_work, args=(os.getpid(), other_end), daemon=True)
+        self._process = context.Process(
+            target=_work, args=(os.getpid(), other_end, function), daemon=True
+        )
         self._process.start()
         other_end.close()
 
-    def give(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Have it run a function."""
+    def give(self, *arguments: object) -> None:
+        """Have it run its function, once."""
         with suppress(OSError):  # its end is met again where the result is waited for
-            self._pipe.send((function, arguments))
+            self._pipe.send(arguments)
 
     def result(self) -> Any:
         """Wait for the end; raises what the function raised, or IndexerError if it was killed."""
@@ -69,7 +71,7 @@ class Worker:
         self._process.join()
 
 
-def _work(parent: int, pipe: Connection) -> None:
+def _work(parent: int, pipe: Connection, function: Callable[..., object]) -> None:
     if sys.platform == "linux":  # elsewhere it works on to its end when its build is killed
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the build itself says that it was interrupted
@@ -78,8 +80,7 @@ def _work(parent: int, pipe: Connection) -> None:
     gc.set_threshold(*MANY)
     result, error = None, None
     try:
-        function, arguments = pipe.recv()
-        result = function(*arguments)
+        result = function(*pipe.recv())
     except EOFError:  # there is nothing to do
         return
     except Exception as raised:  # noqa: BLE001  # the build is told, whatever it is

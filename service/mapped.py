@@ -20,8 +20,10 @@ def open_array(path: Path) -> npt.NDArray[Any]:
     """
     try:
         array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
+    except OSError as error:
         raise SnapshotDamaged(f"{path}: {error}") from error
+    except (ValueError, EOFError) as error:  # NumPy would have it loaded unsafely
+        raise SnapshotDamaged(f"{path}: holds no plain array") from error
     array.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max(initial=0)
     return array
 

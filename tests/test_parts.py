@@ -144,7 +144,7 @@ def test_a_worker_that_ends_early_ends_the_build_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     function, message = ENDS[end]
-    monkeypatch.setattr("indexer.textindex.index_span", function)
+    monkeypatch.setattr("indexer.__main__.index_span", function)
     assert build([service("a"), service("b")]) == 1
     said = capsys.readouterr().err
     assert message in said
@@ -154,8 +154,8 @@ def test_a_worker_that_ends_early_ends_the_build_in_words(
 
 
 def test_a_worker_that_is_killed_while_it_answers_was_ended() -> None:
-    worker = Worker()
-    worker.give(half_said)
+    worker = Worker(half_said)
+    worker.give()
     assert worker._pipe.poll(LIMIT)  # noqa: SLF001  # only here it shows that it has begun
     worker._process.kill()  # noqa: SLF001  # who kills a process has it from elsewhere
     with pytest.raises(IndexerError, match="was ended"):
@@ -169,15 +169,15 @@ def test_a_failure_of_the_build_itself_ends_its_workers(
     workers: list[Worker] = []
 
     class Watched(Worker):
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, function: Callable[..., object]) -> None:
+            super().__init__(function)
             workers.append(self)
 
     def fail(*_: Any) -> NoReturn:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("indexer.worker.Worker", Watched)
-    monkeypatch.setattr("indexer.textindex.index_span", stuck)
+    monkeypatch.setattr("indexer.__main__.index_span", stuck)
     monkeypatch.setattr("indexer.__main__.write_narrowing", fail)
     assert build([service("a"), service("b")]) == 1
     assert len(workers) == PARTS
@@ -187,16 +187,15 @@ def test_a_failure_of_the_build_itself_ends_its_workers(
 
 STUCK = """
 import os, sys
-from indexer import inputs, textindex
-from indexer.__main__ import main
+from indexer import __main__ as program, inputs, textindex
 from tests import test_parts
 
 if __name__ == "__main__":
     os.cpu_count = lambda: 2
     textindex.SMALLEST_PART = 1
     inputs.LARGE = 1
-    textindex.index_span = test_parts.stuck
-    sys.exit(main(sys.argv[1:]))
+    program.index_span = test_parts.stuck
+    sys.exit(program.main(sys.argv[1:]))
 """
 
 

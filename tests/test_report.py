@@ -248,7 +248,7 @@ def test_prices_far_from_what_is_usual_are_pointed_out_and_kept(
     assert report["services"] == len(records)
     assert build(records[::-1]) == 0
     said = capsys.readouterr().out
-    assert "suspicious price: p10: 20 USDC, where 0.01 is usual in data" in said
+    assert "suspicious price: p10: 20 USDC, where 0.01 is usual in Data" in said
 
 
 def test_only_the_first_of_many_suspicions_are_printed(
