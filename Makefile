@@ -13,7 +13,7 @@ run: $(INSTALLED)
 	@$(SERVE)
 
 test: $(INSTALLED)
-	@$(BIN)/pytest
+	@$(BIN)/pytest --numprocesses auto --dist loadfile
 
 index: $(INSTALLED)
 	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY))
