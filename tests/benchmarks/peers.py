@@ -19,6 +19,12 @@ PAGE = 24
 PUNCTUATION = re.compile(r"[^\w ]+")
 
 
+class Scored(Terms):
+    """Our terms, with the lengths that Whoosh scores by."""
+
+    scorable = True
+
+
 def open_tantivy(documents: list[Document], folder: Path) -> Search:
     """Tantivy (Rust): English stems, names weighing twice, exact counts, one segment."""
     import tantivy
@@ -110,11 +116,6 @@ def open_sqlite(documents: list[Document], folder: Path) -> Search:
 def open_whoosh(documents: list[Document], folder: Path) -> Search:
     """Whoosh's own searcher and BM25F, on an index of our terms."""
     from whoosh import fields, index, query, scoring
-
-    class Scored(Terms):
-        """Our terms, with the lengths that Whoosh scores by."""
-
-        scorable = True
 
     schema = fields.Schema(name=Scored(), description=Scored(), category=Scored())
     writer = index.create_in(str(folder), schema).writer(limitmb=512)
