@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +17,12 @@ from typing import Any
 from indexer.errors import IndexerError
 
 PR_SET_PDEATHSIG = 1
+START = """
+import sys
+sys.path[:] = sys.argv[2:]
+from indexer.worker import work
+work(int(sys.argv[1]))
+"""
 
 MANY = (100_000, 50, 100)
 """Objects between two searches for garbage in cycles, which a build makes little of: ten times as
@@ -34,33 +41,37 @@ def hire(number: int, function: Callable[..., object]) -> Iterator[list[Worker]]
 
 
 class Worker:
-    """Starts at once, imports what its function needs, and waits for the arguments to run it."""
+    """Starts at once, imports what its function needs, and waits for the arguments to run it.
+
+    It is a Python of its own, and not one of `multiprocessing`, which would first run the program
+    over again that called the build.
+    """
 
     def __init__(self, function: Callable[..., object]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other_end = context.Pipe()
-        self._process = context.Process(
-            target=_work, args=(os.getpid(), other_end, function), daemon=True
-        )
-        self._process.start()
-        other_end.close()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603  # this very Python
+                [sys.executable, "-c", START, str(theirs.fileno()), *sys.path],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._pipe = Connection(ours.detach())
+        self._send((os.getpid(), function))
 
     def give(self, *arguments: object) -> None:
         """Have it run its function, once."""
-        with suppress(OSError):  # its end is met again where the result is waited for
-            self._pipe.send(arguments)
+        self._send(arguments)
 
     def result(self) -> Any:
         """Wait for the end; raises what the function raised, or IndexerError if it was killed."""
         try:
             result, error = self._pipe.recv()
         except (EOFError, OSError) as ended:  # the latter where it was ended on the way to say
-            self._process.join()
             raise IndexerError(
-                f"a process of this build was ended ({self._process.exitcode}); is there enough "
+                f"a process of this build was ended ({self._process.wait()}); is there enough "
                 "memory for it?"
             ) from ended
-        self._process.join()
+        self._process.wait()
         if error is not None:
             raise error
         return result
@@ -68,18 +79,26 @@ class Worker:
     def cancel(self) -> None:
         """End it, wherever it is."""
         self._process.kill()
-        self._process.join()
+        self._process.wait()
+        self._pipe.close()
+
+    def _send(self, message: object) -> None:
+        with suppress(OSError):  # its end is met again where the result is waited for
+            self._pipe.send(message)
 
 
-def _work(parent: int, pipe: Connection, function: Callable[..., object]) -> None:
+def work(descriptor: int) -> None:
+    """Be a worker: take a function and its arguments from a socket, and answer with the result."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the build itself says that it was interrupted
     if sys.platform == "linux":  # elsewhere it works on to its end when its build is killed
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the build itself says that it was interrupted
-    if os.getppid() != parent:
-        return
     gc.set_threshold(*MANY)
+    pipe = Connection(descriptor)
     result, error = None, None
     try:
+        parent, function = pipe.recv()
+        if os.getppid() != parent:
+            return
         result = function(*pipe.recv())
     except EOFError:  # there is nothing to do
         return

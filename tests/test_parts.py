@@ -181,7 +181,7 @@ def test_a_failure_of_the_build_itself_ends_its_workers(
     monkeypatch.setattr("indexer.__main__.write_narrowing", fail)
     assert build([service("a"), service("b")]) == 1
     assert len(workers) == PARTS
-    assert not any(worker._process.is_alive() for worker in workers)  # noqa: SLF001  # as it says
+    assert not any(worker._process.poll() is None for worker in workers)  # noqa: SLF001  # as it says
     assert snapshots(artifacts) == set()
 
 
