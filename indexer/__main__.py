@@ -149,12 +149,18 @@ def read_catalogue(
     stages: Stages,
 ) -> None:
     """Add the valid records of these sources to the catalogue, and the others to the rejects."""
-    with (staging / "resources").open("w+b") as spool, stages.stage("read") as advance:
+    size = sum(Path(source.path).stat().st_size for source in sources if source.is_plain)
+    total = size if all(source.is_plain for source in sources) else None
+    with (
+        (staging / "resources").open("w+b") as spool,
+        stages.stage("read", total, in_bytes=True) as advance,
+    ):
         discovery = Discovery(spool)
         for number, source in enumerate(sources):
             tally = rejects.tally(source.name)
-            for record in counted(read_records(source.path, source.name), advance):
+            for record in read_records(source.path, source.name):
                 tally.records += 1
+                advance(len(record.text) + 1)
                 try:
                     if record.is_resource:
                         resource = read_resource(record, policy)
@@ -195,8 +201,11 @@ def index_services(
 
     Returns what is suspicious about them, found while other processes index.
     """
-    indexed = indexing(built / "whoosh", built, len(entries), workers)
-    with stages.stage("index"), indexed as parts:
+    count = len(entries)
+    with (
+        stages.stage("index", count) as advance,
+        indexing(built / "whoosh", built, count, workers, advance) as parts,
+    ):
         write_store(built, "summaries", summarise_services(read_store(built, "records")))
         calls = [entry.calls for entry in entries]
         write_narrowing(built / "narrowing", read_store(built, "records"), calls)

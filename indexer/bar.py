@@ -9,6 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -17,6 +18,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 from rich.text import Text
 
@@ -25,14 +27,19 @@ STEPS = 500
 
 
 @contextmanager
-def show_bar(name: str, total: int | None, terminal: TextIO) -> Iterator[Callable[[int], None]]:
+def show_bar(
+    name: str, total: int | None, terminal: TextIO, *, in_bytes: bool
+) -> Iterator[Callable[[int], None]]:
     """Show a bar while the body runs, which calls what it gets with the steps that it took."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<22}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
+        *(
+            (DownloadColumn(), TransferSpeedColumn())
+            if in_bytes
+            else (MofNCompleteColumn(), _Rate())
+        ),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

@@ -48,6 +48,11 @@ class Input(Struct, frozen=True):
     name: str
     path: str
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a file as long as its text."""
+        return Path(self.path).is_file() and not self.path.endswith(".gz")
+
     def reject(self, record: SourceRecord, path: str, reason: str) -> Reject:
         """A record of it that is not indexed as it is: where the fault lies in it, and what."""
         return Reject(self.name, record.position, given_id(record.text), path, reason)

@@ -23,7 +23,9 @@ class Stages:
         self._quiet = quiet
 
     @contextmanager
-    def stage(self, name: str, total: int | None = None) -> Iterator[Advance]:
+    def stage(
+        self, name: str, total: int | None = None, *, in_bytes: bool = False
+    ) -> Iterator[Advance]:
         """Time a stage and show how far it is; the body calls what it gets with its steps."""
         started = time.monotonic()
         on_terminal = sys.stderr is not None and sys.stderr.isatty()  # a service may have closed it
@@ -32,7 +34,7 @@ class Stages:
         else:
             from indexer.bar import show_bar  # noqa: PLC0415  # only terminals need what it needs
 
-            with show_bar(name, total, sys.stderr) as advance:
+            with show_bar(name, total, sys.stderr, in_bytes=in_bytes) as advance:
                 yield advance
         taken = time.monotonic() - started
         self.seconds[name] = self.seconds.get(name, 0.0) + taken
@@ -46,6 +48,14 @@ def counted(items: Iterable[Item], advance: Advance) -> Iterator[Item]:
     for item in items:
         yield item
         advance(1)
+
+
+def in_steps(items: Iterable[Item], advance: Advance, steps: int) -> Iterator[Item]:
+    """The items, so many of which are a step at once."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % steps == 0:
+            advance(steps)
 
 
 def _unseen(_: int) -> None:

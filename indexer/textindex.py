@@ -16,9 +16,10 @@ from msgspec import Struct
 from whoosh import index
 
 from indexer.errors import IndexerError
+from indexer.progress import Advance, in_steps
 from indexer.readback import FieldPostings, read_back
 from indexer.store import read_store
-from indexer.worker import Worker
+from indexer.worker import Worker, results
 from service.analysis import schema, term_of, words_of
 
 WRITE_LOCK = "MAIN_WRITELOCK"
@@ -26,6 +27,9 @@ WRITE_LOCK = "MAIN_WRITELOCK"
 
 MEGABYTES_OF_POSTINGS = 256
 """How much Whoosh may hold in memory, for each part, before it sorts and spills to disk."""
+
+STEPS = 500
+"""Services after which a part says how far it is."""
 
 SMALLEST_PART = 2500
 """Services for which a process of its own is worth the trouble."""
@@ -60,7 +64,7 @@ _text = msgspec.json.Decoder(Text)
 
 @contextmanager
 def indexing(
-    folder: Path, services: Path, count: int, workers: Sequence[Worker]
+    folder: Path, services: Path, count: int, workers: Sequence[Worker], advance: Advance
 ) -> Iterator[list[Part]]:
     """Index the stored services in numbered folders while the body runs; its end waits for that.
 
@@ -77,12 +81,13 @@ def indexing(
     for worker, task in zip(at_work, tasks, strict=False):
         worker.give(*task)
     yield parts
-    parts += [worker.result() for worker in at_work] or [index_span(*tasks[0])]
+    parts += results(at_work, advance) or [index_span(*tasks[0], advance)]
 
 
-def index_span(folder: Path, services: Path, span: range) -> Part:
-    """Index a span of the stored services as one part."""
-    texts = map(_text.decode, read_store(services, "records", span))
+def index_span(folder: Path, services: Path, span: range, advance: Advance) -> Part:
+    """Index a span of the stored services as one part; says now and then how far it is."""
+    records = in_steps(read_store(services, "records", span), advance, STEPS)
+    texts = map(_text.decode, records)
     documents = ((text.name, text.description, text.category) for text in texts)
     return index_part(folder, documents, span.start)
 

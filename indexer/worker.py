@@ -9,10 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple, cast
 
 from indexer.errors import IndexerError
 
@@ -40,8 +40,35 @@ def hire(number: int, function: Callable[..., object]) -> Iterator[list[Worker]]
         yield workers
 
 
+class Answer(NamedTuple):
+    """What a worker says: steps that it took, or in the end what came of it."""
+
+    steps: int = 0
+    result: Any = None
+    error: Exception | None = None
+
+
+def results(workers: Sequence[Worker], advance: Callable[[int], None]) -> list[Any]:
+    """What the functions of these workers return, in their order; raises what one of them does.
+
+    Their steps are passed on as they are taken.
+    """
+    found: dict[Worker, Any] = {}
+    while len(found) < len(workers):
+        pipes = {worker.pipe: worker for worker in workers if worker not in found}
+        for ready in wait(list(pipes)):
+            worker = pipes[cast("Connection", ready)]
+            answer = worker.answer()
+            advance(answer.steps)
+            if not answer.steps:
+                found[worker] = answer.result
+    return [found[worker] for worker in workers]
+
+
 class Worker:
     """Starts at once, imports what its function needs, and waits for the arguments to run it.
+
+    The function is given one argument more, to be called with the steps that it takes.
 
     It is a Python of its own, and not one of `multiprocessing`, which would first run the program
     over again that called the build.
@@ -55,36 +82,35 @@ class Worker:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
-        self._pipe = Connection(ours.detach())
+        self.pipe = Connection(ours.detach())
         self._send((os.getpid(), function))
 
     def give(self, *arguments: object) -> None:
         """Have it run its function, once."""
         self._send(arguments)
 
-    def result(self) -> Any:
-        """Wait for the end; raises what the function raised, or IndexerError if it was killed."""
+    def answer(self) -> Answer:
+        """Wait for what it says next; raises what it raised, or IndexerError if it was killed."""
         try:
-            result, error = self._pipe.recv()
+            answer: Answer = self.pipe.recv()
         except (EOFError, OSError) as ended:  # the latter where it was ended on the way to say
             raise IndexerError(
                 f"a process of this build was ended ({self._process.wait()}); is there enough "
                 "memory for it?"
             ) from ended
-        self._process.wait()
-        if error is not None:
-            raise error
-        return result
+        if answer.error is not None:
+            raise answer.error
+        return answer
 
     def cancel(self) -> None:
         """End it, wherever it is."""
         self._process.kill()
         self._process.wait()
-        self._pipe.close()
+        self.pipe.close()
 
     def _send(self, message: object) -> None:
         with suppress(OSError):  # its end is met again where the result is waited for
-            self._pipe.send(message)
+            self.pipe.send(message)
 
 
 def work(descriptor: int) -> None:
@@ -94,14 +120,15 @@ def work(descriptor: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     gc.set_threshold(*MANY)
     pipe = Connection(descriptor)
-    result, error = None, None
+    answer = Answer()
     try:
         parent, function = pipe.recv()
         if os.getppid() != parent:
             return
-        result = function(*pipe.recv())
+        result = function(*pipe.recv(), lambda steps: pipe.send(Answer(steps)))
+        answer = Answer(result=result)
     except EOFError:  # there is nothing to do
         return
     except Exception as raised:  # noqa: BLE001  # the build is told, whatever it is
-        error = raised
-    pipe.send((result, error))
+        answer = Answer(error=raised)
+    pipe.send(answer)

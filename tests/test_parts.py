@@ -156,10 +156,10 @@ def test_a_worker_that_ends_early_ends_the_build_in_words(
 def test_a_worker_that_is_killed_while_it_answers_was_ended() -> None:
     worker = Worker(half_said)
     worker.give()
-    assert worker._pipe.poll(LIMIT)  # noqa: SLF001  # only here it shows that it has begun
+    assert worker.pipe.poll(LIMIT)
     worker._process.kill()  # noqa: SLF001  # who kills a process has it from elsewhere
     with pytest.raises(IndexerError, match="was ended"):
-        worker.result()
+        worker.answer()
 
 
 @pytest.mark.usefixtures("in_parts")
