@@ -54,8 +54,8 @@ class Frequent(NamedTuple):
 class ImpactList(NamedTuple):
     """What one word of a query adds to the sums.
 
-    `postings` is int64, ascending; an ordinal may be there twice if the word has several meanings,
-    which is when it is not `distinct`.
+    `postings` is int64, ascending if they are `distinct`; where a word has several meanings they
+    follow each other, and an ordinal may be there again.
     """
 
     postings: Integers
