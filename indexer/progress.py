@@ -43,19 +43,12 @@ class Stages:
                 print(f"{name}: {taken:.1f} s", flush=True)  # noqa: T201  # a line for a person
 
 
-def counted(items: Iterable[Item], advance: Advance) -> Iterator[Item]:
-    """The items, each a step."""
-    for item in items:
-        yield item
-        advance(1)
-
-
-def in_steps(items: Iterable[Item], advance: Advance, steps: int) -> Iterator[Item]:
-    """The items, so many of which are a step at once."""
+def counted(items: Iterable[Item], advance: Advance, at_once: int = 1) -> Iterator[Item]:
+    """The items, of which so many at once are told of as steps."""
     for number, item in enumerate(items, 1):
         yield item
-        if number % steps == 0:
-            advance(steps)
+        if number % at_once == 0:
+            advance(at_once)
 
 
 def _unseen(_: int) -> None:

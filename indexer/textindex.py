@@ -16,7 +16,7 @@ from msgspec import Struct
 from whoosh import index
 
 from indexer.errors import IndexerError
-from indexer.progress import Advance, in_steps
+from indexer.progress import Advance, counted
 from indexer.readback import FieldPostings, read_back
 from indexer.store import read_store
 from indexer.worker import Worker, results
@@ -86,7 +86,7 @@ def indexing(
 
 def index_span(folder: Path, services: Path, span: range, advance: Advance) -> Part:
     """Index a span of the stored services as one part; says now and then how far it is."""
-    records = in_steps(read_store(services, "records", span), advance, STEPS)
+    records = counted(read_store(services, "records", span), advance, STEPS)
     texts = map(_text.decode, records)
     documents = ((text.name, text.description, text.category) for text in texts)
     return index_part(folder, documents, span.start)
