@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +25,19 @@ def write_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
             offsets.append(offsets[-1] + len(text) + 1)
     np.save(folder / f"{name}.offsets.npy", np.asarray(offsets, np.int64))
     return len(offsets) - 1
+
+
+def write_records(folder: Path, texts: Iterable[bytes]) -> None:
+    """Write the stored services, and 64 bits of BLAKE2b of each, as uint64, for entity tags."""
+    tags = array("Q")
+
+    def tagged() -> Iterator[bytes]:
+        for text in texts:
+            tags.append(int.from_bytes(blake2b(text, digest_size=8).digest(), "little"))
+            yield text
+
+    write_store(folder, "records", tagged())
+    np.save(folder / "tags.npy", np.asarray(tags, np.uint64))
 
 
 def read_store(folder: Path, name: str, span: range | None = None) -> Iterator[bytes]:

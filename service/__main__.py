@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import tempfile
+from types import FrameType
 
 import uvicorn
 
+from service.metrics import SHARED_FOLDER
 from service.settings import Settings, settings_from, variable
 
 
@@ -20,14 +24,21 @@ def main() -> int:
         return 2
     for name in Settings.__struct_fields__:  # how workers, which are processes, learn of them
         os.environ[variable(name)] = str(getattr(settings, name))
-    uvicorn.run(
-        "service.app:app",
-        host=settings.host,
-        port=settings.port,
-        workers=settings.workers,
-        access_log=False,
-        server_header=False,
-    )
+    signal.signal(signal.SIGTERM, _stop)  # uvicorn raises it once more when it has stopped
+    with tempfile.TemporaryDirectory(prefix="ratecard-metrics-") as folder:
+        if settings.workers > 1:
+            os.environ.setdefault(SHARED_FOLDER, folder)
+        uvicorn.run(
+            "service.app:app",
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            root_path=settings.root_path,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=settings.trusted_proxies,
+            access_log=False,
+            server_header=False,
+        )
     return 0
 
 
@@ -40,11 +51,22 @@ def _settings() -> Settings:
     )
     for name in Settings.__struct_fields__:
         default = getattr(defaults, name)
-        parser.add_argument(
-            f"--{name}", default=default, help=f"{variable(name)} (now: %(default)s)"
+        argument = parser.add_argument(
+            option(name), dest=name, default=default, help=f"{variable(name)} (now: {default!r})"
         )
+        if isinstance(default, bool):  # a switch needs no value
+            argument.nargs, argument.const = "?", "true"
     given = vars(parser.parse_args())
     return settings_from({variable(name): str(value) for name, value in given.items()})
+
+
+def option(name: str) -> str:
+    """The command-line option of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import cast
+from typing import Any
 
 import msgspec
 import orjson
@@ -16,35 +16,29 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.errors import (
-    InvalidParameter,
-    MethodNotAllowed,
-    PathNotFound,
-    RatecardError,
-    ServiceNotFound,
-    SnapshotUnavailable,
-)
+from service.drain import Drain
+from service.errors import Draining, ServiceNotFound, SnapshotUnavailable
+from service.metrics import Metrics
+from service.observe import Observed
 from service.openapi import document
+from service.overload import Overload
 from service.params import Page, Params
 from service.published import Published
-from service.records import ErrorBody, ErrorEnvelope, Readiness, format_timestamp
-from service.settings import Settings, settings_from
+from service.records import ErrorBody, Readiness, format_timestamp
+from service.refusals import ALLOW, REFUSALS, refuse
+from service.responses import Header, cache_control, cacheable, momentary
+from service.settings import OF_THE_APPLICATION, Settings, settings_from
 from service.snapshot import Hits, Snapshot
 
-HEALTH = "/healthz"
+HEALTH, METRICS = "/healthz", "/metrics"
 MAX_ID = 256
-METHODS = "GET, HEAD, OPTIONS"
-EVERY_RESPONSE = {
-    "access-control-allow-origin": "*",
-    "access-control-expose-headers": "Ratecard-Snapshot, Retry-After",
-    "x-content-type-options": "nosniff",
-}
-OPTIONS_RESPONSE = {
-    "allow": METHODS,
-    "access-control-allow-methods": METHODS,
-    "access-control-allow-headers": "*",
-    "access-control-max-age": "86400",
-}
+OPTIONS_RESPONSE: tuple[Header, ...] = (
+    ALLOW,
+    (b"access-control-allow-methods", ALLOW[1]),
+    (b"access-control-allow-headers", b"*"),
+    (b"access-control-max-age", b"86400"),
+)
+PROMETHEUS: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -59,6 +53,7 @@ async def list_services(request: Request) -> Response:
 
 async def search_services(request: Request) -> Response:
     """The services that match a query, best first."""
+    request.app.state.overload.check()
     params = Params(request.scope["query_string"])
     query, page = params.query(), params.page()
     narrowing, whole = params.narrowing(), params.with_endpoints()
@@ -69,25 +64,27 @@ async def search_services(request: Request) -> Response:
 async def get_service(request: Request) -> Response:
     """One service by its id."""
     service_id = request.path_params["id"]
-    service = _snapshot(request).find(service_id)
-    if service is None:
+    snapshot = _snapshot(request)
+    ordinal = snapshot.ordinal_of(service_id)
+    if ordinal is None:
         shown = service_id if len(service_id) <= MAX_ID else f"{service_id[:MAX_ID]}…"
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
-    return _json(request, b'{"service":%b}' % service)
+    body = b'{"service":%b}' % snapshot.services.text(ordinal)
+    return cacheable(request, body, snapshot.tag_of(ordinal))
 
 
 async def ecosystem_overview(request: Request) -> Response:
     """The totals of a timeframe."""
     timeframe = Params(request.scope["query_string"]).timeframe()
     overview = _snapshot(request).ecosystem.overview(timeframe)
-    return _json(request, b'{"overview":{"json":%b}}' % overview)
+    return _of_snapshot(request, b'{"overview":{"json":%b}}' % overview)
 
 
 async def ecosystem_stats(request: Request) -> Response:
     """The series of a timeframe."""
     timeframe = Params(request.scope["query_string"]).timeframe()
     buckets = _snapshot(request).ecosystem.stats(timeframe)
-    return _json(request, b'{"stats":{"json":[%b]}}' % buckets)
+    return _of_snapshot(request, b'{"stats":{"json":[%b]}}' % buckets)
 
 
 async def recent_transactions(request: Request) -> Response:
@@ -96,19 +93,21 @@ async def recent_transactions(request: Request) -> Response:
     page, limit = params.integer("page", default=0, minimum=0), params.limit()
     items, more = _snapshot(request).ecosystem.transactions(page, limit)
     shape = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
-    return _json(request, shape % (items, page, b"true" if more else b"false"))
+    return _of_snapshot(request, shape % (items, page, b"true" if more else b"false"))
 
 
 async def health(request: Request) -> Response:
     """The process is up, whatever it serves."""
-    return _json(request, b'{"status":"ok"}')
+    return momentary(request, b'{"status":"ok"}')
 
 
 async def readiness(request: Request) -> Response:
-    """What is being served."""
+    """What is being served, unless the service is about to stop."""
+    if request.app.state.drain.active:
+        raise Draining("the service stops in a moment; send requests elsewhere")
     snapshot = _snapshot(request)
     published: Published = request.app.state.published
-    manifest = snapshot.manifest
+    manifest, refusal = snapshot.manifest, published.refusal
     ready = Readiness(
         status="ready",
         snapshot=snapshot.id,
@@ -116,12 +115,25 @@ async def readiness(request: Request) -> Response:
         built_at=format_timestamp(manifest.built_at),
         checked_at=format_timestamp(published.checked_at(snapshot)),
     )
-    return _json(request, msgspec.json.encode(ready))
+    if refusal is not None:
+        ready.refused = ErrorBody(code=refusal.code, message=str(refusal))
+    return momentary(request, msgspec.json.encode(ready))
+
+
+async def metrics(request: Request) -> Response:
+    """What an operator watches, for Prometheus."""
+    snapshot: Snapshot | None = request.scope.get("snapshot")
+    counted: Metrics = request.app.state.metrics
+    text = counted.text(
+        snapshot.id if snapshot else "",
+        snapshot.manifest.built_at.timestamp() if snapshot else 0.0,
+    )
+    return momentary(request, text, headers=(PROMETHEUS,))
 
 
 async def openapi(request: Request) -> Response:
     """The description of this API."""
-    return _json(request, document(request.scope.get("root_path", "")))
+    return cacheable(request, document(request.scope.get("root_path", "")))
 
 
 ROUTES = [
@@ -133,32 +145,47 @@ ROUTES = [
     Route("/v1/ecosystem/transactions", recent_transactions),
     Route("/v1/ecosystem/stats", ecosystem_stats),
     Route(HEALTH, health),
+    Route(METRICS, metrics),
     Route("/readyz", readiness),
     Route("/openapi.json", openapi),
 ]
+
+
+class Ratecard(Starlette):
+    """Starlette, observed from outside its handling of unexpected errors."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Starlette's own, within what counts, times and logs."""
+        paths: dict[Any, str] = {route.endpoint: route.path for route in ROUTES}
+        inner = super().build_middleware_stack()
+        log_requests: bool = self.state.settings.log_requests
+        return Observed(inner, paths, self.state.metrics, log=log_requests)
 
 
 def create_app(settings: Settings | None = None) -> Starlette:
     """The application, to be served alone or mounted into another.
 
     A mounted application's lifespan does not run, so the snapshot is opened at start when it can
-    be, and otherwise by the first request. Without settings the environment names the artifacts;
-    the other variables are for the server that listens, and not read here.
+    be, and otherwise by the first request. Without settings the environment has them; those for
+    the server that listens are not read here.
     """
-    published = Published((settings or settings_from(names=("artifacts",))).artifacts)
-    app = Starlette(
+    settings = settings or settings_from(names=OF_THE_APPLICATION)
+    metrics = Metrics()
+    published = Published(settings.artifacts, metrics)
+    drain = Drain(settings.drain)
+    app = Ratecard(
         routes=ROUTES,
         middleware=[Middleware(PinnedSnapshot, published=published)],
-        exception_handlers={
-            404: _path_not_found,
-            405: _method_not_allowed,
-            RatecardError: _refused,
-            Exception: _internal_error,
-        },
-        lifespan=_lifespan(published),
+        exception_handlers=REFUSALS,
+        lifespan=_lifespan(published, drain),
     )
     app.router.redirect_slashes = False
+    app.state.settings = settings
+    app.state.metrics = metrics
     app.state.published = published
+    app.state.drain = drain
+    app.state.overload = Overload(settings.max_lag)
+    app.state.cache_control = cache_control(settings.max_age)
     return app
 
 
@@ -173,13 +200,14 @@ class PinnedSnapshot:
         """Pass on the request with its snapshot, or refuse it."""
         answer = self._app
         if scope["type"] == "http":
+            self._published.follow()
             try:
                 scope["snapshot"] = self._published.snapshot()
             except SnapshotUnavailable as error:
-                if _route(scope) != HEALTH:
-                    answer = _error(Request(scope), error, {"retry-after": "5"})
+                if _route(scope) not in {HEALTH, METRICS}:
+                    answer = refuse(Request(scope), error)
             if scope["method"] == "OPTIONS":
-                answer = _response(Request(scope), b"", 204, OPTIONS_RESPONSE)
+                answer = momentary(Request(scope), b"", 204, OPTIONS_RESPONSE)
         await answer(scope, receive, send)
 
 
@@ -206,60 +234,27 @@ def _list(request: Request, hits: Hits, page: Page, *, whole: bool) -> Response:
     }
     if hits.facets is not None:
         envelope["facets"] = hits.facets
-    return _json(request, orjson.dumps(envelope))
+    return _of_snapshot(request, orjson.dumps(envelope))
 
 
-def _json(request: Request, body: bytes) -> Response:
-    return _response(request, body, 200, {"content-type": "application/json"})
+def _of_snapshot(request: Request, body: bytes) -> Response:
+    """An answer that stays the same as long as its snapshot is served."""
+    return cacheable(request, body, _snapshot(request).name)
 
 
-def _response(request: Request, body: bytes, status: int, headers: dict[str, str]) -> Response:
-    headers = EVERY_RESPONSE | headers
-    if "snapshot" in request.scope:
-        headers["ratecard-snapshot"] = _snapshot(request).id
-    return Response(body, status, headers)
-
-
-def _error(
-    request: Request, error: RatecardError, headers: dict[str, str] | None = None
-) -> Response:
-    message = str(error).encode("utf-8", "replace").decode()  # it may quote what is no Unicode
-    body = ErrorBody(code=error.code, message=message)
-    if isinstance(error, InvalidParameter):
-        body.parameter = error.parameter
-    return _response(
-        request,
-        msgspec.json.encode(ErrorEnvelope(body)),
-        error.status,
-        {"content-type": "application/json"} | (headers or {}),
-    )
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    return _error(request, cast("RatecardError", error))
-
-
-async def _path_not_found(request: Request, _: Exception) -> Response:
-    return _error(request, PathNotFound("nothing answers at this path; see /openapi.json"))
-
-
-async def _method_not_allowed(request: Request, _: Exception) -> Response:
-    error = MethodNotAllowed(f"{request.method} is not answered here; use {METHODS}")
-    return _error(request, error, {"allow": METHODS})
-
-
-async def _internal_error(request: Request, _: Exception) -> Response:
-    return _error(request, RatecardError("the service failed to answer; its log says why"))
-
-
-def _lifespan(published: Published) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    published: Published, drain: Drain
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         try:
             published.snapshot()
         except SnapshotUnavailable as error:
             _log.warning("answering 503 until there is a snapshot: %s", error)
+        published.follow()
+        drain.put_off_stopping()
         yield
+        published.close()
 
     return lifespan
 

@@ -12,6 +12,8 @@ class RatecardError(Exception):
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
+    retry_after: ClassVar[int | None] = None
+    """Seconds after which asking again may help."""
 
 
 class InvalidParameter(RatecardError):
@@ -46,11 +48,26 @@ class MethodNotAllowed(RatecardError):
     status = 405
 
 
+class BadRequest(RatecardError):
+    """What was sent is no HTTP request."""
+
+    code = "bad_request"
+    status = 400
+
+
+class HeadTooLarge(RatecardError):
+    """The request line and the headers are longer than any that can be meant."""
+
+    code = "head_too_large"
+    status = 431
+
+
 class SnapshotUnavailable(RatecardError):
     """No snapshot can be served; the base of the reasons why."""
 
     code = "snapshot_unavailable"
     status = 503
+    retry_after = 5
 
 
 class SnapshotMissing(SnapshotUnavailable):
@@ -69,3 +86,19 @@ class SnapshotUnsupported(SnapshotUnavailable):
     """The snapshot has a format that this version does not read."""
 
     code = "snapshot_unsupported"
+
+
+class Overloaded(RatecardError):
+    """Searches are refused until requests wait less."""
+
+    code = "overloaded"
+    status = 503
+    retry_after = 1
+
+
+class Draining(RatecardError):
+    """The service is about to stop, and should be sent nothing more."""
+
+    code = "draining"
+    status = 503
+    retry_after = 5

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+import weakref
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
@@ -64,8 +65,12 @@ class Lexicon:
         self._frequency_of = items_of(document_frequencies)
         self._documents = documents
         self._engine = engine
-        self._sense_of = lru_cache(maxsize=REMEMBERED_WORDS)(self._look_up)
-        self._candidates_of = lru_cache(maxsize=REMEMBERED_EXPANSIONS)(self._candidates)
+        # Caches of bound methods would be cycles, which keep a snapshot mapped after its last use.
+        this = weakref.proxy(self)
+        self._sense_of = lru_cache(maxsize=REMEMBERED_WORDS)(partial(Lexicon._look_up, this))
+        self._candidates_of = lru_cache(maxsize=REMEMBERED_EXPANSIONS)(
+            partial(Lexicon._candidates, this)
+        )
 
     def meanings_of(self, words: list[Word]) -> list[Meaning]:
         """What each word stands for; neither that nor what is expanded depends on their order.

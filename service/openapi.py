@@ -9,8 +9,10 @@ from urllib.parse import quote
 import msgspec
 
 from service.errors import (
+    Draining,
     InvalidParameter,
     MethodNotAllowed,
+    Overloaded,
     RatecardError,
     ServiceNotFound,
     SnapshotUnavailable,
@@ -58,8 +60,20 @@ ERRORS: dict[type[RatecardError], str] = {
     ServiceNotFound: "No service of this snapshot has the id.",
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
-    SnapshotUnavailable: "There is no snapshot to answer from; ask again later.",
+    SnapshotUnavailable: "There is no snapshot to answer from, too many searches are waiting, or "
+    "(as `/readyz` alone says) the service is about to stop; ask again later.",
 }
+HEADERS = {
+    "Ratecard-Snapshot": "The snapshot that answered; absent when none is loaded.",
+    "X-Request-Id": "The id that the request came with, or one that it was given.",
+    "Cache-Control": "Whether and for how many seconds the answer may be kept.",
+    "ETag": "Stays the same until the answer changes; each content coding has its own.",
+    "Vary": "The request headers that the answer depends on.",
+    "Retry-After": "Seconds to wait.",
+    "Allow": "What is answered.",
+}
+EVERY_ANSWER = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
+KEPT_ANSWER = (*EVERY_ANSWER, "ETag", "Vary")
 
 
 def document(root_path: str) -> bytes:
@@ -90,15 +104,13 @@ def _document() -> bytes:
             "paths": _paths(),
             "components": {
                 "schemas": schemas,
-                "headers": {
-                    "Ratecard-Snapshot": {
-                        "description": "The snapshot that answered; absent when none is loaded.",
-                        "schema": {"type": "string"},
-                    }
-                },
+                "headers": {name: _header(name) for name in HEADERS},
                 "responses": {
-                    error.__name__: _error_response(error, meaning)
-                    for error, meaning in ERRORS.items()
+                    "NotModified": {
+                        "description": "What `If-None-Match` names is still the answer.",
+                        "headers": _headers(*KEPT_ANSWER),
+                    },
+                    **{error.__name__: _error_response(error) for error in ERRORS},
                 },
             },
         }
@@ -111,12 +123,8 @@ def _paths() -> Json:
     timeframe = [_timeframe()]
     listing = _operation("listServices", "List services, best known first", page, ServiceList)
     overview = _operation("getEcosystemOverview", "Totals", timeframe, OverviewEnvelope)
-    stats = _operation(
-        "getEcosystemStats",
-        "Totals by UTC day, or by hour for a timeframe of one day",
-        timeframe,
-        StatsEnvelope,
-    )
+    by_day = "Totals by UTC day, or by hour for a timeframe of one day"
+    stats = _operation("getEcosystemStats", by_day, timeframe, StatsEnvelope)
     transactions = _operation(
         "getRecentTransactions",
         "The newest payments, newest first",
@@ -150,45 +158,30 @@ def _operation(
     answer: type[msgspec.Struct],
     refuses: tuple[type[RatecardError], ...] = (InvalidParameter,),
 ) -> Json:
-    refusals: set[type[RatecardError]] = {*refuses, MethodNotAllowed, RatecardError}
+    refusals: list[type[RatecardError]] = [*refuses, MethodNotAllowed, RatecardError]
     if answer is not Health:
-        refusals.add(SnapshotUnavailable)
+        refusals.append(SnapshotUnavailable)
+    named = {error.status: error.__name__ for error in refusals}
+    kept = answer not in (Health, Readiness)
+    if kept:
+        named[304] = "NotModified"
     return {
         "get": {
             "operationId": operation_id,
             "summary": summary,
-            "parameters": parameters,
+            "parameters": parameters + [_if_none_match()] * kept,
             "responses": {
                 "200": {
                     "description": (answer.__doc__ or "").strip(),
-                    "headers": _snapshot_header(),
+                    "headers": _headers(*(KEPT_ANSWER if kept else EVERY_ANSWER)),
                     "content": _content(answer),
                 },
                 **{
-                    str(error.status): {"$ref": f"#/components/responses/{error.__name__}"}
-                    for error in sorted(refusals, key=lambda error: error.status)
+                    str(status): {"$ref": f"#/components/responses/{name}"}
+                    for status, name in sorted(named.items())
                 },
             },
         }
-    }
-
-
-def _error_response(error: type[RatecardError], meaning: str) -> Json:
-    headers = _snapshot_header()
-    if error is SnapshotUnavailable:
-        headers["Retry-After"] = {
-            "description": "Seconds to wait.",
-            "schema": {"type": "integer"},
-        }
-    if error is MethodNotAllowed:
-        headers["Allow"] = {"description": "What is answered.", "schema": {"type": "string"}}
-    codes = [error.code, *(special.code for special in error.__subclasses__())]
-    if error is RatecardError:
-        codes = [error.code]
-    return {
-        "description": f"{meaning} Codes: {', '.join(codes)}.",
-        "headers": headers,
-        "content": _content(ErrorEnvelope),
     }
 
 
@@ -196,8 +189,28 @@ def _content(answer: type[msgspec.Struct]) -> Json:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{answer.__name__}"}}}
 
 
-def _snapshot_header() -> Json:
-    return {"Ratecard-Snapshot": {"$ref": "#/components/headers/Ratecard-Snapshot"}}
+def _error_response(error: type[RatecardError]) -> Json:
+    own = {405: ["Allow"], 503: ["Retry-After"]}.get(error.status, [])
+    kinds = [error] if error is RatecardError else [error, *error.__subclasses__()]
+    if error is SnapshotUnavailable:
+        kinds += [Overloaded, Draining]
+    return {
+        "description": f"{ERRORS[error]} Codes: {', '.join(kind.code for kind in kinds)}.",
+        "headers": _headers(*EVERY_ANSWER, *own),
+        "content": _content(ErrorEnvelope),
+    }
+
+
+def _headers(*names: str) -> Json:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _header(name: str) -> Json:
+    return {
+        "description": HEADERS[name],
+        "required": name != "Ratecard-Snapshot",
+        "schema": {"type": "integer" if name == "Retry-After" else "string"},
+    }
 
 
 def _query() -> Json:
@@ -211,15 +224,13 @@ def _query() -> Json:
 
 
 def _limit(items: str) -> Json:
-    return _integer(
-        "limit", DEFAULT_LIMIT, 1, f"How many {items} at most; over {MAX_LIMIT} means {MAX_LIMIT}."
-    )
+    meaning = f"How many {items} at most; over {MAX_LIMIT} means {MAX_LIMIT}."
+    return _integer("limit", DEFAULT_LIMIT, 1, meaning)
 
 
 def _offset() -> Json:
-    return _integer(
-        "offset", 0, 0, "How many services to pass over; past the end the page is empty."
-    )
+    meaning = "How many services to pass over; past the end the page is empty."
+    return _integer("offset", 0, 0, meaning)
 
 
 def _narrowing() -> list[Json]:
@@ -256,19 +267,18 @@ def _choice(name: str, allowed: tuple[str, ...], description: str) -> Json:
 
 
 def _timeframe() -> Json:
-    return _integer(
-        "timeframe",
-        DEFAULT_TIMEFRAME,
-        1,
-        "Days of 24 hours, up to and including the newest payment.",
-    )
+    meaning = "Days of 24 hours, up to and including the newest payment."
+    return _integer("timeframe", DEFAULT_TIMEFRAME, 1, meaning)
 
 
 def _id() -> Json:
-    parameter = _parameter(
-        "id", "The id of a service.", {"type": "string", "pattern": ID_PATTERN}, required=True
-    )
-    return parameter | {"in": "path"}
+    schema = {"type": "string", "pattern": ID_PATTERN}
+    return _parameter("id", "The id of a service.", schema, required=True) | {"in": "path"}
+
+
+def _if_none_match() -> Json:
+    meaning = "The `ETag` of an earlier answer; 304 while it is still the answer."
+    return _parameter("If-None-Match", meaning, {"type": "string"}) | {"in": "header"}
 
 
 def _integer(name: str, default: int, minimum: int, description: str) -> Json:

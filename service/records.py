@@ -309,10 +309,11 @@ class Counts(Struct):
 
 
 class Readiness(Struct):
-    """The snapshot that is being served."""
+    """The snapshot that is being served; `refused` says why it is not the one that is published."""
 
     status: Literal["ready"]
     snapshot: str
     counts: Counts
     built_at: Timestamp
     checked_at: Timestamp
+    refused: ErrorBody | UnsetType = UNSET

@@ -12,6 +12,9 @@ from msgspec import Meta, Struct
 PREFIX = "RATECARD_"
 
 
+Seconds = Annotated[float, Meta(ge=0)]
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """What an operator can choose; `RATECARD_ARTIFACTS` sets `artifacts`, and so on."""
 
@@ -19,6 +22,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     workers: Annotated[int, Meta(ge=1)] = 1
+    root_path: str = ""
+    trusted_proxies: str = ""
+    client_timeout: Annotated[int, Meta(ge=1)] = 30
+    max_age: Annotated[int, Meta(ge=0)] = 60
+    max_lag: Seconds = 0.5
+    drain: Seconds = 0.0
+    log_requests: bool = False
+
+
+OF_THE_APPLICATION = ("artifacts", "max_age", "max_lag", "drain", "log_requests")
+"""The settings that matter whatever server runs the application."""
 
 
 def settings_from(

@@ -22,12 +22,13 @@ from service.errors import (
 )
 from service.facets import Mask
 from service.ids import Ids
+from service.mapped import items_of, open_array
 from service.narrowing import EVERYTHING, Counted, Narrower, Narrowing
 from service.ranking import open_postings
 from service.records import Counts
 from service.store import Store
 
-FORMAT = 1
+FORMAT = 2
 CURRENT = "CURRENT"
 MANIFEST = "manifest.json"
 SNAPSHOTS = "snapshots"
@@ -95,18 +96,28 @@ class Snapshot:
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
         self.manifest = manifest
         self.id = manifest.id
+        self.name = manifest.id.encode()
         self.checked_at = checked_at
         self.services = Store(folder, "records")
         self.summaries = Store(folder, "summaries")
         self.ecosystem = Ecosystem(folder / "ecosystem")
         self._ids = Ids(folder)
+        self._tags = items_of(open_array(folder / "tags.npy"))
         self._postings = open_postings(folder / "postings")
         self._narrower = Narrower(folder / "narrowing", len(self.services))
 
     def find(self, service_id: str) -> bytes | None:
         """The stored JSON of a service, or None."""
-        ordinal = self._ids.find(service_id)
+        ordinal = self.ordinal_of(service_id)
         return None if ordinal is None else self.services.text(ordinal)
+
+    def ordinal_of(self, service_id: str) -> int | None:
+        """The place of a service in listing order, or None."""
+        return self._ids.find(service_id)
+
+    def tag_of(self, ordinal: int) -> bytes:
+        """16 letters that change when the stored JSON of a service does."""
+        return b"%016x" % self._tags[ordinal]
 
     def list(self, limit: int = 24, offset: int = 0, narrowing: Narrowing = EVERYTHING) -> Hits:
         """One page of the services that satisfy the conditions, in the order asked for."""
@@ -146,7 +157,11 @@ def open_snapshot(artifacts: str | Path) -> Snapshot:
     """
     artifacts = Path(artifacts)
     snapshot_id, checked_at = read_current(artifacts)
-    folder = artifacts / SNAPSHOTS / snapshot_id
+    return open_folder(artifacts / SNAPSHOTS / snapshot_id, checked_at)
+
+
+def open_folder(folder: Path, checked_at: datetime) -> Snapshot:
+    """Open one snapshot as `open_snapshot` does, whether or not it is the published one."""
     try:
         manifest = read_manifest(folder)
         for name, file in manifest.files.items():
@@ -179,6 +194,12 @@ def read_current(artifacts: Path) -> tuple[str, datetime]:
     return snapshot_id, checked_at
 
 
+def list_snapshots(artifacts: Path) -> list[Path]:
+    """The folders of all snapshots, the one that was published last first."""
+    folders = [path for path in (artifacts / SNAPSHOTS).iterdir() if path.is_dir()]
+    return sorted(folders, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
+
+
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a snapshot folder; the format is checked before anything else is read."""
     path = folder / MANIFEST
@@ -201,13 +222,16 @@ def verify(folder: Path, threads: int = 1) -> Manifest:
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
-    for name, file in manifest.files.items():
-        _check_size(folder / name, file.bytes)
-    with ThreadPoolExecutor(threads) as pool:
-        hashes = pool.map(sha256, [folder / name for name in manifest.files])
-        for (name, file), found in zip(manifest.files.items(), hashes, strict=True):
-            if found != file.sha256:
-                raise SnapshotDamaged(f"{folder / name} is not what was published; {REBUILD}")
+    try:
+        for name, file in manifest.files.items():
+            _check_size(folder / name, file.bytes)
+        with ThreadPoolExecutor(threads) as pool:
+            hashes = pool.map(sha256, [folder / name for name in manifest.files])
+            for (name, file), found in zip(manifest.files.items(), hashes, strict=True):
+                if found != file.sha256:
+                    raise SnapshotDamaged(f"{folder / name} is not what was published; {REBUILD}")
+    except (OSError, ValueError) as error:  # the latter for no name of a file
+        raise SnapshotDamaged(f"{folder} cannot be read: {error}; {REBUILD}") from error
     return manifest
 
 

@@ -17,6 +17,7 @@ import httpx
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
 SEEDS = ROOT / "seeds"
+SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
 Json = dict[str, Any]
 

@@ -10,6 +10,7 @@ import pytest
 
 from indexer.paymentcolumns import COLUMNS
 from service import errors
+from service.__main__ import option
 from service.app import ROUTES
 from service.openapi import document
 from service.settings import Settings, variable
@@ -33,7 +34,7 @@ def codes(error: type[errors.RatecardError]) -> set[str]:
     "term",
     [
         *(variable(name) for name in Settings.__struct_fields__),
-        *(f"--{name}" for name in Settings.__struct_fields__),
+        *(option(name) for name in Settings.__struct_fields__),
         *(route.path for route in ROUTES),
         *sorted(PARAMETERS),
         *sorted(codes(errors.RatecardError)),
@@ -45,7 +46,7 @@ def test_every_setting_path_parameter_error_and_column_is_in_the_readme(term: st
 
 
 def test_every_path_is_in_the_openapi_document() -> None:
-    assert {route.path for route in ROUTES} - OPENAPI["paths"].keys() == {"/openapi.json"}
+    assert {route.path for route in ROUTES} - OPENAPI["paths"].keys() == {"/openapi.json", "/metrics"}
 
 
 def test_every_option_of_the_indexer_is_in_the_readme() -> None:

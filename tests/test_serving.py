@@ -77,57 +77,6 @@ def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
         assert client.get("/v1/services/a").status_code == 200
 
 
-EVERY_OPERATION = (
-    "/v1/services",
-    "/v1/services?sort=price&category=Data&facets=network",
-    "/v1/services?endpoints=none",
-    "/v1/services/first",
-    "/v1/search/services?q=harbour+weather",
-    "/v1/search/services?q=haarbour+wea&match=all",
-    "/v1/ecosystem/overview",
-    "/v1/ecosystem/stats",
-    "/v1/ecosystem/transactions",
-    "/openapi.json",
-    "/readyz",
-)
-
-
-def test_a_running_service_outlives_the_files_of_its_snapshot(
-    artifacts: Path, build: Build
-) -> None:
-    record = service("first", name="Harbour", description="The weather of harbours")
-    assert build([record], payments=[payment()]) == 0
-    (folder,) = (artifacts / "snapshots").iterdir()
-    with serve(artifacts) as client, serve(artifacts) as idle:
-        before = {path: client.get(path).content for path in EVERY_OPERATION}
-        for name in ("b", "c", "d", "e"):
-            assert build([service(name)]) == 0
-        assert not folder.exists()
-        for path in EVERY_OPERATION:
-            response = client.get(path)
-            assert response.status_code == idle.get(path).status_code == 200
-            assert response.content == before[path]
-            assert response.headers["ratecard-snapshot"] == folder.name
-        assert idle.get("/v1/search/services?q=weather").json()["total"] == 1
-
-
-def test_readiness_tells_when_a_build_last_found_nothing_to_change(
-    artifacts: Path, build: Build
-) -> None:
-    assert build([service("a")]) == 0
-    os.utime(artifacts / "CURRENT", (10**9, 10**9))
-    with serve(artifacts) as client:
-        first = client.get("/readyz").json()
-        assert first["checked_at"] == "2001-09-09T01:46:40.000Z"
-        assert build([service("a")]) == 0
-        again = client.get("/readyz").json()
-        assert again["checked_at"] > again["built_at"] == first["built_at"]
-        assert build([service("b")]) == 0
-        assert client.get("/readyz").json() == first
-        (artifacts / "CURRENT").unlink()
-        assert client.get("/readyz").json() == first
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_port_in_use_is_said_without_a_traceback(workers: str, sample: Path) -> None:
     with socket.socket() as taken:
@@ -173,7 +122,7 @@ def test_settings_come_from_the_environment() -> None:
     assert settings_from(environment) == Settings(artifacts="x", port=81)
 
 
-def test_the_application_reads_no_setting_but_the_artifacts(
+def test_the_application_reads_no_setting_of_the_server(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RATECARD_PORT", "abc")
@@ -295,7 +244,7 @@ def test_a_failure_inside_is_500_in_the_usual_shape_and_leaks_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("service.snapshot.Snapshot.find", fail)
+    monkeypatch.setattr("service.snapshot.Snapshot.ordinal_of", fail)
     app = create_app(Settings(artifacts=str(sample)))
 
     async def ask() -> None:
