@@ -6,7 +6,7 @@ TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions
 INSTALLED := .venv/installed
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 
-.PHONY: run test index serve check bench clean
+.PHONY: run test soak index serve check bench clean
 
 run: $(INSTALLED)
 	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
@@ -14,6 +14,9 @@ run: $(INSTALLED)
 
 test: $(INSTALLED)
 	@$(BIN)/pytest --numprocesses auto --dist loadfile
+
+soak: $(INSTALLED)
+	@RATECARD_SOAK=1 $(BIN)/pytest -m soak
 
 index: $(INSTALLED)
 	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY))

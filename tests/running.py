@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,16 +65,38 @@ def run_indexer(*arguments: object, **options: Any) -> subprocess.CompletedProce
 @contextmanager
 def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
     """Run `python -m service` on a free port; yields a client of it."""
+    with serve_process(artifacts, *arguments) as (client, _):
+        yield client
+
+
+@contextmanager
+def serve_process(
+    artifacts: Path, *arguments: str, **options: Any
+) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
+    """The same, with the process, which is stopped at the end unless it is gone."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
     environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with subprocess.Popen(
-        [*command, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
+        [*command, *arguments],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,
     ) as process:
         try:
             with httpx.Client(base_url=_announced(process), timeout=30) as client:
-                yield client
+                yield client, process
         finally:
             process.terminate()
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
+    """Ask again and again until something holds; fails when it never does."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} seconds"
+        time.sleep(0.02)
 
 
 def _announced(process: subprocess.Popen[str]) -> str:
