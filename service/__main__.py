@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from types import FrameType
 
 import uvicorn
 
 from service.metrics import SHARED_FOLDER
 from service.settings import Settings, settings_from, variable
+
+KEEP_ALIVE = 75
+"""Seconds an idle connection is kept: longer than gateways do, so that theirs is the decision."""
 
 
 def main() -> int:
@@ -24,12 +29,17 @@ def main() -> int:
         return 2
     for name in Settings.__struct_fields__:  # how workers, which are processes, learn of them
         os.environ[variable(name)] = str(getattr(settings, name))
+    _open_as_many_files_as_allowed()
     signal.signal(signal.SIGTERM, _stop)  # uvicorn raises it once more when it has stopped
     with tempfile.TemporaryDirectory(prefix="ratecard-metrics-") as folder:
         if settings.workers > 1:
             os.environ.setdefault(SHARED_FOLDER, folder)
         uvicorn.run(
             "service.app:app",
+            http="service.protocol:Protocol",
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=settings.client_timeout,
             host=settings.host,
             port=settings.port,
             workers=settings.workers,
@@ -63,6 +73,13 @@ def _settings() -> Settings:
 def option(name: str) -> str:
     """The command-line option of a setting."""
     return "--" + name.replace("_", "-")
+
+
+def _open_as_many_files_as_allowed() -> None:
+    """Each connection is an open file, and the soft limit is often 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems allow less than they say
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:

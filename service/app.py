@@ -5,39 +5,35 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from hashlib import blake2b
 
 import msgspec
 import orjson
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
+from service.cache import Header
 from service.drain import Drain
 from service.errors import Draining, ServiceNotFound, SnapshotUnavailable
+from service.front import Front
 from service.metrics import Metrics
-from service.observe import Observed
 from service.openapi import document
 from service.overload import Overload
-from service.params import Page, Params
-from service.published import Published
+from service.params import Listing, listing, overview, search, stats, transactions
+from service.published import Published, Serving
 from service.records import ErrorBody, Readiness, format_timestamp
-from service.refusals import ALLOW, REFUSALS, refuse
-from service.responses import Header, cache_control, cacheable, momentary
+from service.refusals import REFUSALS
+from service.requestlog import RequestLog
+from service.responses import cache_control, direct, from_cache, momentary
 from service.settings import OF_THE_APPLICATION, Settings, settings_from
-from service.snapshot import Hits, Snapshot
+from service.snapshot import Snapshot
 
 HEALTH, METRICS = "/healthz", "/metrics"
 MAX_ID = 256
-OPTIONS_RESPONSE: tuple[Header, ...] = (
-    ALLOW,
-    (b"access-control-allow-methods", ALLOW[1]),
-    (b"access-control-allow-headers", b"*"),
-    (b"access-control-max-age", b"86400"),
-)
+UNPINNED = frozenset({HEALTH, METRICS})
 PROMETHEUS: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 _log = logging.getLogger("uvicorn.error")
@@ -45,20 +41,19 @@ _log = logging.getLogger("uvicorn.error")
 
 async def list_services(request: Request) -> Response:
     """The catalogue in listing order."""
-    params = Params(request.scope["query_string"])
-    page, narrowing, whole = params.page(), params.narrowing(), params.with_endpoints()
-    hits = _snapshot(request).list(page.limit, page.offset, narrowing)
-    return _list(request, hits, page, whole=whole)
+    asked, key = listing(request.scope["query_string"])
+    return from_cache(request, key, lambda: _listing(_snapshot(request), asked))
 
 
 async def search_services(request: Request) -> Response:
     """The services that match a query, best first."""
-    request.app.state.overload.check()
-    params = Params(request.scope["query_string"])
-    query, page = params.query(), params.page()
-    narrowing, whole = params.narrowing(), params.with_endpoints()
-    hits = _snapshot(request).search(query, page.limit, page.offset, narrowing)
-    return _list(request, hits, page, whole=whole)
+    asked, key = search(request.scope["query_string"])
+
+    def rank() -> bytes:
+        request.app.state.overload.check()
+        return _listing(_snapshot(request), asked)
+
+    return from_cache(request, key, rank)
 
 
 async def get_service(request: Request) -> Response:
@@ -70,30 +65,33 @@ async def get_service(request: Request) -> Response:
         shown = service_id if len(service_id) <= MAX_ID else f"{service_id[:MAX_ID]}…"
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
     body = b'{"service":%b}' % snapshot.services.text(ordinal)
-    return cacheable(request, body, snapshot.tag_of(ordinal))
+    return direct(request, body, snapshot.tag_of(ordinal))
 
 
 async def ecosystem_overview(request: Request) -> Response:
     """The totals of a timeframe."""
-    timeframe = Params(request.scope["query_string"]).timeframe()
-    overview = _snapshot(request).ecosystem.overview(timeframe)
-    return _of_snapshot(request, b'{"overview":{"json":%b}}' % overview)
+    asked, key = overview(request.scope["query_string"])
+    tables, shape = _snapshot(request).ecosystem, b'{"overview":{"json":%b}}'
+    return from_cache(request, key, lambda: shape % tables.overview(asked.timeframe))
 
 
 async def ecosystem_stats(request: Request) -> Response:
     """The series of a timeframe."""
-    timeframe = Params(request.scope["query_string"]).timeframe()
-    buckets = _snapshot(request).ecosystem.stats(timeframe)
-    return _of_snapshot(request, b'{"stats":{"json":[%b]}}' % buckets)
+    asked, key = stats(request.scope["query_string"])
+    tables, shape = _snapshot(request).ecosystem, b'{"stats":{"json":[%b]}}'
+    return from_cache(request, key, lambda: shape % tables.stats(asked.timeframe))
 
 
 async def recent_transactions(request: Request) -> Response:
     """The newest payments."""
-    params = Params(request.scope["query_string"])
-    page, limit = params.integer("page", default=0, minimum=0), params.limit()
-    items, more = _snapshot(request).ecosystem.transactions(page, limit)
-    shape = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
-    return _of_snapshot(request, shape % (items, page, b"true" if more else b"false"))
+    asked, key = transactions(request.scope["query_string"])
+
+    def page() -> bytes:
+        items, more = _snapshot(request).ecosystem.transactions(asked.page, asked.limit)
+        shape = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
+        return shape % (items, asked.page, b"true" if more else b"false")
+
+    return from_cache(request, key, page)
 
 
 async def health(request: Request) -> Response:
@@ -122,7 +120,7 @@ async def readiness(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """What an operator watches, for Prometheus."""
-    snapshot: Snapshot | None = request.scope.get("snapshot")
+    snapshot = _snapshot(request) if "serving" in request.scope else None
     counted: Metrics = request.app.state.metrics
     text = counted.text(
         snapshot.id if snapshot else "",
@@ -133,7 +131,8 @@ async def metrics(request: Request) -> Response:
 
 async def openapi(request: Request) -> Response:
     """The description of this API."""
-    return cacheable(request, document(request.scope.get("root_path", "")))
+    body = document(request.scope.get("root_path", ""))
+    return direct(request, body, blake2b(body, digest_size=8).hexdigest().encode())
 
 
 ROUTES = [
@@ -152,14 +151,14 @@ ROUTES = [
 
 
 class Ratecard(Starlette):
-    """Starlette, observed from outside its handling of unexpected errors."""
+    """Starlette behind the front."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Starlette's own, within what counts, times and logs."""
-        paths: dict[Any, str] = {route.endpoint: route.path for route in ROUTES}
+        """Starlette's own, which has what the front leaves."""
+        state = self.state
+        log = RequestLog() if state.settings.log_requests else None
         inner = super().build_middleware_stack()
-        log_requests: bool = self.state.settings.log_requests
-        return Observed(inner, paths, self.state.metrics, log=log_requests)
+        return Front(inner, ROUTES, UNPINNED, state.published, state.metrics, log)
 
 
 def create_app(settings: Settings | None = None) -> Starlette:
@@ -171,11 +170,9 @@ def create_app(settings: Settings | None = None) -> Starlette:
     """
     settings = settings or settings_from(names=OF_THE_APPLICATION)
     metrics = Metrics()
-    published = Published(settings.artifacts, metrics)
+    published = Published(settings.artifacts, settings.cache_bytes, metrics)
     drain = Drain(settings.drain)
     app = Ratecard(
-        routes=ROUTES,
-        middleware=[Middleware(PinnedSnapshot, published=published)],
         exception_handlers=REFUSALS,
         lifespan=_lifespan(published, drain),
     )
@@ -189,57 +186,22 @@ def create_app(settings: Settings | None = None) -> Starlette:
     return app
 
 
-class PinnedSnapshot:
-    """Answers each request from one snapshot, and with 503 while there is none."""
-
-    def __init__(self, app: ASGIApp, published: Published) -> None:
-        self._app = app
-        self._published = published
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on the request with its snapshot, or refuse it."""
-        answer = self._app
-        if scope["type"] == "http":
-            self._published.follow()
-            try:
-                scope["snapshot"] = self._published.snapshot()
-            except SnapshotUnavailable as error:
-                if _route(scope) not in {HEALTH, METRICS}:
-                    answer = refuse(Request(scope), error)
-            if scope["method"] == "OPTIONS":
-                answer = momentary(Request(scope), b"", 204, OPTIONS_RESPONSE)
-        await answer(scope, receive, send)
-
-
-def _route(scope: Scope) -> str:
-    """The path within this application; a server may or may not put its prefix before it."""
-    path: str = scope["path"]
-    prefix = scope.get("root_path", "")
-    return path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
-
-
 def _snapshot(request: Request) -> Snapshot:
-    snapshot: Snapshot = request.scope["snapshot"]
-    return snapshot
+    serving: Serving = request.scope["serving"]
+    return serving.snapshot
 
 
-def _list(request: Request, hits: Hits, page: Page, *, whole: bool) -> Response:
-    snapshot = _snapshot(request)
-    store = snapshot.services if whole else snapshot.summaries
-    envelope = {
-        "services": [orjson.Fragment(text) for text in store.run(hits.ordinals)],
-        "total": hits.total,
-        "limit": page.limit,
-        "offset": orjson.Fragment(b"%d" % page.offset),  # may exceed the 64 bits of orjson
-    }
-    if hits.facets is not None:
-        envelope["facets"] = hits.facets
-    return _of_snapshot(request, orjson.dumps(envelope))
-
-
-def _of_snapshot(request: Request, body: bytes) -> Response:
-    """An answer that stays the same as long as its snapshot is served."""
-    return cacheable(request, body, _snapshot(request).name)
+def _listing(snapshot: Snapshot, asked: Listing) -> bytes:
+    page, narrowing = asked.page, asked.narrowing
+    if asked.query is None:
+        hits = snapshot.list(page.limit, page.offset, narrowing)
+    else:
+        hits = snapshot.search(asked.query, page.limit, page.offset, narrowing)
+    store = snapshot.services if asked.with_endpoints else snapshot.summaries
+    services = b",".join(store.run(hits.ordinals))
+    facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
+    envelope = b'{"services":[%b],"total":%d,"limit":%d,"offset":%d%b}'
+    return envelope % (services, hits.total, page.limit, page.offset, facets)
 
 
 def _lifespan(
@@ -248,7 +210,7 @@ def _lifespan(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         try:
-            published.snapshot()
+            published.serving()
         except SnapshotUnavailable as error:
             _log.warning("answering 503 until there is a snapshot: %s", error)
         published.follow()

@@ -49,12 +49,14 @@ CODINGS = _codings()
 def _accepted(header: bytes) -> bytes:
     weights: dict[bytes, float] = {}
     for part in header.lower().split(b","):
-        name, _, parameter = part.partition(b";")
+        name, weighted, parameter = part.partition(b";")
         weight = _weight.fullmatch(parameter)
-        weights[name.strip()] = float(weight[1]) if weight else 1.0
-    best, most = IDENTITY, weights.get(b"identity", 0.0)
+        # What cannot be read is no wish: a body as it is suits everybody.
+        weights[name.strip()] = float(weight[1]) if weight else 0.0 if weighted else 1.0
+    others = weights.get(b"*", 0.0)
+    best, most = IDENTITY, weights.get(b"identity", others)
     for coding in CODINGS:
-        liking = weights.get(coding, weights.get(b"*", 0.0))
+        liking = weights.get(coding, others)
         if liking > most or (liking == most > 0 and best == IDENTITY):
             best, most = coding, liking
     return best

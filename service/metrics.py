@@ -38,7 +38,15 @@ class Metrics:
             buckets=SECONDS,
             registry=registry,
         )
-        self.in_flight = Gauge(
+        self.in_flight = self.cache_hits = self.cache_misses = 0
+        self._told = (0, 0)
+        self._hits = Counter(
+            "ratecard_cache_hits", "Answers that had been made before.", registry=registry
+        )
+        self._misses = Counter(
+            "ratecard_cache_misses", "Answers that had to be made.", registry=registry
+        )
+        self._in_flight = Gauge(
             "ratecard_requests_in_flight",
             "Requests being answered.",
             registry=registry,
@@ -77,11 +85,20 @@ class Metrics:
         count()
         time_taken(seconds)
 
+    def sample(self) -> None:
+        """Take down what changes too often to be told each time; about twice a second."""
+        self._in_flight.set(self.in_flight)
+        hits, misses = self._told
+        self._told = self.cache_hits, self.cache_misses
+        self._hits.inc(self._told[0] - hits)
+        self._misses.inc(self._told[1] - misses)
+
     def text(self, snapshot: str, built_at: float) -> bytes:
         """All metrics of all workers, and the snapshot of the one that is asked.
 
         `built_at` is in seconds since 1970; without a snapshot its id is empty.
         """
+        self.sample()
         registry = self._registry
         folder = os.environ.get(SHARED_FOLDER)
         if folder:

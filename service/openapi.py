@@ -72,6 +72,7 @@ HEADERS = {
     "Retry-After": "Seconds to wait.",
     "Allow": "What is answered.",
 }
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 differ in what is space
 EVERY_ANSWER = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
 KEPT_ANSWER = (*EVERY_ANSWER, "ETag", "Vary")
 
@@ -214,13 +215,9 @@ def _header(name: str) -> Json:
 
 
 def _query() -> Json:
-    return _parameter(
-        "q",
-        "Plain text: no operators. The first 64 distinct terms count.",
-        {"type": "string", "minLength": 1, "maxLength": MAX_QUERY, "pattern": r"\S"},
-        required=True,
-        example="weather forecast",
-    )
+    meaning = "Plain text: no operators. The first 64 distinct terms count."
+    schema = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY, "pattern": NOT_BLANK}
+    return _parameter("q", meaning, schema, required=True, example="weather forecast")
 
 
 def _limit(items: str) -> Json:

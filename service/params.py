@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import cast, get_args
-from urllib.parse import parse_qs
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TypeVar, cast, get_args
+from urllib.parse import unquote_plus
 
 from msgspec import Struct
 
@@ -17,6 +19,7 @@ MAX_QUERY = 2000
 DEFAULT_LIMIT = 24
 DEFAULT_TIMEFRAME = 30
 MAX_DIGITS = 4000  # Python refuses to read integers of more than 4,300 digits
+REMEMBERED, LONGEST_REMEMBERED = 1 << 12, 256
 PRICE = re.compile(r"[0-9]{1,100}(?:\.[0-9]{1,100})?")
 
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -34,11 +37,99 @@ class Page(Struct, frozen=True):
     offset: int
 
 
+class Listing(Struct, frozen=True):
+    """A page of the services that a query finds, or of all where there is none."""
+
+    query: str | None
+    page: Page
+    narrowing: Narrowing
+    with_endpoints: bool
+
+
+class Overview(Struct, frozen=True):
+    """The totals of some days."""
+
+    timeframe: int
+
+
+class Stats(Struct, frozen=True):
+    """The series of some days."""
+
+    timeframe: int
+
+
+class Transactions(Struct, frozen=True):
+    """A page of payments."""
+
+    page: int
+    limit: int
+
+
+Asked = TypeVar("Asked")
+
+
+def _remembered(parse: Callable[[bytes], Asked]) -> Callable[[bytes], tuple[Asked, bytes]]:
+    """Parse to what is asked and a key that is the same for all ways to ask it.
+
+    What is asked again and again is parsed once, unless it is too long to keep.
+    """
+
+    def parse_to_key(query_string: bytes) -> tuple[Asked, bytes]:
+        asked = parse(query_string)
+        return asked, repr(asked).encode()
+
+    remembered = lru_cache(maxsize=REMEMBERED)(parse_to_key)
+
+    @wraps(parse)
+    def parse_or_remember(query_string: bytes) -> tuple[Asked, bytes]:
+        short = len(query_string) <= LONGEST_REMEMBERED
+        return (remembered if short else parse_to_key)(query_string)
+
+    return parse_or_remember
+
+
+@_remembered
+def listing(query_string: bytes) -> Listing:
+    """What is asked of the catalogue."""
+    params = Params(query_string)
+    return Listing(None, params.page(), params.narrowing(), params.with_endpoints())
+
+
+@_remembered
+def search(query_string: bytes) -> Listing:
+    """What is searched."""
+    params = Params(query_string)
+    return Listing(params.query(), params.page(), params.narrowing(), params.with_endpoints())
+
+
+@_remembered
+def overview(query_string: bytes) -> Overview:
+    """Which totals are asked for."""
+    return Overview(Params(query_string).timeframe())
+
+
+@_remembered
+def stats(query_string: bytes) -> Stats:
+    """Which series is asked for."""
+    return Stats(Params(query_string).timeframe())
+
+
+@_remembered
+def transactions(query_string: bytes) -> Transactions:
+    """Which payments are asked for."""
+    params = Params(query_string)
+    return Transactions(params.integer("page", default=0, minimum=0), params.limit())
+
+
 class Params:
     """The parameters of one request; those that nobody asks for are ignored."""
 
     def __init__(self, query_string: bytes) -> None:
-        self._values = parse_qs(query_string.decode("utf-8", "replace"), keep_blank_values=True)
+        self._values: dict[str, list[str]] = {}
+        for field in query_string.decode("utf-8", "replace").split("&"):
+            if field:
+                name, _, value = field.partition("=")
+                self._values.setdefault(_plain(name), []).append(_plain(value))
 
     def page(self) -> Page:
         """`limit`, clamped, and `offset`."""
@@ -124,6 +215,10 @@ class Params:
         if len(values) > 1:
             raise InvalidParameter(name, f"{name} was given {len(values)} times; give it once")
         return values[0] if values else None
+
+
+def _plain(text: str) -> str:
+    return unquote_plus(text) if "%" in text or "+" in text else text
 
 
 def _require(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -7,7 +7,9 @@ import threading
 import weakref
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
+from service.cache import Cache
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.facets import FACETS
 from service.metrics import Metrics
@@ -30,6 +32,13 @@ Signature = tuple[tuple[int, int, int], ...]
 _log = logging.getLogger("uvicorn.error")
 
 
+class Serving(NamedTuple):
+    """A snapshot in service, and the responses that were made from it so far."""
+
+    snapshot: Snapshot
+    responses: Cache
+
+
 class Published:
     """What an artifacts folder publishes, as one application serves it.
 
@@ -39,10 +48,11 @@ class Published:
     `refusal` says why until it is repaired or replaced.
     """
 
-    def __init__(self, artifacts: str | Path, metrics: Metrics) -> None:
+    def __init__(self, artifacts: str | Path, cache_bytes: int, metrics: Metrics) -> None:
         self._artifacts = Path(artifacts)
+        self._cache_bytes = cache_bytes
         self._metrics = metrics
-        self._served: Snapshot | None = None
+        self._serving: Serving | None = None
         self._folder = 0  # the inode of what is served: once repaired, a snapshot has the same id
         self._verified = False
         self._seen: Signature = ()
@@ -51,13 +61,13 @@ class Published:
         self._follower: threading.Thread | None = None
         self.refusal: SnapshotUnavailable | None = None
 
-    def snapshot(self) -> Snapshot:
-        """The snapshot to answer from; raises SnapshotUnavailable, and tries again next time."""
-        served = self._served
-        if served is None:
+    def serving(self) -> Serving:
+        """What to answer from; raises SnapshotUnavailable, and tries again next time."""
+        serving = self._serving
+        if serving is None:
             with self._opening:
-                served = self._served or self._open_first()
-        return served
+                serving = self._serving or self._open_first()
+        return serving
 
     def checked_at(self, snapshot: Snapshot) -> datetime:
         """When a build last found that this snapshot is what its sources make.
@@ -84,15 +94,16 @@ class Published:
 
     def look(self) -> None:
         """Serve what is published now, if it is another one and whole."""
-        if self._served is None or (seen := self._look_at_files()) == self._seen:
+        self._metrics.sample()
+        if self._serving is None or (seen := self._look_at_files()) == self._seen:
             return
         self._seen = seen
         try:
-            self._serve_published(self._served)
+            self._serve_published(self._serving.snapshot)
         except SnapshotUnavailable as error:
             self._refuse(error)
 
-    def _open_first(self) -> Snapshot:
+    def _open_first(self) -> Serving:
         """Open what is published or, where that cannot be, what was published before it.
 
         Its hashes are checked afterwards: they would keep the first requests waiting.
@@ -105,11 +116,11 @@ class Published:
             for earlier in list_snapshots(self._artifacts):
                 try:
                     manifest = verify(earlier)
-                    snapshot = self._serve(earlier, open_folder(earlier, manifest.built_at))
+                    serving = self._serve(earlier, open_folder(earlier, manifest.built_at))
                 except SnapshotUnavailable:
                     continue
                 self._refuse(error)
-                return snapshot
+                return serving
             raise
 
     def _serve_published(self, served: Snapshot) -> None:
@@ -127,22 +138,22 @@ class Published:
         self.refusal = None
         self._metrics.refused.set(0)
 
-    def _serve(self, folder: Path, snapshot: Snapshot) -> Snapshot:
-        before, self._served, self._folder = self._served, snapshot, _inode(folder)
-        self._verified = False
+    def _serve(self, folder: Path, snapshot: Snapshot) -> Serving:
+        before, serving = self._serving, Serving(snapshot, Cache(self._cache_bytes, self._metrics))
+        self._serving, self._folder, self._verified = serving, _inode(folder), False
         self._metrics.built.set(snapshot.manifest.built_at.timestamp())
         counts = snapshot.manifest.counts
         _log.info(
             "serving snapshot %s%s: %d services, %d endpoints, %d payments",
             snapshot.id,
-            f" instead of {before.id}" if before else "",
+            f" instead of {before.snapshot.id}" if before else "",
             counts.services,
             counts.endpoints,
             counts.payments,
         )
         if before:
             self._metrics.swaps.inc()
-        return snapshot
+        return serving
 
     def _refuse(self, error: SnapshotUnavailable) -> None:
         before, self.refusal = self.refusal, error
@@ -150,7 +161,7 @@ class Published:
             return
         self._metrics.refusals.inc()
         self._metrics.refused.set(1)
-        served = self._served.id if self._served else "nothing"
+        served = self._serving.snapshot.id if self._serving else "nothing"
         _log.error("still serving %s: %s", served, error)
 
     def _look_at_files(self) -> Signature:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
 from service.records import ErrorBody, ErrorEnvelope
-from service.responses import JSON, Header, momentary
-
-METHODS = "GET, HEAD, OPTIONS"
-ALLOW: Header = (b"allow", METHODS.encode())
+from service.responses import ALLOW, JSON, momentary
 
 
-def refuse(request: Request, error: RatecardError, headers: tuple[Header, ...] = ()) -> Response:
+def refuse(request: Request, error: RatecardError) -> Response:
     """The response that says why a request is not answered."""
+    headers = [JSON]
     if error.retry_after is not None:
-        headers = (*headers, (b"retry-after", b"%d" % error.retry_after))
-    return momentary(request, describe(error), error.status, (JSON, *headers))
+        headers.append((b"retry-after", b"%d" % error.retry_after))
+    if isinstance(error, MethodNotAllowed):
+        headers.append(ALLOW)
+    return momentary(request, describe(error), error.status, headers)
 
 
 def describe(error: RatecardError) -> bytes:
@@ -32,26 +30,8 @@ def describe(error: RatecardError) -> bytes:
     return msgspec.json.encode(ErrorEnvelope(body))
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    return refuse(request, cast("RatecardError", error))
-
-
 async def _path_not_found(request: Request, _: Exception) -> Response:
     return refuse(request, PathNotFound("nothing answers at this path; see /openapi.json"))
 
 
-async def _method_not_allowed(request: Request, _: Exception) -> Response:
-    error = MethodNotAllowed(f"{request.method} is not answered here; use {METHODS}")
-    return refuse(request, error, (ALLOW,))
-
-
-async def _internal_error(request: Request, _: Exception) -> Response:
-    return refuse(request, RatecardError("the service failed to answer; its log says why"))
-
-
-REFUSALS = {
-    404: _path_not_found,
-    405: _method_not_allowed,
-    RatecardError: _refused,
-    Exception: _internal_error,
-}
+REFUSALS = {404: _path_not_found}

@@ -26,12 +26,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     trusted_proxies: str = ""
     client_timeout: Annotated[int, Meta(ge=1)] = 30
     max_age: Annotated[int, Meta(ge=0)] = 60
+    cache_bytes: Annotated[int, Meta(ge=0)] = 32 << 20
     max_lag: Seconds = 0.5
     drain: Seconds = 0.0
     log_requests: bool = False
 
 
-OF_THE_APPLICATION = ("artifacts", "max_age", "max_lag", "drain", "log_requests")
+OF_THE_APPLICATION = ("artifacts", "max_age", "cache_bytes", "max_lag", "drain", "log_requests")
 """The settings that matter whatever server runs the application."""
 
 

@@ -1,0 +1,60 @@
+"""The response cache: what was made from a snapshot already, bounded in bytes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from service.metrics import Metrics
+
+OVERHEAD = 1024
+"""Bytes that a stored response takes besides its body, more or less."""
+LARGEST_SHARE = 8
+"""No response may take more than this part of the cache, or one request would empty it."""
+
+Header = tuple[bytes, bytes]
+
+
+class Made(NamedTuple):
+    """A response as it goes out; `headers` are those that a 304 has, `whole` those of a 200."""
+
+    body: bytes
+    headers: list[Header]
+    whole: list[Header]
+    entity_tag: bytes
+
+
+class Cache:
+    """Responses by what was asked, the least recently used one dropped first.
+
+    For one snapshot, with which it goes, and one thread; `size` is in bytes.
+    """
+
+    def __init__(self, size: int, metrics: Metrics) -> None:
+        self._size = self._free = size
+        self._metrics = metrics
+        self._made: dict[bytes, Made] = {}
+
+    def get(self, key: bytes) -> Made | None:
+        """What was stored, now the most recently used."""
+        made = self._made.pop(key, None)
+        if made is None:
+            self._metrics.cache_misses += 1
+            return None
+        self._metrics.cache_hits += 1
+        self._made[key] = made
+        return made
+
+    def put(self, key: bytes, made: Made) -> None:
+        """Store a response that was not there, and drop others for it, if it is not too large."""
+        cost = _cost(key, made)
+        if cost > self._size // LARGEST_SHARE:
+            return
+        self._free -= cost
+        self._made[key] = made
+        while self._free < 0:
+            oldest = next(iter(self._made))
+            self._free += _cost(oldest, self._made.pop(oldest))
+
+
+def _cost(key: bytes, made: Made) -> int:
+    return len(key) + len(made.body) + OVERHEAD

@@ -1,0 +1,144 @@
+"""The front: where a request comes in and its response goes out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import count
+from typing import TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import MethodNotAllowed, RatecardError, SnapshotUnavailable
+from service.metrics import Metrics
+from service.published import Published
+from service.refusals import refuse
+from service.requestlog import RequestLog
+from service.responses import METHODS, header, preflight
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+UNROUTED = "none"
+ANSWERED = ("GET", "HEAD")
+
+_log = logging.getLogger("uvicorn.error")
+_request_id = re.compile(rb"[\w.:/+=@-]{1,128}")
+
+
+class Front:
+    """The outermost layer: pins a request's snapshot, has it answered, counts and logs it.
+
+    It dispatches the routes itself, as Starlette's router and layers cost as much as an answer;
+    they have what is at no route. Without a snapshot only `unpinned` paths are answered.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        routes: Iterable[Route],
+        unpinned: frozenset[str],
+        published: Published,
+        metrics: Metrics,
+        log: RequestLog | None,
+    ) -> None:
+        self._app = app
+        self._unpinned = unpinned
+        self._published = published
+        self._metrics = metrics
+        self._log = log
+        self._handlers: dict[str, Handler] = {}
+        self._with_parameter: list[tuple[str, str, Handler]] = []
+        for route in routes:
+            prefix, _, parameter = route.path.partition("{")
+            if parameter:
+                self._with_parameter.append((prefix, parameter.rstrip("}"), route.endpoint))
+            else:
+                self._handlers[route.path] = route.endpoint
+        self._names = {route.endpoint: route.path for route in routes}
+        self._numbers = count(1)
+        self._prefix = os.urandom(6).hex().encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = self._id_of(scope)
+        handler, status, sent = None, 500, 0
+
+        async def observe(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        self._metrics.in_flight += 1
+        request, path = Request(scope), _path_within(scope)
+        handler = self._match(scope, path)
+        try:
+            answer = await self._answer(request, path, handler)
+        except RatecardError as error:
+            answer = refuse(request, error)
+        except Exception:  # noqa: BLE001  # whatever it is, the client is told and the log has it
+            _log.exception("request %s failed", request_id.decode())
+            answer = refuse(request, RatecardError("the service failed; its log says why"))
+        try:
+            await answer(scope, receive, observe)
+        finally:
+            self._metrics.in_flight -= 1
+            route = self._names[handler] if handler else UNROUTED
+            seconds = time.perf_counter() - started
+            self._metrics.observe(route, status, seconds)
+            if self._log is not None:
+                self._log.write(scope, request_id, route, status, sent, seconds)
+
+    async def _answer(self, request: Request, path: str, handler: Handler | None) -> ASGIApp:
+        """What sends the response: a response itself, or Starlette."""
+        self._published.follow()
+        try:
+            request.scope["serving"] = self._published.serving()
+        except SnapshotUnavailable:
+            if path not in self._unpinned:
+                raise
+        if request.method == "OPTIONS":
+            return preflight(request)
+        if handler is None:
+            return self._app
+        if request.method not in ANSWERED:
+            raise MethodNotAllowed(f"{request.method} is not answered here; use {METHODS}")
+        return await handler(request)
+
+    def _match(self, scope: Scope, path: str) -> Handler | None:
+        """What answers at a path; its parameter goes into the scope, as Starlette's router does."""
+        handler = self._handlers.get(path)
+        if handler is None:
+            for prefix, name, endpoint in self._with_parameter:
+                value = path[len(prefix) :]
+                if value and "/" not in value and path.startswith(prefix):
+                    scope["path_params"] = {name: value}
+                    return endpoint
+        return handler
+
+    def _id_of(self, scope: Scope) -> bytes:
+        """The id that a gateway gave the request, if it is harmless, or else one of our own."""
+        given = header(scope, b"x-request-id")
+        if given and _request_id.fullmatch(given):
+            return given
+        return b"%b-%x" % (self._prefix, next(self._numbers))
+
+
+def _path_within(scope: Scope) -> str:
+    """The path within this application; a server may or may not put its prefix before it."""
+    path: str = scope["path"]
+    prefix = scope.get("root_path", "")
+    return path.removeprefix(prefix) if prefix and path.startswith(f"{prefix}/") else path

@@ -1,0 +1,169 @@
+"""The connections: what uvicorn's HTTP protocol leaves open to clients that mean no good."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import httptools
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from service.errors import BadRequest, HeadTooLarge, RatecardError
+from service.refusals import describe
+from service.responses import EVERY_RESPONSE, JSON, NEVER_STORED
+from service.settings import settings_from
+
+MAX_HEAD = 64 * 1024
+"""Bytes of a request line with its headers; of what follows a chunked body, too."""
+MAX_PIPELINED = 100
+"""Requests of one connection that wait for their turn."""
+LINGER = 1.0
+"""Seconds for a refused client to read why, before what it still sends is met with a reset."""
+CLIENT_TIMEOUT = settings_from(names=("client_timeout",)).client_timeout
+
+State = tuple[RequestResponseCycle | None, int]
+"""The request that was taken last, and the bytes that wait for the client to read."""
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection: bounded in what it holds of a client, and in how long it waits for one.
+
+    Requests are answered in order. After one that cannot be read, or that asks to close, nothing
+    more is taken from the connection.
+    """
+
+    _room = MAX_HEAD
+    _timer: asyncio.TimerHandle
+    _answering: RequestResponseCycle | None = None
+
+    def connection_made(  # type: ignore[override]  # uvicorn narrows the transport, too
+        self, transport: asyncio.Transport
+    ) -> None:
+        """Start to look whether the client does its part."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._look, None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop looking."""
+        self._timer.cancel()
+        if self._answering is not None:  # uvicorn tells only the request that was taken last
+            self._answering.disconnected = True
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn says None: close at once
+        """Answer what was asked by a client that has nothing to add, and close then."""
+        self.shutdown()
+        if self.cycle is not None:
+            self.cycle.message_event.set()
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Take what was sent: `_room` is what may still come before a head ends or a body goes on.
+
+        Costs a request little: it is counted how much was read, not how long each head is.
+        """
+        if len(data) > self._room:
+            data, rest = data[: self._room], data[self._room :]
+        else:
+            rest = b""
+        self._unset_keepalive_if_required()
+        self._room -= len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:  # declined: what follows are requests
+            rest = data[upgrade.args[0] :] + rest
+        except httptools.HttpParserError as error:
+            self._refuse(BadRequest(_reason(error)))
+            return
+        if not self._room:
+            self._refuse(HeadTooLarge(f"the request line and headers exceed {MAX_HEAD} bytes"))
+        elif rest:
+            self.data_received(rest)
+
+    def on_headers_complete(self) -> None:
+        """Take a request, and decide whether there may be a next one."""
+        super().on_headers_complete()
+        self._room = MAX_HEAD
+        # A body that is announced but not sent, or not seen by the parser, would hide a request.
+        if self.expect_100_continue or (self.parser.should_upgrade() and _has_body(self.headers)):
+            self.cycle.keep_alive = False
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self.cycle.keep_alive = False
+            raise BadRequest("too many requests wait")  # stops the parser
+
+    def on_body(self, body: bytes) -> None:  # noqa: ARG002  # nothing here takes a body
+        """Drop it."""
+        self._room = MAX_HEAD
+
+    def on_message_complete(self) -> None:
+        """The body has ended, whether or not the response has."""
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _refuse(self, error: RatecardError) -> None:
+        """Answer with an error when those before are answered, and take nothing more."""
+        if self.cycle is not None and self.cycle.more_body:
+            self.shutdown()  # it is the end of a request that has its answer
+        elif self.cycle is None or self.cycle.keep_alive:
+            self.logger.debug("refused a request: %s", error)
+            self.app = _refusal(error, self.transport)
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.feed_data(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+
+    def _look(self, before: State | None) -> None:
+        """Close the connection if nothing has happened since the last look."""
+        state = self._state()
+        if state is not None and state == before:
+            self.transport.abort()
+        else:
+            self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._look, state)
+
+    def _state(self) -> State | None:
+        """What the client has to change; None while it is not its turn.
+
+        It need not do anything while its request is worked on. While nothing was sent since that
+        was answered, uvicorn has a timer of its own.
+        """
+        unread, cycle = self.transport.get_write_buffer_size(), self.cycle
+        if not unread and cycle is not None:
+            begun = cycle.more_body or cycle.scope is not self.scope
+            if not cycle.response_complete or (self.timeout_keep_alive_task and not begun):
+                return None
+        return cycle, unread
+
+
+def _refusal(error: RatecardError, transport: asyncio.Transport) -> ASGIApp:
+    body = describe(error)
+    length = (b"content-length", b"%d" % len(body))
+    headers = [*EVERY_RESPONSE, NEVER_STORED, JSON, length]
+
+    async def refuse(_: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await receive()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(receive(), LINGER)  # until the client has sent everything
+        transport.close()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return refuse
+
+
+def _reason(error: httptools.HttpParserError) -> str:
+    if isinstance(error, httptools.HttpParserCallbackError):
+        return "the target of the request cannot be read"
+    return f"this is no HTTP request that can be read: {error}"
+
+
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in headers
+    )
