@@ -1,0 +1,88 @@
+"""What the service is measured beside: a constant answer, and how one would write it at first.
+
+`uvicorn tests.benchmarks.serving_peers:constant` sends the bodies of a folder, by file name;
+`…:naive` is Starlette with plain Whoosh and `JSONResponse`. `BENCH_FOLDER` names their folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+from whoosh import index
+from whoosh.qparser import MultifieldParser, OrGroup
+
+from service.params import DEFAULT_LIMIT
+
+FOLDER = Path(os.environ.get("BENCH_FOLDER", "."))
+FIELDS = ["name", "description", "category"]
+
+
+class Constant:
+    """A bare ASGI application: the least that can be done for a request."""
+
+    def __init__(self, folder: Path) -> None:
+        self._answers = {}
+        for path in folder.glob("*.json"):
+            body = path.read_bytes()
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+            ]
+            self._answers[f"/{path.name}"] = (
+                {"type": "http.response.start", "status": 200, "headers": headers},
+                {"type": "http.response.body", "body": body},
+            )
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Send the body that the path names."""
+        if scope["type"] == "http":
+            start, body = self._answers[scope["path"]]
+            await send(start)
+            await send(body)
+
+
+def make_naive(folder: Path) -> Starlette:
+    """Records in a list, an index on disk, everything else done for each request."""
+    with (folder / "services.jsonl").open() as file:
+        records = [json.loads(line) for line in file]
+    places = {record["id"]: number for number, record in enumerate(records)}
+    searcher = index.open_dir(folder / "whoosh").searcher()
+    parser = MultifieldParser(FIELDS, searcher.schema, group=OrGroup)
+
+    async def fetch(request: Request) -> JSONResponse:
+        return JSONResponse({"service": records[places[request.path_params["id"]]]})
+
+    async def listing(request: Request) -> JSONResponse:
+        limit = int(request.query_params.get("limit", DEFAULT_LIMIT))
+        page = {"services": records[:limit], "total": len(records), "limit": limit, "offset": 0}
+        return JSONResponse(page)
+
+    async def search(request: Request) -> JSONResponse:
+        hits = searcher.search(parser.parse(request.query_params["q"]), limit=DEFAULT_LIMIT)
+        found = [records[int(hit["number"])] for hit in hits]
+        page = {"services": found, "total": len(hits), "limit": DEFAULT_LIMIT, "offset": 0}
+        return JSONResponse(page)
+
+    return Starlette(
+        routes=[
+            Route("/v1/services", listing),
+            Route("/v1/search/services", search),
+            Route("/v1/services/{id}", fetch),
+        ]
+    )
+
+
+def __getattr__(name: str) -> object:
+    """The applications, made when uvicorn asks for one."""
+    if name == "constant":
+        return Constant(FOLDER)
+    if name == "naive":
+        return make_naive(FOLDER)
+    raise AttributeError(name)
