@@ -1,4 +1,4 @@
-"""`python -m indexer`: build a snapshot from sources, verify or compare, or judge the ranking."""
+"""`python -m indexer`: build snapshots, verify, compare or withdraw them, or judge the ranking."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from indexer.bazaar import LeftOut, Policy, read_resource
 from indexer.catalogue import Catalogue, Entry
 from indexer.commandline import parse_options, policy_of
 from indexer.compile import compile_postings
-from indexer.diff import compare, count_changes, find_snapshot, summarise_difference
+from indexer.diff import compare, find_snapshot, summarise_difference
 from indexer.discovery import Discovery
 from indexer.ecosystem import write_ecosystem
 from indexer.errors import IndexerError
@@ -35,11 +35,12 @@ from indexer.overlays import read_overlays
 from indexer.paymentbase import open_payments
 from indexer.prior import prior_of
 from indexer.progress import Stages, counted
-from indexer.publish import identify, list_files, publish, reuse, stage
+from indexer.publish import identify, list_files, publish, reuse, since_last, stage
 from indexer.rejects import Rejects, collect_rejects
-from indexer.report import Changes, Report, encode_report, report_build, summarise_build
+from indexer.report import Report, encode_report, report_build, summarise_build
+from indexer.rollback import roll_back
 from indexer.sources import SourceRecord, read_records
-from indexer.store import read_store, write_ids, write_store
+from indexer.store import read_store, write_ids, write_records, write_store
 from indexer.summaries import summarise_services
 from indexer.textindex import index_span, indexing
 from indexer.usage import count_usage, fill_usage, read_addresses
@@ -115,7 +116,7 @@ def build_within(
         listing = catalogue.order()
         with stages.stage("write the services", len(listing)) as advance:
             ids = [listed.id for listed in listing]
-            write_store(built, "records", counted(catalogue.texts(ids), advance))
+            write_records(built, counted(catalogue.texts(ids), advance))
             write_ids(built, ids)
 
     served = list_files(built)
@@ -217,22 +218,18 @@ def index_services(
     return outliers
 
 
-def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
-    """The id of the snapshot served now, and how its services differ, where they can be told."""
-    served = ""
-    try:
-        served, _ = read_current(artifacts)
-        return served, Changes(*count_changes(artifacts / SNAPSHOTS / served, built))
-    except SnapshotUnavailable:
-        return served, None
-
-
 def verify_published(options: argparse.Namespace) -> int:
     """Check the published snapshot against its manifest; returns the exit status."""
     snapshot_id, _ = read_current(options.artifacts)
     manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
     whole = f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published"
     return 0 if _say(whole) else 1
+
+
+def roll_back_published(options: argparse.Namespace) -> int:
+    """Serve the snapshot before the one that is served now; returns the exit status."""
+    _say(roll_back(options.artifacts))
+    return 0  # done, whether or not anybody could be told
 
 
 def diff_snapshots(options: argparse.Namespace) -> int:
@@ -282,6 +279,7 @@ def main(arguments: list[str] | None = None) -> int:
 COMMANDS = {
     "build": build,
     "verify": verify_published,
+    "rollback": roll_back_published,
     "diff": diff_snapshots,
     "evaluate": evaluate_ranking,
 }

@@ -139,13 +139,14 @@ def _evaluate(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _verify(command: argparse.ArgumentParser) -> None:
+def _artifacts(command: argparse.ArgumentParser) -> None:
     command.add_argument("artifacts", nargs="?", type=Path, default=Path("artifacts"))
 
 
 COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "build": ("build a snapshot from sources and publish it", _build),
-    "verify": ("check the published snapshot", _verify),
+    "verify": ("check the published snapshot", _artifacts),
+    "rollback": ("serve the snapshot that was published before", _artifacts),
     "diff": ("list what changed between two snapshots", _diff),
     "evaluate": ("judge the ranking of a corpus by queries", _evaluate),
 }

@@ -19,6 +19,7 @@ from indexer.errors import IndexerError, SourceError
 from indexer.normalise import given_id
 from indexer.patterns import expand_patterns
 from indexer.progress import Stages
+from indexer.publish import STAGING
 from indexer.rejects import Reject, printable
 from indexer.report import Report
 from indexer.sources import STANDARD_INPUT, SourceRecord, expand
@@ -136,8 +137,8 @@ def recall(artifacts: Path, inputs: Inputs, rejects: Path | None) -> Report | No
 
 
 def remember(artifacts: Path, inputs: Inputs, rejects: Path | None, report: Report) -> None:
-    """Keep what was said for when the same is read again."""
-    path, fresh = artifacts / LAST, artifacts / f"{LAST}.new"
+    """Keep what was said for when the same is read again. Called in `stage`."""
+    path, fresh = artifacts / LAST, artifacts / STAGING / LAST
     with suppress(OSError):  # it would save time, and what this build was for is done
         if inputs.digest is None or report.depends_on_time:
             path.unlink(missing_ok=True)

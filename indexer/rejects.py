@@ -14,7 +14,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct, field
 
-from indexer.errors import Misuse, TooManyRejects
+from indexer.errors import IndexerError, Misuse, TooManyRejects
 
 SHOWN = 5
 MOST_REASONS = 100
@@ -152,7 +152,12 @@ def collect_rejects(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[R
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    fresh.replace(path)
+    try:
+        fresh.replace(path)
+    except OSError as error:
+        raise IndexerError(
+            f"--rejects {path}: {error.strerror}; the list is in {fresh}, the snapshot published"
+        ) from error
 
 
 def printable(name: str) -> str:

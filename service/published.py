@@ -114,6 +114,8 @@ class Published:
             return self._serve(folder, open_folder(folder, checked_at))
         except SnapshotUnavailable as error:
             for earlier in list_snapshots(self._artifacts):
+                if not earlier.stat().st_mtime:  # it was withdrawn, or never published
+                    continue
                 try:
                     manifest = verify(earlier)
                     serving = self._serve(earlier, open_folder(earlier, manifest.built_at))

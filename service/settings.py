@@ -27,7 +27,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     client_timeout: Annotated[int, Meta(ge=1)] = 30
     max_age: Annotated[int, Meta(ge=0)] = 60
     cache_bytes: Annotated[int, Meta(ge=0)] = 32 << 20
-    max_lag: Seconds = 0.5
+    max_lag: Seconds = 1.0
     drain: Seconds = 0.0
     log_requests: bool = False
 

@@ -25,7 +25,7 @@ from service.app import create_app
 from service.openapi import document
 from service.settings import Settings, settings_from
 from tests.conftest import Build
-from tests.running import ROOT, payment, serve, service
+from tests.running import ROOT, serve, service
 
 
 async def answer(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
