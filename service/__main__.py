@@ -13,11 +13,14 @@ from types import FrameType
 
 import uvicorn
 
-from service.metrics import SHARED_FOLDER
 from service.settings import Settings, settings_from, variable
+from service.supervisor import Supervisor
 
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than gateways do, so that theirs is the decision."""
+WORKER_ANSWERS = 60
+"""Seconds in which a worker has to start, or to answer its supervisor, before it is replaced."""
+METRICS_FOLDER = variable("metrics_folder")
 
 
 def main() -> int:
@@ -30,26 +33,36 @@ def main() -> int:
     for name in Settings.__struct_fields__:  # how workers, which are processes, learn of them
         os.environ[variable(name)] = str(getattr(settings, name))
     _open_as_many_files_as_allowed()
-    signal.signal(signal.SIGTERM, _stop)  # uvicorn raises it once more when it has stopped
-    with tempfile.TemporaryDirectory(prefix="ratecard-metrics-") as folder:
-        if settings.workers > 1:
-            os.environ.setdefault(SHARED_FOLDER, folder)
-        uvicorn.run(
-            "service.app:app",
-            http="service.protocol:Protocol",
-            ws="none",
-            timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=settings.client_timeout,
-            host=settings.host,
-            port=settings.port,
-            workers=settings.workers,
-            root_path=settings.root_path,
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=settings.trusted_proxies,
-            access_log=False,
-            server_header=False,
-        )
+    config = uvicorn.Config(
+        "service.app:app",
+        http="service.protocol:Protocol",
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=settings.client_timeout,
+        timeout_worker_healthcheck=WORKER_ANSWERS,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        root_path=settings.root_path,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
+        access_log=False,
+        server_header=False,
+    )
+    with suppress(KeyboardInterrupt):
+        if settings.workers == 1:
+            signal.signal(signal.SIGTERM, _stop)  # uvicorn raises it once more when it has stopped
+            uvicorn.Server(config).run()
+        else:
+            _supervise(config)
     return 0
+
+
+def _supervise(config: uvicorn.Config) -> None:
+    with tempfile.TemporaryDirectory(prefix="ratecard-metrics-") as folder:
+        if not os.environ[METRICS_FOLDER]:
+            os.environ[METRICS_FOLDER] = folder
+        Supervisor(config, [config.bind_socket()]).run()
 
 
 def _settings() -> Settings:

@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from service.cache import Header
 from service.drain import Drain
 from service.errors import Draining, ServiceNotFound, SnapshotUnavailable
 from service.front import Front
@@ -23,18 +22,19 @@ from service.metrics import Metrics
 from service.openapi import document
 from service.overload import Overload
 from service.params import Listing, listing, overview, search, stats, transactions
-from service.published import Published, Serving
+from service.published import Published
 from service.records import ErrorBody, Readiness, format_timestamp
 from service.refusals import REFUSALS
 from service.requestlog import RequestLog
-from service.responses import cache_control, direct, from_cache, momentary
+from service.responses import direct, from_cache, momentary
+from service.serving import Serving
 from service.settings import OF_THE_APPLICATION, Settings, settings_from
 from service.snapshot import Snapshot
 
 HEALTH, METRICS = "/healthz", "/metrics"
 MAX_ID = 256
 UNPINNED = frozenset({HEALTH, METRICS})
-PROMETHEUS: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+PROMETHEUS = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -58,13 +58,13 @@ async def search_services(request: Request) -> Response:
 
 async def get_service(request: Request) -> Response:
     """One service by its id."""
-    service_id = request.path_params["id"]
+    service_id = request.scope["path_params"]["id"]
     snapshot = _snapshot(request)
     ordinal = snapshot.ordinal_of(service_id)
     if ordinal is None:
         shown = service_id if len(service_id) <= MAX_ID else f"{service_id[:MAX_ID]}…"
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
-    body = b'{"service":%b}' % snapshot.services.text(ordinal)
+    body = b"".join((b'{"service":', snapshot.services.view(ordinal), b"}"))
     return direct(request, body, snapshot.tag_of(ordinal))
 
 
@@ -122,11 +122,7 @@ async def metrics(request: Request) -> Response:
     """What an operator watches, for Prometheus."""
     snapshot = _snapshot(request) if "serving" in request.scope else None
     counted: Metrics = request.app.state.metrics
-    text = counted.text(
-        snapshot.id if snapshot else "",
-        snapshot.manifest.built_at.timestamp() if snapshot else 0.0,
-    )
-    return momentary(request, text, headers=(PROMETHEUS,))
+    return momentary(request, counted.text(snapshot.id if snapshot else ""), lines=PROMETHEUS)
 
 
 async def openapi(request: Request) -> Response:
@@ -169,8 +165,8 @@ def create_app(settings: Settings | None = None) -> Starlette:
     the server that listens are not read here.
     """
     settings = settings or settings_from(names=OF_THE_APPLICATION)
-    metrics = Metrics()
-    published = Published(settings.artifacts, settings.cache_bytes, metrics)
+    metrics = Metrics(settings.metrics_folder)
+    published = Published(settings, metrics)
     drain = Drain(settings.drain)
     app = Ratecard(
         exception_handlers=REFUSALS,
@@ -182,7 +178,6 @@ def create_app(settings: Settings | None = None) -> Starlette:
     app.state.published = published
     app.state.drain = drain
     app.state.overload = Overload(settings.max_lag)
-    app.state.cache_control = cache_control(settings.max_age)
     return app
 
 
@@ -198,10 +193,11 @@ def _listing(snapshot: Snapshot, asked: Listing) -> bytes:
     else:
         hits = snapshot.search(asked.query, page.limit, page.offset, narrowing)
     store = snapshot.services if asked.with_endpoints else snapshot.summaries
-    services = b",".join(store.run(hits.ordinals))
+    services = [part for text in store.run(hits.ordinals) for part in (text, b",")][:-1]
     facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
-    envelope = b'{"services":[%b],"total":%d,"limit":%d,"offset":%d%b}'
-    return envelope % (services, hits.total, page.limit, page.offset, facets)
+    rest = b'],"total":%d,"limit":%d,"offset":%d%b}'
+    end = rest % (hits.total, page.limit, page.offset, facets)
+    return b"".join((b'{"services":[', *services, end))
 
 
 def _lifespan(

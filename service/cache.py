@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.metrics import Metrics
+from service.metrics import Counts
 
 OVERHEAD = 1024
 """Bytes that a stored response takes besides its body, more or less."""
 LARGEST_SHARE = 8
 """No response may take more than this part of the cache, or one request would empty it."""
 
-Header = tuple[bytes, bytes]
-
 
 class Made(NamedTuple):
-    """A response as it goes out; `headers` are those that a 304 has, `whole` those of a 200."""
+    """A response as it goes out, with the header lines of a 200, and those of a 304."""
 
     body: bytes
-    headers: list[Header]
-    whole: list[Header]
+    lines: bytes
+    unchanged: bytes
     entity_tag: bytes
 
 
@@ -29,18 +27,18 @@ class Cache:
     For one snapshot, with which it goes, and one thread; `size` is in bytes.
     """
 
-    def __init__(self, size: int, metrics: Metrics) -> None:
+    def __init__(self, size: int, counts: Counts) -> None:
         self._size = self._free = size
-        self._metrics = metrics
+        self._counts = counts
         self._made: dict[bytes, Made] = {}
 
     def get(self, key: bytes) -> Made | None:
         """What was stored, now the most recently used."""
         made = self._made.pop(key, None)
         if made is None:
-            self._metrics.cache_misses += 1
+            self._counts.cache_misses += 1
             return None
-        self._metrics.cache_hits += 1
+        self._counts.cache_hits += 1
         self._made[key] = made
         return made
 

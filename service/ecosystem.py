@@ -32,13 +32,13 @@ class Ecosystem:
         """The buckets of the last `timeframe` days, as JSON objects joined by commas."""
         days = len(self._days)
         if timeframe == 1:
-            return self._hours.slice(0, len(self._hours))
+            return bytes(self._hours.slice(0, len(self._hours)))
         if timeframe > len(self._first_days):
-            return self._days.slice(0, days)
+            return bytes(self._days.slice(0, days))
         whole_days = self._days.slice(days - timeframe, days)
         return self._first_days.text(timeframe - 1) + b"," + whole_days
 
     def transactions(self, page: int, limit: int) -> tuple[bytes, bool]:
         """One page of payments joined by commas, and whether another follows."""
         start, stop = page * limit, (page + 1) * limit
-        return self._transactions.slice(start, stop), stop < len(self._transactions)
+        return bytes(self._transactions.slice(start, stop)), stop < len(self._transactions)

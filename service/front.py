@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,16 +16,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import MethodNotAllowed, RatecardError, SnapshotUnavailable
+from service.headers import METHODS, REQUEST_ID, heeded
 from service.metrics import Metrics
 from service.published import Published
 from service.refusals import refuse
 from service.requestlog import RequestLog
-from service.responses import METHODS, header, preflight
+from service.responses import Encoded, preflight
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 UNROUTED = "none"
 ANSWERED = ("GET", "HEAD")
+EXTENSION = "ratecard.send_encoded"
+"""What `service.protocol` offers beside the ways of ASGI: to send a response that is encoded."""
+NOTHING: dict[str, Any] = {}
 
 _log = logging.getLogger("uvicorn.error")
 _request_id = re.compile(rb"[\w.:/+=@-]{1,128}")
@@ -70,32 +74,29 @@ class Front:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        request_id = self._id_of(scope)
-        handler, status, sent = None, 500, 0
-
-        async def observe(message: Message) -> None:
-            nonlocal status, sent
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
-            else:
-                sent += len(message.get("body", b""))
-            await send(message)
-
-        self._metrics.in_flight += 1
+        scope["heeded"] = headers = heeded(scope)
+        request_id = self._id_of(headers.get(REQUEST_ID))
         request, path = Request(scope), _path_within(scope)
         handler = self._match(scope, path)
+        status, sent = 500, 0
+        self._metrics.counts.in_flight += 1
         try:
-            answer = await self._answer(request, path, handler)
-        except RatecardError as error:
-            answer = refuse(request, error)
-        except Exception:  # noqa: BLE001  # whatever it is, the client is told and the log has it
-            _log.exception("request %s failed", request_id.decode())
-            answer = refuse(request, RatecardError("the service failed; its log says why"))
-        try:
-            await answer(scope, receive, observe)
+            try:
+                answer = await self._answer(request, path, handler)
+            except RatecardError as error:
+                answer = refuse(request, error)
+            except Exception:  # noqa: BLE001  # whatever it is, the client is told and the log has it
+                _log.exception("request %s failed", request_id.decode())
+                answer = refuse(request, RatecardError("the service failed; its log says why"))
+            encoded = scope.get("extensions", NOTHING).get(EXTENSION)
+            if encoded is None or not isinstance(answer, Encoded):
+                status, sent = await _send(answer, request_id, scope, receive, send)
+            else:
+                head = b"%bx-request-id: %b\r\n" % (answer.head, request_id)
+                status, sent = answer.status_code, len(answer.body)
+                await encoded["send"](head, answer.body)
         finally:
-            self._metrics.in_flight -= 1
+            self._metrics.counts.in_flight -= 1
             route = self._names[handler] if handler else UNROUTED
             seconds = time.perf_counter() - started
             self._metrics.observe(route, status, seconds)
@@ -123,18 +124,37 @@ class Front:
         handler = self._handlers.get(path)
         if handler is None:
             for prefix, name, endpoint in self._with_parameter:
-                value = path[len(prefix) :]
-                if value and "/" not in value and path.startswith(prefix):
-                    scope["path_params"] = {name: value}
-                    return endpoint
+                if path.startswith(prefix):
+                    value = path[len(prefix) :]
+                    if value and "/" not in value:
+                        scope["path_params"] = {name: value}
+                        return endpoint
         return handler
 
-    def _id_of(self, scope: Scope) -> bytes:
+    def _id_of(self, given: bytes | None) -> bytes:
         """The id that a gateway gave the request, if it is harmless, or else one of our own."""
-        given = header(scope, b"x-request-id")
         if given and _request_id.fullmatch(given):
             return given
         return b"%b-%x" % (self._prefix, next(self._numbers))
+
+
+async def _send(
+    answer: ASGIApp, request_id: bytes, scope: Scope, receive: Receive, send: Send
+) -> tuple[int, int]:
+    """Send in the ways of ASGI; returns the status, and how many bytes the body had."""
+    status, sent = 500, 0
+
+    async def observe(message: Message) -> None:
+        nonlocal status, sent
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            message["headers"] = [*message["headers"], (REQUEST_ID, request_id)]
+        else:
+            sent += len(message.get("body", b""))
+        await send(message)
+
+    await answer(scope, receive, observe)
+    return status, sent
 
 
 def _path_within(scope: Scope) -> str:

@@ -4,124 +4,182 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
+import msgspec
+from msgspec import Struct, field
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
 )
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that has worker processes count in files of one folder, so that any can tell all."""
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a time of creation beside every count
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""The bounds of the buckets that request times are counted in."""
+
+
+class Requests(Struct):
+    """The requests of one route that ended in one status: how many, and how long they took.
+
+    `buckets` has a count for each of `SECONDS`, and one for what took longer.
+    """
+
+    route: str
+    status: int
+    seconds: float = 0.0
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+
+
+class Counts(Struct):
+    """What one process counts."""
+
+    requests: list[Requests] = []
+    in_flight: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    swaps: int = 0
+    refusals: int = 0
+    refused: bool = False
+    built_at: float = 0.0
+    checked_at: float = 0.0
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Counts)
 
 
 class Metrics:
-    """The metrics of one application."""
+    """The counts of one process, plain as they change with every request, and of its siblings.
 
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "ratecard_requests", "Requests answered.", ["route", "status"], registry=registry
-        )
-        self._seconds = Histogram(
-            "ratecard_request_seconds",
-            "Seconds from the head of a request to the last byte of its response.",
-            ["route"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.in_flight = self.cache_hits = self.cache_misses = 0
-        self._told = (0, 0)
-        self._hits = Counter(
-            "ratecard_cache_hits", "Answers that had been made before.", registry=registry
-        )
-        self._misses = Counter(
-            "ratecard_cache_misses", "Answers that had to be made.", registry=registry
-        )
-        self._in_flight = Gauge(
-            "ratecard_requests_in_flight",
-            "Requests being answered.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.swaps = Counter(
-            "ratecard_snapshot_swaps", "Snapshots taken into service.", registry=registry
-        )
-        self.refusals = Counter(
-            "ratecard_snapshot_refusals", "Reloads that failed.", registry=registry
-        )
-        self.refused = Gauge(
-            "ratecard_snapshot_refused",
-            "1 while a worker cannot serve what is published.",
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self.built = Gauge(
-            "ratecard_snapshot_built_timestamp_seconds",
-            "When the snapshot was built that is served; the oldest of the workers'.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
-        self._observers: dict[tuple[str, int], tuple[Callable[[], None], Callable[[float], None]]]
-        self._observers = {}
+    Processes that serve one port tell each other by files in `folder`, where there is one.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self.counts = Counts()
+        self._by_outcome: dict[tuple[str, int], Requests] = {}
+        self._path = Path(folder, f"{os.getpid()}.json") if folder else None
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        observers = self._observers.get((route, status))
-        if observers is None:
-            observers = self._observers[route, status] = (
-                self._requests.labels(route, str(status)).inc,
-                self._seconds.labels(route).observe,
+        requests = self._by_outcome.get((route, status))
+        if requests is None:
+            requests = self._by_outcome[route, status] = Requests(route, status)
+            self.counts.requests.append(requests)
+        requests.seconds += seconds
+        requests.buckets[bisect_left(SECONDS, seconds)] += 1
+
+    def tell(self) -> None:
+        """Let the siblings know; to be called about twice a second."""
+        if self._path is not None:
+            fresh = self._path.with_suffix(".new")
+            with suppress(OSError):  # a full disk is no reason not to serve
+                fresh.write_bytes(_encoder.encode(self.counts))
+                fresh.replace(self._path)
+
+    def text(self, snapshot: str) -> bytes:
+        """All metrics of all processes, and the snapshot that this one serves; empty for none."""
+        registry = CollectorRegistry()
+        registry.register(_Families(snapshot, *self._everything()))
+        return generate_latest(registry)
+
+    def _everything(self) -> tuple[list[Counts], list[Counts]]:
+        """The counts of all processes, and of those that live."""
+        everyone, living = [self.counts], [self.counts]
+        if self._path is not None:
+            for path in self._path.parent.glob("*.json"):
+                if path != self._path:
+                    counts = _decoder.decode(path.read_bytes())
+                    everyone.append(counts)
+                    if Path(f"/proc/{path.stem}").exists():
+                        living.append(counts)
+        return everyone, living
+
+
+class _Families(Collector):
+    """The metrics as Prometheus knows them: counts of all that ever ran, states of what lives."""
+
+    def __init__(self, snapshot: str, everyone: list[Counts], living: list[Counts]) -> None:
+        self._snapshot = snapshot
+        self._everyone = everyone
+        self._living = living
+
+    def collect(self) -> Iterator[Metric]:
+        everyone, living = self._everyone, self._living
+        yield from _requests(each for counts in everyone for each in counts.requests)
+        for name, what, total in (
+            ("cache_hits", "Answers that had been made before.", "cache_hits"),
+            ("cache_misses", "Answers that had to be made.", "cache_misses"),
+            ("snapshot_swaps", "Snapshots taken into service in place of others.", "swaps"),
+            ("snapshot_refusals", "Snapshots that were not taken into service.", "refusals"),
+        ):
+            value = sum(getattr(counts, total) for counts in everyone)
+            yield CounterMetricFamily(f"ratecard_{name}", what, value=value)
+        yield GaugeMetricFamily(
+            "ratecard_requests_in_flight",
+            "Requests being answered.",
+            value=sum(counts.in_flight for counts in living),
+        )
+        yield GaugeMetricFamily(
+            "ratecard_snapshot_refused",
+            "1 while a process cannot serve what is published.",
+            value=max(counts.refused for counts in living),
+        )
+        built = min(counts.built_at for counts in living)
+        yield GaugeMetricFamily(
+            "ratecard_snapshot_built_timestamp_seconds",
+            "When the oldest snapshot that is served was built; 0 while one serves none.",
+            value=built,
+        )
+        yield GaugeMetricFamily(
+            "ratecard_snapshot_checked_timestamp_seconds",
+            "When a build last found that what is served is what its sources make.",
+            value=min(counts.checked_at for counts in living),
+        )
+        if built:
+            yield GaugeMetricFamily(
+                "ratecard_snapshot_age_seconds",
+                "How long ago the oldest snapshot that is served was built.",
+                value=time.time() - built,
             )
-        count, time_taken = observers
-        count()
-        time_taken(seconds)
-
-    def sample(self) -> None:
-        """Take down what changes too often to be told each time; about twice a second."""
-        self._in_flight.set(self.in_flight)
-        hits, misses = self._told
-        self._told = self.cache_hits, self.cache_misses
-        self._hits.inc(self._told[0] - hits)
-        self._misses.inc(self._told[1] - misses)
-
-    def text(self, snapshot: str, built_at: float) -> bytes:
-        """All metrics of all workers, and the snapshot of the one that is asked.
-
-        `built_at` is in seconds since 1970; without a snapshot its id is empty.
-        """
-        self.sample()
-        registry = self._registry
-        folder = os.environ.get(SHARED_FOLDER)
-        if folder:
-            _forget_the_dead(Path(folder))
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]  # it has no types
-        own = CollectorRegistry()
-        if snapshot:
-            served = Gauge(
+        if self._snapshot:
+            served = GaugeMetricFamily(
                 "ratecard_snapshot_info",
-                "The snapshot that is served by the worker that answers.",
-                ["snapshot"],
-                registry=own,
+                "The snapshot that is served by the process that answers.",
+                labels=["snapshot"],
             )
-            served.labels(snapshot).set(1)
-            age = Gauge("ratecard_snapshot_age_seconds", "How long ago it was built.", registry=own)
-            age.set(time.time() - built_at)
-        return generate_latest(registry) + generate_latest(own)
+            served.add_metric([self._snapshot], 1)
+            yield served
 
 
-def _forget_the_dead(folder: Path) -> None:
-    """Take what workers that are gone had in flight out of the sums."""
-    for path in folder.glob("gauge_live*_*.db"):
-        process = int(path.stem.rpartition("_")[2])
-        if not Path(f"/proc/{process}").exists():
-            mark_process_dead(process, str(folder))  # type: ignore[no-untyped-call]  # the same
+def _requests(all_requests: Iterable[Requests]) -> Iterator[Metric]:
+    by_outcome: dict[tuple[str, str], int] = {}
+    by_route: dict[str, Requests] = {}
+    for each in all_requests:
+        outcome = each.route, str(each.status)
+        by_outcome[outcome] = by_outcome.get(outcome, 0) + sum(each.buckets)
+        route = by_route.setdefault(each.route, Requests(each.route, 0))
+        route.seconds += each.seconds
+        route.buckets = [a + b for a, b in zip(route.buckets, each.buckets, strict=True)]
+    answered = CounterMetricFamily(
+        "ratecard_requests", "Requests answered.", labels=["route", "status"]
+    )
+    for outcome, number in by_outcome.items():
+        answered.add_metric(outcome, number)
+    yield answered
+    timed = HistogramMetricFamily(
+        "ratecard_request_seconds",
+        "Seconds from the head of a request to the last byte of its response.",
+        labels=["route"],
+    )
+    for name, route in by_route.items():
+        within, buckets = 0, []
+        for bound, number in zip((*map(str, SECONDS), "+Inf"), route.buckets, strict=True):
+            within += number
+            buckets.append((bound, float(within)))
+        timed.add_metric([name], buckets, route.seconds)
+    yield timed

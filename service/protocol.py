@@ -11,8 +11,10 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.errors import BadRequest, HeadTooLarge, RatecardError
+from service.front import EXTENSION
+from service.headers import EVERY_RESPONSE, JSON, NEVER_STORED
 from service.refusals import describe
-from service.responses import EVERY_RESPONSE, JSON, NEVER_STORED
+from service.responses import Encoded
 from service.settings import settings_from
 
 MAX_HEAD = 64 * 1024
@@ -43,6 +45,7 @@ class Protocol(HttpToolsProtocol):
     ) -> None:
         """Start to look whether the client does its part."""
         super().connection_made(transport)
+        self._extensions: dict[str, dict[object, object]] = {EXTENSION: {"send": self.send_encoded}}
         self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._look, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -81,6 +84,35 @@ class Protocol(HttpToolsProtocol):
             self._refuse(HeadTooLarge(f"the request line and headers exceed {MAX_HEAD} bytes"))
         elif rest:
             self.data_received(rest)
+
+    def on_message_begin(self) -> None:
+        """Offer the application to send what is encoded already."""
+        super().on_message_begin()
+        self.scope["extensions"] = self._extensions
+
+    async def send_encoded(self, head: bytes, body: bytes) -> None:
+        """Send the response to the request that is being answered, whole.
+
+        `head` has the status line and the headers, each ending in CRLF. As uvicorn's own `send`,
+        without the checks of each header that it does not need.
+        """
+        cycle = self._answering
+        if self.flow.write_paused:
+            await self.flow.drain()
+        if cycle is None or cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        parts = [head, *[b"%b: %b\r\n" % default for default in cycle.default_headers]]
+        if not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        if cycle.scope["method"] != "HEAD":
+            parts.append(body)
+        self.transport.writelines(parts)
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
 
     def on_headers_complete(self) -> None:
         """Take a request, and decide whether there may be a next one."""
@@ -140,8 +172,9 @@ class Protocol(HttpToolsProtocol):
 
 def _refusal(error: RatecardError, transport: asyncio.Transport) -> ASGIApp:
     body = describe(error)
-    length = (b"content-length", b"%d" % len(body))
-    headers = [*EVERY_RESPONSE, NEVER_STORED, JSON, length]
+    length = b"content-length: %d\r\n" % len(body)
+    lines = b"".join((EVERY_RESPONSE, NEVER_STORED, JSON, length))
+    headers = Encoded(error.status, lines, body).raw_headers
 
     async def refuse(_: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": error.status, "headers": headers})

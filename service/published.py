@@ -7,13 +7,13 @@ import threading
 import weakref
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
-from service.cache import Cache
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.facets import FACETS
 from service.metrics import Metrics
 from service.narrowing import Narrowing
+from service.serving import Serving
+from service.settings import Settings
 from service.snapshot import (
     CURRENT,
     SNAPSHOTS,
@@ -32,13 +32,6 @@ Signature = tuple[tuple[int, int, int], ...]
 _log = logging.getLogger("uvicorn.error")
 
 
-class Serving(NamedTuple):
-    """A snapshot in service, and the responses that were made from it so far."""
-
-    snapshot: Snapshot
-    responses: Cache
-
-
 class Published:
     """What an artifacts folder publishes, as one application serves it.
 
@@ -48,9 +41,9 @@ class Published:
     `refusal` says why until it is repaired or replaced.
     """
 
-    def __init__(self, artifacts: str | Path, cache_bytes: int, metrics: Metrics) -> None:
-        self._artifacts = Path(artifacts)
-        self._cache_bytes = cache_bytes
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._artifacts = Path(settings.artifacts)
+        self._settings = settings
         self._metrics = metrics
         self._serving: Serving | None = None
         self._folder = 0  # the inode of what is served: once repaired, a snapshot has the same id
@@ -94,7 +87,7 @@ class Published:
 
     def look(self) -> None:
         """Serve what is published now, if it is another one and whole."""
-        self._metrics.sample()
+        self._metrics.tell()
         if self._serving is None or (seen := self._look_at_files()) == self._seen:
             return
         self._seen = seen
@@ -102,6 +95,8 @@ class Published:
             self._serve_published(self._serving.snapshot)
         except SnapshotUnavailable as error:
             self._refuse(error)
+        checked_at = self.checked_at(self._serving.snapshot)
+        self._metrics.counts.checked_at = checked_at.timestamp()
 
     def _open_first(self) -> Serving:
         """Open what is published or, where that cannot be, what was published before it.
@@ -138,12 +133,14 @@ class Published:
             self._serve(folder, snapshot)
         self._verified = True
         self.refusal = None
-        self._metrics.refused.set(0)
+        self._metrics.counts.refused = False
 
     def _serve(self, folder: Path, snapshot: Snapshot) -> Serving:
-        before, serving = self._serving, Serving(snapshot, Cache(self._cache_bytes, self._metrics))
+        serving = Serving(snapshot, self._settings, self._metrics.counts)
+        before = self._serving
         self._serving, self._folder, self._verified = serving, _inode(folder), False
-        self._metrics.built.set(snapshot.manifest.built_at.timestamp())
+        self._metrics.counts.built_at = snapshot.manifest.built_at.timestamp()
+        self._metrics.counts.checked_at = snapshot.checked_at.timestamp()
         counts = snapshot.manifest.counts
         _log.info(
             "serving snapshot %s%s: %d services, %d endpoints, %d payments",
@@ -154,15 +151,15 @@ class Published:
             counts.payments,
         )
         if before:
-            self._metrics.swaps.inc()
+            self._metrics.counts.swaps += 1
         return serving
 
     def _refuse(self, error: SnapshotUnavailable) -> None:
         before, self.refusal = self.refusal, error
         if str(before) == str(error):
             return
-        self._metrics.refusals.inc()
-        self._metrics.refused.set(1)
+        self._metrics.counts.refusals += 1
+        self._metrics.counts.refused = True
         served = self._serving.snapshot.id if self._serving else "nothing"
         _log.error("still serving %s: %s", served, error)
 

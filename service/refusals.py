@@ -7,18 +7,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
+from service.headers import ALLOW, JSON
 from service.records import ErrorBody, ErrorEnvelope
-from service.responses import ALLOW, JSON, momentary
+from service.responses import momentary
 
 
 def refuse(request: Request, error: RatecardError) -> Response:
     """The response that says why a request is not answered."""
-    headers = [JSON]
+    lines = JSON
     if error.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % error.retry_after))
+        lines += b"retry-after: %d\r\n" % error.retry_after
     if isinstance(error, MethodNotAllowed):
-        headers.append(ALLOW)
-    return momentary(request, describe(error), error.status, headers)
+        lines += ALLOW
+    return momentary(request, describe(error), error.status, lines)
 
 
 def describe(error: RatecardError) -> bytes:

@@ -3,44 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
-from service.cache import Header, Made
+from service.cache import Made
 from service.coding import CODINGS, IDENTITY, WORTH_COMPRESSING, accepted
-from service.published import Serving
+from service.headers import (
+    ACCEPT_ENCODING,
+    EVERY_RESPONSE,
+    IF_NONE_MATCH,
+    JSON,
+    NEVER_STORED,
+    PREFLIGHT,
+)
+from service.serving import Serving
 
-EVERY_RESPONSE: tuple[Header, ...] = (
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"ETag, Ratecard-Snapshot, Retry-After, X-Request-Id"),
-    (b"x-content-type-options", b"nosniff"),
-)
-JSON: Header = (b"content-type", b"application/json")
-VARY: Header = (b"vary", b"Accept-Encoding")
-METHODS = "GET, HEAD, OPTIONS"
-ALLOW: Header = (b"allow", METHODS.encode())
-PREFLIGHT: tuple[Header, ...] = (
-    ALLOW,
-    (b"access-control-allow-methods", METHODS.encode()),
-    (b"access-control-allow-headers", b"*"),
-    (b"access-control-max-age", b"86400"),
-)
-NEVER_STORED: Header = (b"cache-control", b"no-store")
+STATUS = {each.value: b"HTTP/1.1 %d %b\r\n" % (each, each.phrase.encode()) for each in HTTPStatus}
 
 _entity_tags = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
 
 
-class Bytes(Response):
-    """A response whose headers are made already; Starlette's own encodes each of them anew."""
+class Encoded(Response):
+    """A response whose headers are encoded: lines that each end in CRLF."""
 
-    def __init__(self, status: int, headers: list[Header], body: bytes) -> None:
+    def __init__(self, status: int, lines: bytes, body: bytes) -> None:
         self.status_code = status
-        self.raw_headers = headers
+        self.lines = lines
         self.body = body
         self.background = None
+
+    @property
+    def head(self) -> bytes:
+        """The status line and the headers."""
+        return STATUS[self.status_code] + self.lines
+
+    @property
+    def raw_headers(self) -> list[tuple[bytes, bytes]]:  # type: ignore[override]  # made when asked
+        """The headers as ASGI has them."""
+        pairs = (line.partition(b": ") for line in self.lines.split(b"\r\n")[:-1])
+        return [(name, value) for name, _, value in pairs]
 
 
 def from_cache(request: Request, asked: bytes, make: Callable[[], bytes]) -> Response:
@@ -48,12 +52,12 @@ def from_cache(request: Request, asked: bytes, make: Callable[[], bytes]) -> Res
 
     `asked` is the normalised request. 304 without a body if the client has the answer.
     """
-    coding = accepted(header(request.scope, b"accept-encoding"))
-    key = b"%b %b" % (coding, asked)
     serving: Serving = request.scope["serving"]
+    coding = _coding(request)
+    key = b"%b %b" % (coding, asked)
     made = serving.responses.get(key)
     if made is None:
-        made = _finish(request, make(), serving.snapshot.name, coding)
+        made = _finish(serving, make(), serving.snapshot.name, coding)
         serving.responses.put(key, made)
     return _answer(request, made)
 
@@ -63,25 +67,25 @@ def direct(request: Request, body: bytes, tag: bytes) -> Response:
 
     Its `tag` is a hash of it. 304 without a body if the client has it.
     """
-    worth = len(body) >= WORTH_COMPRESSING
-    coding = accepted(header(request.scope, b"accept-encoding")) if worth else IDENTITY
-    if not coding:
-        return _answer(request, _finish(request, body, tag, coding))
-    key = b"%b %b" % (coding, tag)
     serving: Serving = request.scope["serving"]
-    made = serving.responses.get(key)
-    if made is None:
-        made = _finish(request, body, tag, coding)
-        serving.responses.put(key, made)
+    coding = _coding(request) if len(body) >= WORTH_COMPRESSING else IDENTITY
+    if coding:
+        key = b"%b %b" % (coding, tag)
+        made = serving.responses.get(key)
+        if made is None:
+            made = _finish(serving, body, tag, coding)
+            serving.responses.put(key, made)
+    else:
+        made = _finish(serving, body, tag, coding)
     return _answer(request, made)
 
 
-def momentary(
-    request: Request, body: bytes, status: int = 200, headers: Iterable[Header] = (JSON,)
-) -> Response:
-    """An answer of this moment, which nobody is to keep."""
-    length = () if status == 204 else (_length(body),)
-    return Bytes(status, [*_headers(request.scope), NEVER_STORED, *headers, *length], body)
+def momentary(request: Request, body: bytes, status: int = 200, lines: bytes = JSON) -> Response:
+    """An answer of this moment, which nobody is to keep, with these header lines."""
+    serving: Serving | None = request.scope.get("serving")
+    first = EVERY_RESPONSE if serving is None else serving.lines
+    length = b"" if status == 204 else b"content-length: %d\r\n" % len(body)
+    return Encoded(status, b"".join((first, NEVER_STORED, lines, length)), body)
 
 
 def preflight(request: Request) -> Response:
@@ -89,47 +93,27 @@ def preflight(request: Request) -> Response:
     return momentary(request, b"", 204, PREFLIGHT)
 
 
-def header(scope: Scope, name: bytes) -> bytes:
-    """The value of a request header; repeated ones are one list."""
-    return b",".join([value.strip(b" \t") for key, value in scope["headers"] if key == name])
+def _coding(request: Request) -> bytes:
+    header = request.scope["heeded"].get(ACCEPT_ENCODING)
+    return accepted(header) if header else IDENTITY
 
 
-def cache_control(max_age: int) -> bytes:
-    """How long a client or gateway may use an answer without asking, in seconds."""
-    return b"public, max-age=%d" % max_age if max_age else b"no-cache"
-
-
-def _finish(request: Request, body: bytes, tag: bytes, coding: bytes) -> Made:
+def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes) -> Made:
     """Compress what is worth it, and make the headers; each coding has a tag of its own."""
-    content = [JSON]
+    encoding = b""
     if coding and len(body) >= WORTH_COMPRESSING:
         body = CODINGS[coding](body)
         tag = b"%b-%b" % (tag, coding)
-        content.append((b"content-encoding", coding))
+        encoding = b"content-encoding: %b\r\n" % coding
     entity_tag = b'"%b"' % tag
-    headers = [
-        *_headers(request.scope),
-        VARY,
-        (b"cache-control", request.app.state.cache_control),
-        (b"etag", entity_tag),
-    ]
-    return Made(body, headers, [*headers, *content, _length(body)], entity_tag)
+    lines = b"%betag: %b\r\n" % (serving.cacheable, entity_tag)
+    whole = b"%b%b%bcontent-length: %d\r\n" % (lines, JSON, encoding, len(body))
+    return Made(body, whole, lines, entity_tag)
 
 
 def _answer(request: Request, made: Made) -> Response:
     """What was asked for, or 304; comparing is weak, as gateways that compress weaken tags."""
-    known = header(request.scope, b"if-none-match")
+    known = request.scope["heeded"].get(IF_NONE_MATCH)
     if known and (known == b"*" or made.entity_tag in _entity_tags.findall(known)):
-        return Bytes(304, made.headers, b"")
-    return Bytes(200, made.whole, made.body)
-
-
-def _headers(scope: Scope) -> list[Header]:
-    serving: Serving | None = scope.get("serving")
-    if serving is None:
-        return list(EVERY_RESPONSE)
-    return [*EVERY_RESPONSE, (b"ratecard-snapshot", serving.snapshot.name)]
-
-
-def _length(body: bytes) -> Header:
-    return b"content-length", b"%d" % len(body)
+        return Encoded(304, made.unchanged, b"")
+    return Encoded(200, made.lines, made.body)

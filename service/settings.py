@@ -30,9 +30,18 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_lag: Seconds = 1.0
     drain: Seconds = 0.0
     log_requests: bool = False
+    metrics_folder: str = ""
 
 
-OF_THE_APPLICATION = ("artifacts", "max_age", "cache_bytes", "max_lag", "drain", "log_requests")
+OF_THE_APPLICATION = (
+    "artifacts",
+    "max_age",
+    "cache_bytes",
+    "max_lag",
+    "drain",
+    "log_requests",
+    "metrics_folder",
+)
 """The settings that matter whatever server runs the application."""
 
 

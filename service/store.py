@@ -16,7 +16,7 @@ class Store:
     """JSON texts by ordinal."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._texts = open_bytes(folder / f"{name}.json")
+        self._texts = memoryview(open_bytes(folder / f"{name}.json"))
         self._offsets = items_of(open_array(folder / f"{name}.offsets.npy"))
 
     def __len__(self) -> int:
@@ -24,17 +24,21 @@ class Store:
 
     def text(self, ordinal: int) -> bytes:
         """One JSON text."""
-        return self.slice(ordinal, ordinal + 1)
+        return bytes(self.view(ordinal))
 
-    def run(self, ordinals: Sequence[int]) -> list[bytes]:
+    def view(self, ordinal: int) -> memoryview:
+        """One JSON text as it lies in the file, to be copied once, where it goes."""
+        return self._texts[self._offsets[ordinal] : self._offsets[ordinal + 1] - 1]
+
+    def run(self, ordinals: Sequence[int]) -> list[memoryview]:
         """JSON texts that make the list of these ordinals when they are joined by commas."""
         if isinstance(ordinals, range):
             return [self.slice(ordinals.start, ordinals.stop)] if ordinals else []
-        return [self.text(ordinal) for ordinal in ordinals]
+        return [self.view(ordinal) for ordinal in ordinals]
 
-    def slice(self, start: int, stop: int) -> bytes:
+    def slice(self, start: int, stop: int) -> memoryview:
         """The texts from `start` up to `stop`, joined by commas; empty past the end."""
         stop = min(stop, len(self))
         if start >= stop:
-            return b""
+            return self._texts[:0]
         return self._texts[self._offsets[start] : self._offsets[stop] - 1]

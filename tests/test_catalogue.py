@@ -28,7 +28,9 @@ NOTHING_PRICED = {
 
 
 def stored(artifacts: Path) -> list[Json]:
-    records: list[Json] = json.loads(b"[%b]" % open_snapshot(artifacts).services.slice(0, 999))
+    records: list[Json] = json.loads(
+        b"[%b]" % bytes(open_snapshot(artifacts).services.slice(0, 999))
+    )
     return records
 
 

@@ -31,12 +31,6 @@ SEARCH = "/v1/search/services?q="
 EVERYTHING = (*OTHERS, f"{SEARCH}harbour")
 IDENTITY = {"Accept-Encoding": "identity"}
 WORKER = "spawn_main"
-ONE_LISTENS_ON = pytest.mark.xfail(
-    strict=True, reason="the supervisor of several workers listens until the last of them is done"
-)
-NOT_PASSED_ON = pytest.mark.xfail(
-    strict=True, reason="the supervisor of several workers passes only the first SIGTERM on"
-)
 
 
 class Running:
@@ -156,7 +150,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "artifacts"
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=NOT_PASSED_ON)])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_second_sigterm_ends_the_drain(workers: int, sample: Path) -> None:
     with running(sample, "--drain", "600", workers=workers) as started:
         with started.client() as client:
@@ -207,7 +201,7 @@ def test_a_request_in_flight_is_finished(workers: int, number: signal.Signals, l
         assert started.ended() == 0
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=ONE_LISTENS_ON)])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_nothing_listens_while_what_is_in_flight_is_finished(workers: int, large: Path) -> None:
     with running(large, workers=workers) as started:
         with begin_reading(started):

@@ -192,6 +192,7 @@ def test_two_workers_count_together_and_what_one_counted_outlives_it(
         with stuck(started):
             eventually(lambda: value(scrape(client), "ratecard_requests_in_flight") == 2)
             sent["/v1/services", 200] += 1
+            eventually(lambda: everybody_tells(started, sent))
             for worker in started.workers:
                 kill_worker(started, worker)
             eventually(lambda: serving(started) == 4)
@@ -249,6 +250,15 @@ def publish(artifacts: Path, snapshot: str) -> None:
     """What is left of publishing once a snapshot is there."""
     (artifacts / "NEXT").write_text(snapshot)
     (artifacts / "NEXT").replace(artifacts / "CURRENT")
+
+
+def everybody_tells(started: Running, sent: Counter[tuple[str, int]]) -> bool:
+    """Whether connections that may reach either worker are told the same."""
+    for _ in range(8):
+        with started.client() as client:
+            if requests_of(scrape(client)) != sent:
+                return False
+    return True
 
 
 def stuck(started: Running) -> socket.socket:

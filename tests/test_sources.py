@@ -73,7 +73,7 @@ def test_every_form_is_recognised_by_its_content(
     assert build(source) == 0
     snapshot = open_snapshot(artifacts)
     expected = 0 if form.startswith("empty") else 1 if form == "one line" else 3
-    stored = json.loads(b"[%b]" % snapshot.services.slice(0, 9))
+    stored = json.loads(b"[%b]" % bytes(snapshot.services.slice(0, 9)))
     assert [record["name"] for record in stored] == [r["name"] for r in RECORDS[:expected]]
 
 

@@ -48,7 +48,7 @@ def bench_pages() -> None:
 
 def spliced(snapshot: Snapshot) -> bytes:
     """A page as the service makes it."""
-    return b'{"services":[%b]}' % snapshot.services.slice(0, PAGE)
+    return b'{"services":[%b]}' % bytes(snapshot.services.slice(0, PAGE))
 
 
 def in_turn(ways: dict[str, Callable[[], bytes]]) -> dict[str, float]:
