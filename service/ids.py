@@ -21,9 +21,8 @@ class Ids:
 
     def find(self, service_id: str) -> int | None:
         """The ordinal of a service, or None; what a hash finds is compared."""
-        quoted = f'"{service_id}"'.encode("utf-8", "surrogatepass")
         for ordinal in self._ordinals.of((id_hash(service_id),)):
-            if self._texts.view(ordinal) == quoted:
+            if self[ordinal] == service_id:
                 return ordinal
         return None
 

@@ -132,12 +132,11 @@ class Published:
             _warm(snapshot)
             self._serve(folder, snapshot)
         self._verified = True
-        self.refusal = None
-        self._metrics.counts.refused = False
 
     def _serve(self, folder: Path, snapshot: Snapshot) -> Serving:
         serving = Serving(snapshot, self._settings, self._metrics.counts)
         before = self._serving
+        self.refusal, self._metrics.counts.refused = None, False
         self._serving, self._folder, self._verified = serving, _inode(folder), False
         self._metrics.counts.built_at = snapshot.manifest.built_at.timestamp()
         self._metrics.counts.checked_at = snapshot.checked_at.timestamp()

@@ -480,6 +480,7 @@ def test_waits_grow_and_are_at_least_as_long_as_asked_for(cache: Path, naps: lis
 @pytest.mark.parametrize(
     "asked",
     ["3600", "9" * 400, format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)],
+    ids=["an hour", "for ever", "a day by its date"],  # the processes that test must agree on names
 )
 def test_a_wait_beyond_the_deadline_fails_at_once(
     asked: str, cache: Path, naps: list[float]

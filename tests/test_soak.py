@@ -23,9 +23,8 @@ from tests.running import (
     write_lines,
 )
 
-REINDEXES = 50 if SOAK else 14
-WARM = 10
-"""Swaps after which nothing may grow."""
+REINDEXES, WARM = (50, 10) if SOAK else (8, 4)
+"""How many there are, and after how many nothing may grow."""
 GROWTH = 3 << 20
 """Bytes of private memory that an allocator may still come to hold."""
 CLIENTS = 4

@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -21,7 +21,7 @@ from indexer.__main__ import main
 from service.app import create_app
 from service.settings import Settings
 from tests.conftest import Build
-from tests.running import eventually, payment, serve, serve_process, service
+from tests.running import eventually, payment, serve, serve_process, service, write_lines
 
 EVERY_OPERATION = (
     "/v1/services",
@@ -125,38 +125,53 @@ HARMS: dict[str, tuple[Callable[[Path], None], str, str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, httpx.Client]]:
+    """Artifacts, and a client of a service that follows them."""
+    artifacts = tmp_path_factory.mktemp("followed")
+    publish(artifacts, "first")
+    with serve(artifacts) as client:
+        yield artifacts, client
+
+
+def publish(artifacts: Path, name: str) -> Path:
+    source = write_lines(artifacts / "source.jsonl", [service(name)])
+    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
+    return folder(artifacts)
+
+
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_snapshot_that_does_not_verify_is_refused_until_it_is_repaired(
-    harm: str, artifacts: Path, build: Build, tmp_path: Path
+    harm: str, followed: tuple[Path, httpx.Client], tmp_path: Path
 ) -> None:
     damage, code, message = HARMS[harm]
-    assert build([service("old")]) == 0
-    old = current(artifacts)
-    assert build([service("new")]) == 0
-    new, whole = folder(artifacts), tmp_path / "whole"
+    artifacts, client = followed
+    name = harm.replace(" ", "-")
+    old, new, whole = publish(artifacts, f"old-{name}"), publish(artifacts, name), tmp_path / "new"
     assert main(["rollback", str(artifacts)]) == 0
+    eventually(lambda: serves(client, old.name))
     shutil.copytree(new, whole)
-    with serve(artifacts) as client:
-        before = client.get("/v1/services").content
-        damage(new)
-        (artifacts / "CURRENT").write_text(new.name)
-        eventually(lambda: refused(client))
-        ready = client.get("/readyz")
-        assert (ready.status_code, ready.json()["snapshot"]) == (200, old)
-        refusal = ready.json()["refused"]
-        assert refusal["code"] == f"snapshot_{code}"
-        assert message in refusal["message"]
-        assert "rebuild it with" in refusal["message"]
-        assert metric(client, "ratecard_snapshot_refused") == 1
-        assert metric(client, "ratecard_snapshot_refusals_total") == 1
-        assert client.get("/v1/services").content == before
+    before = client.get("/v1/services").content
+    refusals = metric(client, "ratecard_snapshot_refusals_total")
+    damage(new)
+    (artifacts / "CURRENT").write_text(new.name)
+    eventually(lambda: refused(client))
+    ready = client.get("/readyz")
+    assert (ready.status_code, ready.json()["snapshot"]) == (200, old.name)
+    refusal = ready.json()["refused"]
+    assert refusal["code"] == f"snapshot_{code}"
+    assert message in refusal["message"]
+    assert "rebuild it with" in refusal["message"]
+    assert metric(client, "ratecard_snapshot_refused") == 1
+    assert metric(client, "ratecard_snapshot_refusals_total") == refusals + 1
+    assert client.get("/v1/services").content == before
 
-        shutil.rmtree(new, ignore_errors=True)
-        whole.rename(new)
-        eventually(lambda: serves(client, new.name))
-        assert not refused(client)
-        assert metric(client, "ratecard_snapshot_refused") == 0
-        assert client.get("/v1/services/new").status_code == 200
+    shutil.rmtree(new, ignore_errors=True)
+    whole.rename(new)
+    eventually(lambda: serves(client, new.name))
+    assert not refused(client)
+    assert metric(client, "ratecard_snapshot_refused") == 0
+    assert client.get(f"/v1/services/{name}").status_code == 200
 
 
 def test_a_snapshot_that_is_rebuilt_where_it_was_damaged_is_opened_anew(
