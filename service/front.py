@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -114,6 +115,7 @@ class Front:
         if request.method == "OPTIONS":
             return preflight(request)
         if handler is None:
+            await asyncio.sleep(0)  # what others add may need the task that this makes sure of
             return self._app
         if request.method not in ANSWERED:
             raise MethodNotAllowed(f"{request.method} is not answered here; use {METHODS}")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Generator
 from contextlib import suppress
+from types import coroutine
+from typing import Any
 
 import httptools
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -39,6 +42,8 @@ class Protocol(HttpToolsProtocol):
     _room = MAX_HEAD
     _timer: asyncio.TimerHandle
     _answering: RequestResponseCycle | None = None
+    _first: RequestResponseCycle | None = None
+    _reading = False
 
     def connection_made(  # type: ignore[override]  # uvicorn narrows the transport, too
         self, transport: asyncio.Transport
@@ -63,7 +68,16 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Take what was sent: `_room` is what may still come before a head ends or a body goes on.
+        """Take what was sent, and answer the first request in it at once."""
+        self._reading = True
+        self._take(data)
+        self._reading = False
+        if self._first is not None:
+            cycle, self._first = self._first, None
+            self._answer(cycle)
+
+    def _take(self, data: bytes) -> None:
+        """Parse: `_room` is what may still come before a head ends or a body goes on.
 
         Costs a request little: it is counted how much was read, not how long each head is.
         """
@@ -83,7 +97,7 @@ class Protocol(HttpToolsProtocol):
         if not self._room:
             self._refuse(HeadTooLarge(f"the request line and headers exceed {MAX_HEAD} bytes"))
         elif rest:
-            self.data_received(rest)
+            self._take(rest)
 
     def on_message_begin(self) -> None:
         """Offer the application to send what is encoded already."""
@@ -136,7 +150,21 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle
-        super()._start_asgi_task(cycle, app)
+        if self._reading and app is self.config.loaded_app:
+            self._first = cycle
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _answer(self, cycle: RequestResponseCycle) -> None:
+        """Answer without a task, which costs as much as an answer, unless there is a wait in it."""
+        answering = cycle.run_asgi(self.config.loaded_app)
+        try:
+            awaited = answering.send(None)
+        except StopIteration:
+            return
+        task = self.loop.create_task(_go_on(answering, awaited))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def _refuse(self, error: RatecardError) -> None:
         """Answer with an error when those before are answered, and take nothing more."""
@@ -168,6 +196,23 @@ class Protocol(HttpToolsProtocol):
             if not cycle.response_complete or (self.timeout_keep_alive_task and not begun):
                 return None
         return cycle, unread
+
+
+async def _go_on(answering: Coroutine[Any, Any, None], awaited: Any) -> None:
+    """The rest of what was begun and has come to wait, for a task."""
+    await _rest(answering, awaited)
+
+
+@coroutine
+def _rest(answering: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, None, None]:
+    with suppress(StopIteration):
+        while True:
+            try:
+                yield awaited
+            except BaseException as error:  # noqa: BLE001  # the task's own, for what it stands for
+                awaited = answering.throw(error)
+            else:
+                awaited = answering.send(None)
 
 
 def _refusal(error: RatecardError, transport: asyncio.Transport) -> ASGIApp:
