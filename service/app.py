@@ -26,7 +26,7 @@ from service.published import Published
 from service.records import ErrorBody, Readiness, format_timestamp
 from service.refusals import REFUSALS
 from service.requestlog import RequestLog
-from service.responses import direct, from_cache, momentary
+from service.responses import from_cache, momentary
 from service.serving import Serving
 from service.settings import OF_THE_APPLICATION, Settings, settings_from
 from service.snapshot import Snapshot
@@ -42,16 +42,18 @@ _log = logging.getLogger("uvicorn.error")
 async def list_services(request: Request) -> Response:
     """The catalogue in listing order."""
     asked, key = listing(request.scope["query_string"])
-    return from_cache(request, key, lambda: _listing(_snapshot(request), asked))
+    snapshot = _snapshot(request)
+    return from_cache(request, key, lambda: (_listing(snapshot, asked), snapshot.name))
 
 
 async def search_services(request: Request) -> Response:
     """The services that match a query, best first."""
     asked, key = search(request.scope["query_string"])
+    snapshot = _snapshot(request)
 
-    def rank() -> bytes:
+    def rank() -> tuple[bytes, bytes]:
         request.app.state.overload.check()
-        return _listing(_snapshot(request), asked)
+        return _listing(snapshot, asked), snapshot.name
 
     return from_cache(request, key, rank)
 
@@ -60,36 +62,44 @@ async def get_service(request: Request) -> Response:
     """One service by its id."""
     service_id = request.scope["path_params"]["id"]
     snapshot = _snapshot(request)
-    ordinal = snapshot.ordinal_of(service_id)
-    if ordinal is None:
-        shown = service_id if len(service_id) <= MAX_ID else f"{service_id[:MAX_ID]}…"
-        raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
-    body = b"".join((b'{"service":', snapshot.services.view(ordinal), b"}"))
-    return direct(request, body, snapshot.tag_of(ordinal))
+
+    def fetch() -> tuple[bytes, bytes]:
+        ordinal = snapshot.ordinal_of(service_id)
+        if ordinal is None:
+            shown = service_id if len(service_id) <= MAX_ID else f"{service_id[:MAX_ID]}…"
+            raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
+        body = b"".join((b'{"service":', snapshot.services.view(ordinal), b"}"))
+        return body, snapshot.tag_of(ordinal)
+
+    key = b"service %b" % service_id.encode("utf-8", "surrogatepass")
+    return from_cache(request, key, fetch)
 
 
 async def ecosystem_overview(request: Request) -> Response:
     """The totals of a timeframe."""
     asked, key = overview(request.scope["query_string"])
-    tables, shape = _snapshot(request).ecosystem, b'{"overview":{"json":%b}}'
-    return from_cache(request, key, lambda: shape % tables.overview(asked.timeframe))
+    snapshot, shape = _snapshot(request), b'{"overview":{"json":%b}}'
+    totals = snapshot.ecosystem.overview
+    return from_cache(request, key, lambda: (shape % totals(asked.timeframe), snapshot.name))
 
 
 async def ecosystem_stats(request: Request) -> Response:
     """The series of a timeframe."""
     asked, key = stats(request.scope["query_string"])
-    tables, shape = _snapshot(request).ecosystem, b'{"stats":{"json":[%b]}}'
-    return from_cache(request, key, lambda: shape % tables.stats(asked.timeframe))
+    snapshot, shape = _snapshot(request), b'{"stats":{"json":[%b]}}'
+    buckets = snapshot.ecosystem.stats
+    return from_cache(request, key, lambda: (shape % buckets(asked.timeframe), snapshot.name))
 
 
 async def recent_transactions(request: Request) -> Response:
     """The newest payments."""
     asked, key = transactions(request.scope["query_string"])
+    snapshot = _snapshot(request)
 
-    def page() -> bytes:
-        items, more = _snapshot(request).ecosystem.transactions(asked.page, asked.limit)
+    def page() -> tuple[bytes, bytes]:
+        items, more = snapshot.ecosystem.transactions(asked.page, asked.limit)
         shape = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
-        return shape % (items, asked.page, b"true" if more else b"false")
+        return shape % (items, asked.page, b"true" if more else b"false"), snapshot.name
 
     return from_cache(request, key, page)
 
@@ -127,8 +137,13 @@ async def metrics(request: Request) -> Response:
 
 async def openapi(request: Request) -> Response:
     """The description of this API."""
-    body = document(request.scope.get("root_path", ""))
-    return direct(request, body, blake2b(body, digest_size=8).hexdigest().encode())
+    root_path = request.scope.get("root_path", "")
+
+    def describe() -> tuple[bytes, bytes]:
+        body = document(root_path)
+        return body, blake2b(body, digest_size=8).hexdigest().encode()
+
+    return from_cache(request, repr(("openapi", root_path)).encode(), describe)
 
 
 ROUTES = [

@@ -28,8 +28,8 @@ LINGER = 1.0
 """Seconds for a refused client to read why, before what it still sends is met with a reset."""
 CLIENT_TIMEOUT = settings_from(names=("client_timeout",)).client_timeout
 
-State = tuple[RequestResponseCycle | None, int]
-"""The request that was taken last, and the bytes that wait for the client to read."""
+State = tuple[RequestResponseCycle | None, int, bool]
+"""The last request, the bytes that wait for the client to read, and if it has begun another one."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -51,7 +51,7 @@ class Protocol(HttpToolsProtocol):
         """Start to look whether the client does its part."""
         super().connection_made(transport)
         self._extensions: dict[str, dict[object, object]] = {EXTENSION: {"send": self.send_encoded}}
-        self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._look, None)
+        self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._look, None, 0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop looking."""
@@ -85,7 +85,6 @@ class Protocol(HttpToolsProtocol):
             data, rest = data[: self._room], data[self._room :]
         else:
             rest = b""
-        self._unset_keepalive_if_required()
         self._room -= len(data)
         try:
             self.parser.feed_data(data)
@@ -176,26 +175,35 @@ class Protocol(HttpToolsProtocol):
             self.parser = httptools.HttpRequestParser(self)
             self.parser.feed_data(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
 
-    def _look(self, before: State | None) -> None:
-        """Close the connection if nothing has happened since the last look."""
+    def on_response_complete(self) -> None:
+        """Go on with the next request. That there is none for long, `_look` finds out."""
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+
+    def _look(self, before: State | None, seen: int) -> None:
+        """Close the connection if nothing has happened for some looks: fewer if something should.
+
+        One timer for a connection: setting one after each response would cost more than this.
+        """
         state = self._state()
-        if state is not None and state == before:
+        seen = seen + 1 if state is not None and state == before else 0
+        begun_or_unread = state is not None and any(state[1:])
+        if seen >= (1 if begun_or_unread else self.timeout_keep_alive / CLIENT_TIMEOUT):
             self.transport.abort()
         else:
-            self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._look, state)
+            self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._look, state, seen)
 
     def _state(self) -> State | None:
-        """What the client has to change; None while it is not its turn.
-
-        It need not do anything while its request is worked on. While nothing was sent since that
-        was answered, uvicorn has a timer of its own.
-        """
+        """What the client has to change; None while its request is worked on."""
         unread, cycle = self.transport.get_write_buffer_size(), self.cycle
-        if not unread and cycle is not None:
-            begun = cycle.more_body or cycle.scope is not self.scope
-            if not cycle.response_complete or (self.timeout_keep_alive_task and not begun):
-                return None
-        return cycle, unread
+        if not unread and cycle is not None and not cycle.response_complete:
+            return None
+        if cycle is None or cycle.more_body or self._room < MAX_HEAD:
+            return cycle, unread, True
+        return cycle, unread, cycle.scope is not self.scope
 
 
 async def _go_on(answering: Coroutine[Any, Any, None], awaited: Any) -> None:

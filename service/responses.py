@@ -47,37 +47,25 @@ class Encoded(Response):
         return [(name, value) for name, _, value in pairs]
 
 
-def from_cache(request: Request, asked: bytes, make: Callable[[], bytes]) -> Response:
-    """JSON that stays the same as long as its snapshot is served, made once for each coding.
+def from_cache(request: Request, asked: bytes, make: Callable[[], tuple[bytes, bytes]]) -> Response:
+    """JSON that is made once for each snapshot and content coding, unless it had to make room.
 
-    `asked` is the normalised request. 304 without a body if the client has the answer.
+    `asked` is the normalised request, and `make` returns the body and its tag: what changes
+    whenever the body does. 304 without a body if the client has it.
     """
     serving: Serving = request.scope["serving"]
-    coding = _coding(request)
+    header = request.scope["heeded"].get(ACCEPT_ENCODING)
+    coding = accepted(header) if header else IDENTITY
     key = b"%b %b" % (coding, asked)
     made = serving.responses.get(key)
     if made is None:
-        made = _finish(serving, make(), serving.snapshot.name, coding)
+        made = _finish(serving, *make(), coding)
         serving.responses.put(key, made)
-    return _answer(request, made)
-
-
-def direct(request: Request, body: bytes, tag: bytes) -> Response:
-    """JSON that is as cheap to make as to keep, and kept only where it is compressed.
-
-    Its `tag` is a hash of it. 304 without a body if the client has it.
-    """
-    serving: Serving = request.scope["serving"]
-    coding = _coding(request) if len(body) >= WORTH_COMPRESSING else IDENTITY
-    if coding:
-        key = b"%b %b" % (coding, tag)
-        made = serving.responses.get(key)
-        if made is None:
-            made = _finish(serving, body, tag, coding)
-            serving.responses.put(key, made)
-    else:
-        made = _finish(serving, body, tag, coding)
-    return _answer(request, made)
+    known = request.scope["heeded"].get(IF_NONE_MATCH)
+    # Comparing is weak, as gateways that compress weaken tags.
+    if known and (known == b"*" or made.entity_tag in _entity_tags.findall(known)):
+        return Encoded(304, made.unchanged, b"")
+    return Encoded(200, made.lines, made.body)
 
 
 def momentary(request: Request, body: bytes, status: int = 200, lines: bytes = JSON) -> Response:
@@ -93,11 +81,6 @@ def preflight(request: Request) -> Response:
     return momentary(request, b"", 204, PREFLIGHT)
 
 
-def _coding(request: Request) -> bytes:
-    header = request.scope["heeded"].get(ACCEPT_ENCODING)
-    return accepted(header) if header else IDENTITY
-
-
 def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes) -> Made:
     """Compress what is worth it, and make the headers; each coding has a tag of its own."""
     encoding = b""
@@ -109,11 +92,3 @@ def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes) -> Made:
     lines = b"%betag: %b\r\n" % (serving.cacheable, entity_tag)
     whole = b"%b%b%bcontent-length: %d\r\n" % (lines, JSON, encoding, len(body))
     return Made(body, whole, lines, entity_tag)
-
-
-def _answer(request: Request, made: Made) -> Response:
-    """What was asked for, or 304; comparing is weak, as gateways that compress weaken tags."""
-    known = request.scope["heeded"].get(IF_NONE_MATCH)
-    if known and (known == b"*" or made.entity_tag in _entity_tags.findall(known)):
-        return Encoded(304, made.unchanged, b"")
-    return Encoded(200, made.lines, made.body)

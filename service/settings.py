@@ -26,7 +26,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     trusted_proxies: str = ""
     client_timeout: Annotated[int, Meta(ge=1)] = 30
     max_age: Annotated[int, Meta(ge=0)] = 60
-    cache_bytes: Annotated[int, Meta(ge=0)] = 32 << 20
+    cache_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
     max_lag: Seconds = 1.0
     drain: Seconds = 0.0
     log_requests: bool = False
