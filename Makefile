@@ -12,8 +12,9 @@ run: $(INSTALLED)
 	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
 	@$(SERVE)
 
+# One process more than there are cores, as tests also wait: for disks, and for what they started.
 test: $(INSTALLED)
-	@$(BIN)/pytest --numprocesses auto --dist loadfile
+	@$(BIN)/pytest --numprocesses $$(($$($(BIN)/python -c 'import os; print(os.cpu_count())') + 1)) --dist loadfile --no-loadscope-reorder
 
 soak: $(INSTALLED)
 	@RATECARD_SOAK=1 $(BIN)/pytest -m soak

@@ -15,6 +15,13 @@ from tests.running import SEEDS, Json, serve, write_lines
 
 Build = Callable[..., int]
 
+LONGEST = ("test_whoosh_distributions.py", "test_crash.py", "test_hostile.py", "test_soak.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no core waits for the other in the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
