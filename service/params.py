@@ -8,6 +8,7 @@ from functools import lru_cache, wraps
 from typing import TypeVar, cast, get_args
 from urllib.parse import unquote_plus
 
+import msgspec
 from msgspec import Struct
 
 from service.errors import InvalidParameter
@@ -27,6 +28,7 @@ MATCHES = ("any", "all")
 ENDPOINTS = ("all", "none")
 INTEGRATION_TYPES = ("1P", "3P", "")
 BOOLEANS = ("true", "false")
+_key = msgspec.msgpack.Encoder()
 NARROWING = frozenset((*FACETS, "enriched", "maxPrice", "match", "sort", "facets"))
 
 
@@ -37,7 +39,7 @@ class Page(Struct, frozen=True):
     offset: int
 
 
-class Listing(Struct, frozen=True):
+class Listing(Struct, frozen=True, tag=True):
     """A page of the services that a query finds, or of all where there is none."""
 
     query: str | None
@@ -46,19 +48,19 @@ class Listing(Struct, frozen=True):
     with_endpoints: bool
 
 
-class Overview(Struct, frozen=True):
+class Overview(Struct, frozen=True, tag=True):
     """The totals of some days."""
 
     timeframe: int
 
 
-class Stats(Struct, frozen=True):
+class Stats(Struct, frozen=True, tag=True):
     """The series of some days."""
 
     timeframe: int
 
 
-class Transactions(Struct, frozen=True):
+class Transactions(Struct, frozen=True, tag=True):
     """A page of payments."""
 
     page: int
@@ -76,7 +78,10 @@ def _remembered(parse: Callable[[bytes], Asked]) -> Callable[[bytes], tuple[Aske
 
     def parse_to_key(query_string: bytes) -> tuple[Asked, bytes]:
         asked = parse(query_string)
-        return asked, repr(asked).encode()
+        try:
+            return asked, _key.encode(asked)
+        except OverflowError:  # an offset of more than 64 bits
+            return asked, repr(asked).encode()
 
     remembered = lru_cache(maxsize=REMEMBERED)(parse_to_key)
 

@@ -328,7 +328,7 @@ def test_a_fault_while_the_snapshot_is_written_changes_nothing(world: World) -> 
     calls = world.calls("build_within", f"write,{SYNC}")
     written = [call.name for call in calls].index(SYNC)
     writes = sample(calls[:written], WRITES)
-    for call, fault in faults(writes, sample(writes, 6)):
+    for call, fault in faults(writes, sample(writes, 4)):
         world.suffer("build_within", call, fault)
 
 
@@ -338,7 +338,7 @@ def test_a_fault_while_the_snapshot_is_published_loses_nothing(world: World) -> 
     turns = [call for call in calls if call.name.startswith(("rename", "utime"))]
     assert len(turns) >= 4
     last_sync = [call for call in calls if call.name == SYNC][-1]
-    some = {*turns, last_sync, *sample(calls, 8)}
+    some = {*turns, last_sync, *sample(calls, 5)}
     for call, fault in faults(calls, sorted(some, key=calls.index)):
         world.suffer("publish", call, fault)
     world.settle()

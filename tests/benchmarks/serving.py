@@ -20,6 +20,7 @@ from indexer.__main__ import build_quietly
 from tests.benchmarks.corpus import Document, make_documents, make_queries
 from tests.benchmarks.load import Measured, load, median
 from tests.benchmarks.services import write_services
+from tests.benchmarks.workers import bench_workers
 from tests.benchmarks.writers import write_whoosh
 from tests.running import ROOT
 
@@ -79,6 +80,7 @@ def bench_serving(count: int) -> None:
         print(f"\n{count:,} services, {artifacts_size(artifacts):,.0f} MB of artifacts")
         for operation in operations:
             report(operation, measure(operation, ours, bare, naive, nginx, folder))
+        bench_workers(artifacts)
 
 
 def plan(documents: list[Document]) -> list[Operation]:

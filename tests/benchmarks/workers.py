@@ -1,0 +1,56 @@
+"""What one more worker costs: memory that it shares with nobody, and time until it serves."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.running import ROOT
+
+READY = "Application startup complete"
+
+
+def bench_workers(artifacts: Path) -> None:
+    """Print what a third worker costs beside two."""
+    command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as supervisor:
+        lines = iter(supervisor.stderr or ())
+        try:
+            for _ in range(2):
+                wait_for_worker(lines)
+            started = time.perf_counter()
+            supervisor.send_signal(signal.SIGTTIN)
+            worker = wait_for_worker(lines)
+            taken = time.perf_counter() - started
+            print(
+                f"\none more worker: {private_memory(worker) / 1e6:.0f} MB of its own, "
+                f"ready in {taken:.2f} s (the supervisor looks twice a second)"
+            )
+        finally:
+            supervisor.terminate()
+
+
+def wait_for_worker(lines: Iterator[str]) -> int:
+    """Read the log until a worker serves; returns its process id."""
+    worker = 0
+    for line in lines:
+        said = re.search(r"Started server process \[(\d+)\]", line)
+        if said:
+            worker = int(said[1])
+        if READY in line:
+            return worker
+    raise SystemExit("the service did not start")
+
+
+def private_memory(process: int) -> int:
+    """Bytes that are in memory for this process alone (USS)."""
+    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+    parts = re.findall(r"^Private_(?:Clean|Dirty):\s+(\d+) kB$", rollup, re.MULTILINE)
+    return sum(map(int, parts)) << 10
