@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 from service.metrics import Counts
@@ -30,16 +31,16 @@ class Cache:
     def __init__(self, size: int, counts: Counts) -> None:
         self._size = self._free = size
         self._counts = counts
-        self._made: dict[bytes, Made] = {}
+        self._made: OrderedDict[bytes, Made] = OrderedDict()
 
     def get(self, key: bytes) -> Made | None:
         """What was stored, now the most recently used."""
-        made = self._made.pop(key, None)
+        made = self._made.get(key)
         if made is None:
             self._counts.cache_misses += 1
             return None
         self._counts.cache_hits += 1
-        self._made[key] = made
+        self._made.move_to_end(key)
         return made
 
     def put(self, key: bytes, made: Made) -> None:
@@ -50,8 +51,7 @@ class Cache:
         self._free -= cost
         self._made[key] = made
         while self._free < 0:
-            oldest = next(iter(self._made))
-            self._free += _cost(oldest, self._made.pop(oldest))
+            self._free += _cost(*self._made.popitem(last=False))
 
 
 def _cost(key: bytes, made: Made) -> int:

@@ -22,7 +22,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     workers: Annotated[int, Meta(ge=1)] = 1
-    root_path: str = ""
+    root_path: Annotated[str, Meta(pattern=r"^(/[!-~]*[!-.0-~])?$")] = ""
     trusted_proxies: str = ""
     client_timeout: Annotated[int, Meta(ge=1)] = 30
     max_age: Annotated[int, Meta(ge=0)] = 60

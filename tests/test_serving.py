@@ -99,7 +99,14 @@ def test_a_port_in_use_is_said_without_a_traceback(workers: str, sample: Path) -
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PORT", "http"), ("PORT", "65536"), ("PORT", "-1"), ("WORKERS", "0"), ("WORKERS", "2.5")],
+    [
+        ("PORT", "http"),
+        ("PORT", "65536"),
+        ("PORT", "-1"),
+        ("WORKERS", "0"),
+        ("WORKERS", "2.5"),
+        *(("ROOT_PATH", path) for path in ("api", "/api/", "/ä", "/")),
+    ],
 )
 def test_a_setting_that_cannot_be_read_is_named(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"RATECARD_{name}: "):

@@ -24,7 +24,7 @@ from tests.benchmarks.workers import bench_workers
 from tests.benchmarks.writers import write_whoosh
 from tests.running import ROOT
 
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 2.0
 QUERIES = 10_000
 NGINX = """
