@@ -572,7 +572,7 @@ def test_the_service_is_as_its_openapi_document_says(running: Running, tmp_path:
     (tmp_path / "schemathesis.toml").write_text('hooks = "hooks"\nwarnings = {fail-on = true}\n')
     (tmp_path / "hooks.py").write_text(HOOKS)
     host, port = running.address
-    options = ["--checks", "all", "--no-color", "--max-examples", "500" if SOAK else "6"]
+    options = ["--checks", "all", "--no-color", "--max-examples", "500" if SOAK else "4"]
     options += ["--max-time", "600"] if SOAK else ["--generation-deterministic"]
     command = [str(Path(sys.executable).with_name("schemathesis")), "run", *options]
     finished = subprocess.run(

@@ -23,7 +23,7 @@ from tests.running import (
     write_lines,
 )
 
-REINDEXES, WARM = (50, 10) if SOAK else (8, 4)
+REINDEXES, WARM = (50, 10) if SOAK else (6, 3)
 """How many there are, and after how many nothing may grow."""
 GROWTH = 3 << 20
 """Bytes of private memory that an allocator may still come to hold."""
