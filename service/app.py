@@ -183,10 +183,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     metrics = Metrics(settings.metrics_folder)
     published = Published(settings, metrics)
     drain = Drain(settings.drain)
-    app = Ratecard(
-        exception_handlers=REFUSALS,
-        lifespan=_lifespan(published, drain),
-    )
+    app = Ratecard(exception_handlers=REFUSALS, lifespan=_lifespan(published, drain))
     app.router.redirect_slashes = False
     app.state.settings = settings
     app.state.metrics = metrics
