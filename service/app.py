@@ -21,6 +21,7 @@ from service.front import Front
 from service.metrics import Metrics
 from service.openapi import document
 from service.overload import Overload
+from service.page import PAGES
 from service.params import Listing, listing, overview, search, stats, transactions
 from service.published import Published
 from service.records import ErrorBody, Readiness, format_timestamp
@@ -33,7 +34,7 @@ from service.snapshot import Snapshot
 
 HEALTH, METRICS = "/healthz", "/metrics"
 MAX_ID = 256
-UNPINNED = frozenset({HEALTH, METRICS})
+UNPINNED = (HEALTH, METRICS, "/assets/")
 PROMETHEUS = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
 _log = logging.getLogger("uvicorn.error")
@@ -169,7 +170,8 @@ class Ratecard(Starlette):
         state = self.state
         log = RequestLog() if state.settings.log_requests else None
         inner = super().build_middleware_stack()
-        return Front(inner, ROUTES, UNPINNED, state.published, state.metrics, log)
+        routes = ROUTES + PAGES if state.settings.page else ROUTES
+        return Front(inner, routes, UNPINNED, state.published, state.metrics, log)
 
 
 def create_app(settings: Settings | None = None) -> Starlette:

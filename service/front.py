@@ -40,14 +40,15 @@ class Front:
     """The outermost layer: pins a request's snapshot, has it answered, counts and logs it.
 
     It dispatches the routes itself, as Starlette's router and layers cost as much as an answer;
-    they have what is at no route. Without a snapshot only `unpinned` paths are answered.
+    they have what is at no route. Without a snapshot only paths that begin as those of
+    `unpinned` are answered.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         routes: Iterable[Route],
-        unpinned: frozenset[str],
+        unpinned: tuple[str, ...],
         published: Published,
         metrics: Metrics,
         log: RequestLog | None,
@@ -58,11 +59,12 @@ class Front:
         self._metrics = metrics
         self._log = log
         self._handlers: dict[str, Handler] = {}
-        self._with_parameter: list[tuple[str, str, Handler]] = []
+        self._with_parameter: list[tuple[str, str, bool, Handler]] = []
         for route in routes:
             prefix, _, parameter = route.path.partition("{")
             if parameter:
-                self._with_parameter.append((prefix, parameter.rstrip("}"), route.endpoint))
+                name, _, convertor = parameter.rstrip("}").partition(":")
+                self._with_parameter.append((prefix, name, convertor == "path", route.endpoint))
             else:
                 self._handlers[route.path] = route.endpoint
         self._names = {route.endpoint: route.path for route in routes}
@@ -110,7 +112,7 @@ class Front:
         try:
             request.scope["serving"] = self._published.serving()
         except SnapshotUnavailable:
-            if path not in self._unpinned:
+            if not path.startswith(self._unpinned):
                 raise
         if request.method == "OPTIONS":
             return preflight(request)
@@ -125,10 +127,10 @@ class Front:
         """What answers at a path; its parameter goes into the scope, as Starlette's router does."""
         handler = self._handlers.get(path)
         if handler is None:
-            for prefix, name, endpoint in self._with_parameter:
+            for prefix, name, is_path, endpoint in self._with_parameter:
                 if path.startswith(prefix):
                     value = path[len(prefix) :]
-                    if value and "/" not in value:
+                    if value and (is_path or "/" not in value):
                         scope["path_params"] = {name: value}
                         return endpoint
         return handler

@@ -42,6 +42,11 @@ def network_label(name: str) -> str:
     return _LABELS.get(network_key(name), name)
 
 
+def labels_of_keys() -> dict[str, str]:
+    """The label of every folded name that we know, for others who show networks."""
+    return {name: _LABELS[key] for name, key in _KEYS.items()}
+
+
 def _fold(name: str) -> str:
     """Case and the separator of words do not tell networks apart, nor the rest of a genesis hash.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import TypeVar, cast, get_args
-from urllib.parse import unquote_plus
+from urllib.parse import unquote_plus, urlencode
 
 import msgspec
 from msgspec import Struct
@@ -108,6 +108,15 @@ def search(query_string: bytes) -> Listing:
 
 
 @_remembered
+def browse(query_string: bytes) -> Listing:
+    """What the page is to show: a search if there are words, and always a page of 24."""
+    params = Params(query_string)
+    words = params.words()
+    page = Page(DEFAULT_LIMIT, params.integer("offset", default=0, minimum=0))
+    return Listing(words or None, page, params.narrowing(), with_endpoints=False)
+
+
+@_remembered
 def overview(query_string: bytes) -> Overview:
     """Which totals are asked for."""
     return Overview(Params(query_string).timeframe())
@@ -124,6 +133,18 @@ def transactions(query_string: bytes) -> Transactions:
     """Which payments are asked for."""
     params = Params(query_string)
     return Transactions(params.integer("page", default=0, minimum=0), params.limit())
+
+
+def written(asked: Listing) -> str:
+    """What is asked as a query string, but for its page, to which another can be added."""
+    narrowing = asked.narrowing
+    fields: dict[str, object] = {"q": asked.query or []}
+    fields |= narrowing.facets
+    fields["enriched"] = [] if narrowing.enriched is None else str(narrowing.enriched).lower()
+    fields["maxPrice"] = [] if narrowing.max_price is None else f"{narrowing.max_price:f}"
+    fields["match"] = "all" if narrowing.match_all else []
+    fields["sort"] = [] if narrowing.sort == "relevance" else narrowing.sort
+    return "".join(f"{field}&" for field in urlencode(fields, doseq=True).split("&") if field)
 
 
 class Params:
@@ -150,9 +171,16 @@ class Params:
 
     def query(self) -> str:
         """`q`: plain text."""
+        query = self.words()
+        if not query:
+            raise InvalidParameter("q", "q is required: the words to search for")
+        return query
+
+    def words(self) -> str:
+        """`q`, or nothing where it is blank."""
         query = self._single("q")
         if query is None or not query.strip():
-            raise InvalidParameter("q", "q is required: the words to search for")
+            return ""
         if len(query) > MAX_QUERY:
             raise InvalidParameter(
                 "q", f"q has {len(query)} characters; at most {MAX_QUERY} are searched"

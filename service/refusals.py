@@ -8,12 +8,16 @@ from starlette.responses import Response
 
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
 from service.headers import ALLOW, JSON
+from service.page import refuse_person
 from service.records import ErrorBody, ErrorEnvelope
 from service.responses import momentary
+from service.settings import Settings
 
 
 def refuse(request: Request, error: RatecardError) -> Response:
-    """The response that says why a request is not answered."""
+    """The response that says why a request is not answered: JSON, or a page for people."""
+    if _asks_for_page(request):
+        return refuse_person(request, error)
     lines = JSON
     if error.retry_after is not None:
         lines += b"retry-after: %d\r\n" % error.retry_after
@@ -29,6 +33,12 @@ def describe(error: RatecardError) -> bytes:
     if isinstance(error, InvalidParameter):
         body.parameter = error.parameter
     return msgspec.json.encode(ErrorEnvelope(body))
+
+
+def _asks_for_page(request: Request) -> bool:
+    settings: Settings = request.app.state.settings
+    wanted = "text/html" in request.headers.get("accept", "")
+    return wanted and settings.page and "/v1/" not in request.scope["path"]
 
 
 async def _path_not_found(request: Request, _: Exception) -> Response:

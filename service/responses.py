@@ -47,11 +47,17 @@ class Encoded(Response):
         return [(name, value) for name, _, value in pairs]
 
 
-def from_cache(request: Request, asked: bytes, make: Callable[[], tuple[bytes, bytes]]) -> Response:
-    """JSON that is made once for each snapshot and content coding, unless it had to make room.
+def from_cache(
+    request: Request,
+    asked: bytes,
+    make: Callable[[], tuple[bytes, bytes]],
+    content_type: bytes = JSON,
+) -> Response:
+    """What is made once for each snapshot and content coding, unless it had to make room.
 
     `asked` is the normalised request, and `make` returns the body and its tag: what changes
-    whenever the body does. 304 without a body if the client has it.
+    whenever the body does. 304 without a body if the client has it. `content_type` is the header
+    lines that say what the body is.
     """
     serving: Serving = request.scope["serving"]
     header = request.scope["heeded"].get(ACCEPT_ENCODING)
@@ -59,7 +65,7 @@ def from_cache(request: Request, asked: bytes, make: Callable[[], tuple[bytes, b
     key = b"%b %b" % (coding, asked)
     made = serving.responses.get(key)
     if made is None:
-        made = _finish(serving, *make(), coding)
+        made = _finish(serving, *make(), coding, content_type)
         serving.responses.put(key, made)
     known = request.scope["heeded"].get(IF_NONE_MATCH)
     # Comparing is weak, as gateways that compress weaken tags.
@@ -81,7 +87,7 @@ def preflight(request: Request) -> Response:
     return momentary(request, b"", 204, PREFLIGHT)
 
 
-def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes) -> Made:
+def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes, content_type: bytes) -> Made:
     """Compress what is worth it, and make the headers; each coding has a tag of its own."""
     encoding = b""
     if coding and len(body) >= WORTH_COMPRESSING:
@@ -90,5 +96,5 @@ def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes) -> Made:
         encoding = b"content-encoding: %b\r\n" % coding
     entity_tag = b'"%b"' % tag
     lines = b"%betag: %b\r\n" % (serving.cacheable, entity_tag)
-    whole = b"%b%b%bcontent-length: %d\r\n" % (lines, JSON, encoding, len(body))
+    whole = b"%b%b%bcontent-length: %d\r\n" % (lines, content_type, encoding, len(body))
     return Made(body, whole, lines, entity_tag)

@@ -31,6 +31,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     drain: Seconds = 0.0
     log_requests: bool = False
     metrics_folder: str = ""
+    page: bool = True
 
 
 OF_THE_APPLICATION = (
@@ -41,6 +42,7 @@ OF_THE_APPLICATION = (
     "drain",
     "log_requests",
     "metrics_folder",
+    "page",
 )
 """The settings that matter whatever server runs the application."""
 

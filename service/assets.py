@@ -1,0 +1,66 @@
+"""The files of the page: read and compressed once, and kept by browsers for ever."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.coding import CODINGS, IDENTITY, accepted
+from service.errors import PathNotFound
+from service.headers import ACCEPT_ENCODING, EVERY_RESPONSE
+from service.networks import labels_of_keys
+from service.responses import Encoded
+
+FOLDER = Path(__file__).parent / "web" / "assets"
+TYPES = {
+    ".css": b"text/css; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
+}
+FOR_EVER = b"public, max-age=31536000, immutable"
+
+
+async def asset(request: Request) -> Response:
+    """One file; an address of another version answers what this one has, but not for ever."""
+    version, _, name = request.scope["path_params"]["file"].partition("/")
+    if name not in ASSETS:
+        raise PathNotFound("the page has no such file")
+    header = request.scope["heeded"].get(ACCEPT_ENCODING)
+    coding = accepted(header) if header else IDENTITY
+    body = _encoded(name, coding)
+    lines = b"%bcontent-type: %b\r\nvary: Accept-Encoding\r\ncache-control: %b\r\n" % (
+        EVERY_RESPONSE,
+        TYPES[Path(name).suffix],
+        FOR_EVER if version == VERSION else b"no-cache",
+    )
+    if coding:
+        lines += b"content-encoding: %b\r\n" % coding
+    return Encoded(200, b"%bcontent-length: %d\r\n" % (lines, len(body)), body)
+
+
+def _read() -> dict[str, bytes]:
+    files = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
+    labels = json.dumps(labels_of_keys())
+    return files | {"networks.js": f"export default {labels};\n".encode()}
+
+
+def _version() -> str:
+    digest = blake2b(digest_size=6)
+    for name, body in ASSETS.items():
+        digest.update(b"%b %d %b" % (name.encode(), len(body), body))
+    return digest.hexdigest()
+
+
+@cache
+def _encoded(name: str, coding: bytes) -> bytes:
+    return CODINGS[coding](ASSETS[name]) if coding else ASSETS[name]
+
+
+ASSETS = _read()
+VERSION = _version()
+"""Changes with any of the files, and is part of their addresses."""

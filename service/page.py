@@ -1,0 +1,124 @@
+"""The page for people: documents that scripts of theirs fill from the public API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from service.assets import VERSION, asset
+from service.card import BLANK, card_of
+from service.errors import RatecardError, ServiceNotFound
+from service.params import browse, written
+from service.records import format_timestamp
+from service.responses import from_cache, momentary
+from service.serving import Serving
+from service.snapshot import Snapshot
+
+POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    b"require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HTML = (
+    b"content-type: text/html; charset=utf-8\r\ncontent-security-policy: %b\r\n"
+    b"referrer-policy: same-origin\r\n"
+) % POLICY
+
+_templates = Environment(
+    loader=PackageLoader("service", "web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+async def catalogue_page(request: Request) -> Response:
+    """The services that the address asks for, so that it works before and without scripts."""
+    asked, key = browse(request.scope["query_string"])
+    snapshot: Snapshot = request.scope["serving"].snapshot
+
+    def render() -> tuple[bytes, bytes]:
+        page = asked.page
+        if asked.query is None:
+            hits = snapshot.list(page.limit, page.offset, asked.narrowing)
+        else:
+            request.app.state.overload.check()
+            hits = snapshot.search(asked.query, page.limit, page.offset, asked.narrowing)
+        return _document(
+            request,
+            "catalogue.html",
+            cards=[card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
+            blank=BLANK,
+            total=hits.total,
+            asked=asked,
+            others=written(asked),
+            services=snapshot.manifest.counts.services,
+        )
+
+    return _from_cache(request, b"catalogue %b" % key, render)
+
+
+async def service_page(request: Request) -> Response:
+    """One service; its endpoints are filled in by the script."""
+    service_id = request.scope["path_params"]["id"]
+    snapshot: Snapshot = request.scope["serving"].snapshot
+    ordinal = snapshot.ordinal_of(service_id)
+    if ordinal is None:
+        raise ServiceNotFound("no service has this id; it may have left the catalogue")
+    card = card_of(snapshot.summaries.view(ordinal))
+    key = b"page of %d" % ordinal
+    return _from_cache(request, key, lambda: _document(request, "service.html", card=card))
+
+
+async def ecosystem_page(request: Request) -> Response:
+    """What was paid, drawn by the script."""
+    return _from_cache(request, b"page", lambda: _document(request, "ecosystem.html"))
+
+
+PAGES = [
+    Route("/", catalogue_page),
+    Route("/services/{id}", service_page),
+    Route("/ecosystem", ecosystem_page),
+    Route("/assets/{file:path}", asset),
+]
+
+
+def refuse_person(request: Request, error: RatecardError) -> Response:
+    """The page that says why there is nothing else to see."""
+    body, _ = _document(request, "error.html", error=error)
+    return momentary(request, body, error.status, HTML)
+
+
+def _from_cache(
+    request: Request, key: bytes, render: Callable[[], tuple[bytes, bytes]]
+) -> Response:
+    root = _root_of(request).encode()
+    return from_cache(request, b"%b at %b" % (key, root), render, HTML)
+
+
+def _document(request: Request, template: str, **shown: Any) -> tuple[bytes, bytes]:
+    """A document as bytes, and its tag."""
+    root = _root_of(request)
+    serving: Serving | None = request.scope.get("serving")
+    text = _templates.get_template(template).render(
+        root=root,
+        assets=f"{root}/assets/{VERSION}",
+        snapshot=serving.snapshot.id if serving else "",
+        built_at=format_timestamp(serving.snapshot.manifest.built_at) if serving else "",
+        **shown,
+    )
+    body = text.encode("utf-8", "replace")
+    return body, blake2b(body, digest_size=8).hexdigest().encode()
+
+
+def _root_of(request: Request) -> str:
+    """The prefix of all addresses, as it is written in them."""
+    return quote(request.scope.get("root_path", "").rstrip("/"), errors="replace")

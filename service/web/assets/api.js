@@ -1,0 +1,53 @@
+// The public API, as the page asks it.
+
+export const root = document.documentElement.dataset.root;
+
+export class Trouble extends Error {
+  constructor(title, message) {
+    super(message);
+    this.title = title;
+  }
+}
+
+// Resolves to the answer and the snapshot that it is from; rejects with a Trouble, or an AbortError.
+export async function ask(path, params = "", signal = undefined) {
+  let response;
+  try {
+    // What the browser kept is asked for again (mostly a 304), as a mix of two snapshots confuses.
+    response = await fetch(`${root}${path}?${params}`, { signal, cache: "no-cache" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw navigator.onLine
+      ? new Trouble("No answer.", "The service cannot be reached; what you see is from before.")
+      : new Trouble("You are offline.", "What you see is from before.");
+  }
+  const snapshot = response.headers.get("Ratecard-Snapshot");
+  let answer;
+  try {
+    answer = await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Trouble("No answer.", `What came back (status ${response.status}) is not from Ratecard.`);
+  }
+  if (!response.ok) throw new Trouble("That did not work.", answer.error.message);
+  return { answer, snapshot };
+}
+
+// Says what went wrong, and tries again when asked to, or when the network is back.
+const alert = document.getElementById("trouble");
+let retry;
+
+export function complain(trouble, again) {
+  retry = again;
+  alert.querySelector("[data-slot=title]").textContent = trouble.title ?? "That is a bug.";
+  alert.querySelector("[data-slot=message]").textContent = trouble.message;
+  alert.hidden = false;
+}
+
+export function calm() {
+  alert.hidden = true;
+  retry = undefined;
+}
+
+alert.querySelector("button").addEventListener("click", () => retry?.());
+addEventListener("online", () => retry?.());

@@ -1,0 +1,152 @@
+// One service: its endpoints with prices, parameters and a curl line each.
+import { ask, calm, complain } from "./api.js";
+import { curl } from "./curl.js";
+import { copy_of, fill } from "./slots.js";
+import { age, count, counted, network, plain, website } from "./text.js";
+
+const AT_ONCE = 50;
+const article = document.getElementById("service");
+const list = document.getElementById("endpoints");
+const more = document.getElementById("more");
+const find = document.getElementById("find");
+let endpoints = [];
+let matching = [];
+
+async function load() {
+  try {
+    const { answer } = await ask(`/v1/services/${encodeURIComponent(article.dataset.id)}`);
+    calm();
+    draw(answer.service);
+    article.ariaBusy = "false";
+  } catch (trouble) {
+    complain(trouble, load);
+  }
+}
+
+function draw(service) {
+  endpoints = service.endpoints;
+  fact("payers", service.quality?.uniquePayers == null ? "" : count(service.quality.uniquePayers));
+  fact("called", service.quality?.lastCalledAt ? age(Date.parse(service.quality.lastCalledAt)) : "");
+  const url = website(service.providerUrl ?? "");
+  fact("website", url ? link(url) : "");
+  document.getElementById("tags").replaceChildren(
+    ...(service.tags ?? []).map((tag) => {
+      const item = document.createElement("li");
+      item.textContent = plain(tag);
+      item.dir = "auto";
+      return item;
+    }),
+  );
+  find.hidden = endpoints.length <= 12;
+  narrow("");
+  const first = list.querySelector("details");
+  if (first) first.open = true;
+}
+
+function fact(name, value) {
+  const slot = article.querySelector(`[data-slot="${name}"]`);
+  slot.replaceChildren(value);
+  slot.parentElement.hidden = !value;
+}
+
+function link(url) {
+  const anchor = document.createElement("a");
+  anchor.href = url.href;
+  anchor.rel = "noopener noreferrer nofollow ugc";
+  anchor.textContent = url.hostname;
+  return anchor;
+}
+
+function narrow(words) {
+  const wanted = words.toLowerCase().split(/\s+/);
+  matching = endpoints.filter((endpoint) => {
+    const text = `${endpoint.method} ${endpoint.url} ${endpoint.description ?? ""}`.toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+  list.replaceChildren();
+  show();
+}
+
+function show() {
+  const start = list.childElementCount;
+  const next = matching.slice(start, start + AT_ONCE).map(endpoint);
+  list.append(...next);
+  const left = matching.length - list.childElementCount;
+  more.hidden = left === 0;
+  more.textContent = `Show ${Math.min(left, AT_ONCE)} more of ${count(left)}`;
+  document.getElementById("shown").textContent = `${counted(matching.length, "endpoint")}, ${count(list.childElementCount)} shown`;
+  return next[0];
+}
+
+function endpoint(described) {
+  const { url, method, pricing, parameters = [], quality, description = "" } = described;
+  const { host, path } = parts(plain(url));
+  const calls = quality?.l30DaysTotalCalls;
+  const command = curl(described);
+  const element = fill(copy_of("endpoint"), {
+    method: plain(method) || "GET",
+    path: path,
+    price: price(pricing),
+    currency: pricing.amount || pricing.maxAmount ? plain(pricing.currency) : "",
+    description: plain(description),
+    terms: terms(pricing, host),
+    networks: pricing.network ? plain(network(pricing.network)) : "",
+    calls: calls == null ? "" : `${counted(calls, "call")} in 30 days`,
+    curl: command,
+  });
+  element.querySelector(".parameters").append(...parameters.map(parameter));
+  const copy = element.querySelector(".curl button");
+  copy.parentElement.hidden = !command;
+  copy.addEventListener("click", () => copied(copy, command));
+  return element;
+}
+
+function parameter({ name, group, type, required, description = "", example, enumValues = [], default: usual }) {
+  const shown = (title, value) => (value == null || value === "" ? "" : `${title} ${plain(JSON.stringify(value))}`);
+  return fill(copy_of("parameter"), {
+    name: plain(name),
+    where: `${type} in ${group}`,
+    required: required ? "required" : "",
+    description: plain(description),
+    example: shown("e.g.", example),
+    values: enumValues?.length ? `one of ${plain(enumValues.map((value) => JSON.stringify(value)).join(", "))}` : "",
+    default: shown("default", usual),
+  });
+}
+
+const parts = (url) => {
+  const [, host, path] = /^(?:[a-z]+:\/\/)?([^/?#]*)(.*)$/is.exec(url);
+  return path ? { host, path } : { host: "", path: host };
+};
+
+const price = ({ amount, minAmount, maxAmount }) =>
+  amount || (maxAmount ? `${minAmount || "0"} – ${maxAmount}` : "no fixed price");
+
+function terms({ scheme, maxAmount, amount }, host) {
+  const most = scheme === "upto" && maxAmount && amount ? `, at most ${maxAmount}` : "";
+  return plain([host, scheme ? scheme + most : ""].filter(Boolean).join(" · "));
+}
+
+async function copied(button, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    // Without https, or permission: select it, so that one key copies it.
+    getSelection().selectAllChildren(button.previousElementSibling);
+    button.textContent = "Press Ctrl+C";
+  }
+  setTimeout(() => (button.textContent = "Copy"), 2000);
+}
+
+more.addEventListener("click", () => show()?.querySelector("summary").focus());
+find.addEventListener("input", (event) => narrow(event.target.value));
+// What goes back is the list as it was, with its words and filters.
+article.ownerDocument.querySelector(".back a").addEventListener("click", (event) => {
+  const from = document.referrer && new URL(document.referrer);
+  if (from?.origin === location.origin && from.href.startsWith(event.target.href) && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    history.back();
+  }
+});
+void load();

@@ -1,0 +1,36 @@
+// Runs before the first paint, so that a chosen theme does not flash: hence not a module.
+const themes = { auto: "light dark", light: "light", dark: "dark" };
+const use = (theme) => {
+  document.documentElement.style.colorScheme = themes[theme];
+  document.documentElement.dataset.theme = theme;
+};
+const stored = () => {
+  try {
+    const theme = localStorage.getItem("theme");
+    return theme in themes ? theme : "auto";
+  } catch {
+    return "auto"; // storage can be forbidden
+  }
+};
+
+use(stored());
+
+addEventListener("DOMContentLoaded", () => {
+  const button = document.getElementById("theme");
+  const show = (theme) => {
+    button.textContent = `Theme: ${theme}`;
+  };
+  show(stored());
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const names = Object.keys(themes);
+    const next = names[(names.indexOf(document.documentElement.dataset.theme) + 1) % names.length];
+    use(next);
+    show(next);
+    try {
+      localStorage.setItem("theme", next);
+    } catch {
+      // then it lasts as long as the page
+    }
+  });
+});
