@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,11 @@ def install(folder: Path) -> None:
     setuptools = PROJECT["tool"]["setuptools"]
     for package in setuptools["packages"]:
         (folder / package).mkdir(parents=True)
-        for path in (ROOT / package).iterdir():
-            if any(fnmatch(path.name, kind) for kind in ("*.py", *data_of(package))):
-                shutil.copy(path, folder / package)
+        for kind in ("*.py", *data_of(package)):
+            for path in (ROOT / package).glob(kind):
+                copy = folder / path.relative_to(ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, copy)
 
 
 def data_of(package: str) -> list[str]:
@@ -119,7 +120,8 @@ def test_everything_that_is_imported_is_installed(tmp_path: Path) -> None:
     install(tmp_path)
     for package in PROJECT["tool"]["setuptools"]["packages"]:
         here = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*") if path.is_file()}
-        there = {path.relative_to(tmp_path) for path in (tmp_path / package).rglob("*")}
+        copied = (path for path in (tmp_path / package).rglob("*") if path.is_file())
+        there = {path.relative_to(tmp_path) for path in copied}
         assert {path for path in here if "__pycache__" not in path.parts} == there
 
 

@@ -51,8 +51,11 @@ HEADERS = {
     *("access-control-allow-headers", "access-control-allow-methods", "access-control-max-age"),
     *("access-control-allow-origin", "access-control-expose-headers", "allow", "cache-control"),
     *("connection", "content-encoding", "content-length", "content-type", "date", "etag"),
+    *("content-security-policy", "referrer-policy"),
     *("ratecard-snapshot", "retry-after", "vary", "x-content-type-options", "x-request-id"),
 }
+FOR_PEOPLE = re.compile(r"/|/ecosystem|/services/[^/]+|/assets/.+", re.DOTALL)
+HTML = "text/html; charset=utf-8"
 LONGEST_HEAD = 64 * 1024
 HEAD_TOO_LARGE = 431
 REQUEST_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
@@ -202,12 +205,20 @@ def check(answer: Answer, method: str, target: str) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     if (status, method) == (204, "OPTIONS"):
         return
-    decoder = envelope_of(unquote(target.partition("?")[0].partition("#")[0]))
+    path = unquote(target.partition("?")[0].partition("#")[0])
+    decoder = envelope_of(path)
+    answers = decoder is not None or FOR_PEOPLE.fullmatch(path) is not None
     if status in {200, 304}:
-        assert decoder is not None
+        assert answers
         assert method in {"GET", "HEAD"}
     if status == 304:
         assert "etag" in headers
+        return
+    if headers["content-type"].startswith("text/"):
+        assert decoder is None
+        assert status in {200, 400, 404, 405}
+        assert not re.search(rb"<(?:script|img|svg)[^<>]*(?:canary|onload|src=x)", body)
+        assert headers["content-type"] != HTML or headers["content-security-policy"]
         return
     assert headers["content-type"] == "application/json"
     if method == "HEAD":
@@ -219,7 +230,7 @@ def check(answer: Answer, method: str, target: str) -> None:
     else:
         error = _error.decode(body).error
         assert (status, error.code) in REFUSALS
-        assert decoder is not None or status != 400 or error.code == "bad_request"
+        assert answers or status != 400 or error.code == "bad_request"
         assert "allow" in headers or status != 405
         assert isinstance(error.parameter, str) == (error.code == "invalid_parameter")
 
@@ -285,8 +296,11 @@ def nasty_urls(seed: int) -> Iterator[str]:
         query = "q=weather&" if "search" in path else ""
         for name in names:
             yield from (f"{path}?{'' if name == 'q' else query}{name}={value}" for value in VALUES)
+    for name in QUERY_PARAMETERS["/v1/search/services"]:
+        yield from (f"/?{name}={value}" for value in VALUES)
+    beginnings = ("/v1/services/", "/", "/v1/services/a/", "/services/", "/assets/")
     for value in VALUES:
-        yield from (f"{path}{value}" for path in (*PATHS, "/v1/services/", "/", "/v1/services/a/"))
+        yield from (f"{path}{value}" for path in (*PATHS, *beginnings))
     for length in (1, 255, 256, 257, 4096, 60_000, 65_510, 65_536, 70_000, 100_000):
         for text in ("a", "/", "%2e", "%f0%9f%a6%8a", "&q", "="):
             yield f"/v1/services/{(text * length)[:length]}"
@@ -297,7 +311,7 @@ def nasty_urls(seed: int) -> Iterator[str]:
 
 
 def _mutated(chance: Random) -> str:
-    path = chance.choice(PATHS).replace("{id}", chance.choice(VALUES))
+    path = chance.choice((*PATHS, "/", "/services/{id}")).replace("{id}", chance.choice(VALUES))
     for _ in range(chance.choice((0, 0, 1, 2))):
         at = chance.randrange(len(path))
         piece = chance.choice(
