@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from service.drain import Drain
 from service.errors import Draining, ServiceNotFound, SnapshotUnavailable
+from service.examples import examples
 from service.front import Front
 from service.metrics import Metrics
 from service.openapi import document
@@ -138,10 +139,10 @@ async def metrics(request: Request) -> Response:
 
 async def openapi(request: Request) -> Response:
     """The description of this API."""
-    root_path = request.scope.get("root_path", "")
+    root_path, snapshot = request.scope.get("root_path", ""), _snapshot(request)
 
     def describe() -> tuple[bytes, bytes]:
-        body = document(root_path)
+        body = document(root_path, examples(snapshot))
         return body, blake2b(body, digest_size=8).hexdigest().encode()
 
     return from_cache(request, repr(("openapi", root_path)).encode(), describe)

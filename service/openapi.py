@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
+from service import inputs
 from service.errors import (
     Draining,
     InvalidParameter,
@@ -17,21 +18,9 @@ from service.errors import (
     ServiceNotFound,
     SnapshotUnavailable,
 )
-from service.facets import FACETS
-from service.params import (
-    BOOLEANS,
-    DEFAULT_LIMIT,
-    DEFAULT_TIMEFRAME,
-    ENDPOINTS,
-    INTEGRATION_TYPES,
-    MATCHES,
-    MAX_LIMIT,
-    MAX_QUERY,
-    PRICE,
-    SORTS,
-)
+from service.examples import USUAL, Examples
+from service.inputs import Json
 from service.records import (
-    ID_PATTERN,
     ErrorEnvelope,
     Health,
     OverviewEnvelope,
@@ -42,18 +31,15 @@ from service.records import (
     TransactionsEnvelope,
 )
 
-Json = dict[str, Any]
-
-RESPONSES = (
-    ServiceList,
-    ServiceEnvelope,
-    OverviewEnvelope,
-    StatsEnvelope,
-    TransactionsEnvelope,
-    Health,
-    Readiness,
-    ErrorEnvelope,
-)
+TAGS: dict[type[Struct], str] = {
+    ServiceList: "Services",
+    ServiceEnvelope: "Services",
+    OverviewEnvelope: "Ecosystem",
+    StatsEnvelope: "Ecosystem",
+    TransactionsEnvelope: "Ecosystem",
+    Health: "State",
+    Readiness: "State",
+}
 # What a reader of the document needs to know of each.
 ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter cannot be honoured; `parameter` names it.",
@@ -72,24 +58,23 @@ HEADERS = {
     "Retry-After": "Seconds to wait.",
     "Allow": "What is answered.",
 }
-NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 differ in what is space
 EVERY_ANSWER = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
 KEPT_ANSWER = (*EVERY_ANSWER, "ETag", "Vary")
 
 
-def document(root_path: str) -> bytes:
+def document(root_path: str, shown: Examples = USUAL) -> bytes:
     """The document as JSON, for an application that is mounted at `root_path`.
 
     Where an application is mounted may be up to its clients, so that nothing is kept of it.
     """
     server = quote(root_path.rstrip("/"), errors="replace") or "/"
-    return b'%b,"servers":%b}' % (_document()[:-1], msgspec.json.encode([{"url": server}]))
+    return b'%b,"servers":%b}' % (_document(shown)[:-1], msgspec.json.encode([{"url": server}]))
 
 
-@cache
-def _document() -> bytes:
+@lru_cache(maxsize=1)
+def _document(shown: Examples) -> bytes:
     _, schemas = msgspec.json.schema_components(
-        RESPONSES, ref_template="#/components/schemas/{name}"
+        [*TAGS, ErrorEnvelope], ref_template="#/components/schemas/{name}"
     )
     return msgspec.json.encode(
         {
@@ -102,7 +87,8 @@ def _document() -> bytes:
                 "`Ratecard-Snapshot` header names.",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
-            "paths": _paths(),
+            "tags": [{"name": name} for name in dict.fromkeys(TAGS.values())],
+            "paths": _paths(shown),
             "components": {
                 "schemas": schemas,
                 "headers": {name: _header(name) for name in HEADERS},
@@ -118,35 +104,36 @@ def _document() -> bytes:
     )
 
 
-def _paths() -> Json:
-    page = [_limit("services"), _offset(), *_narrowing()]
-    search = [_query(), *page, _choice("match", MATCHES, "Whether any term suffices, or all must.")]
-    timeframe = [_timeframe()]
-    listing = _operation("listServices", "List services, best known first", page, ServiceList)
-    overview = _operation("getEcosystemOverview", "Totals", timeframe, OverviewEnvelope)
+def _paths(shown: Examples) -> Json:
+    search, timeframe = inputs.search(shown), inputs.timeframe()
     by_day = "Totals by UTC day, or by hour for a timeframe of one day"
-    stats = _operation("getEcosystemStats", by_day, timeframe, StatsEnvelope)
-    transactions = _operation(
-        "getRecentTransactions",
-        "The newest payments, newest first",
-        [_integer("page", 0, 0, "Which page."), _limit("payments")],
-        TransactionsEnvelope,
-    )
-    service = _operation(
-        "getServiceById", "One service", [_id()], ServiceEnvelope, refuses=(ServiceNotFound,)
-    )
     return {
-        "/v1/services": listing,
+        "/v1/services": _operation(
+            "listServices", "List services, best known first", inputs.listing(), ServiceList
+        ),
         "/v1/search/services": _operation(
             "searchServices", "Search services, best match first", search, ServiceList
         ),
         "/v1/services/search": _operation(
             "searchServicesToo", "The same as /v1/search/services", search, ServiceList
         ),
-        "/v1/services/{id}": service,
-        "/v1/ecosystem/overview": overview,
-        "/v1/ecosystem/transactions": transactions,
-        "/v1/ecosystem/stats": stats,
+        "/v1/services/{id}": _operation(
+            "getServiceById",
+            "One service",
+            inputs.service(shown),
+            ServiceEnvelope,
+            refuses=(ServiceNotFound,),
+        ),
+        "/v1/ecosystem/overview": _operation(
+            "getEcosystemOverview", "Totals", timeframe, OverviewEnvelope
+        ),
+        "/v1/ecosystem/transactions": _operation(
+            "getRecentTransactions",
+            "The newest payments, newest first",
+            inputs.payments(),
+            TransactionsEnvelope,
+        ),
+        "/v1/ecosystem/stats": _operation("getEcosystemStats", by_day, timeframe, StatsEnvelope),
         "/healthz": _operation("getHealth", "The process is up", [], Health, refuses=()),
         "/readyz": _operation("getReadiness", "What is being served", [], Readiness, refuses=()),
     }
@@ -156,7 +143,7 @@ def _operation(
     operation_id: str,
     summary: str,
     parameters: list[Json],
-    answer: type[msgspec.Struct],
+    answer: type[Struct],
     refuses: tuple[type[RatecardError], ...] = (InvalidParameter,),
 ) -> Json:
     refusals: list[type[RatecardError]] = [*refuses, MethodNotAllowed, RatecardError]
@@ -169,8 +156,9 @@ def _operation(
     return {
         "get": {
             "operationId": operation_id,
+            "tags": [TAGS[answer]],
             "summary": summary,
-            "parameters": parameters + [_if_none_match()] * kept,
+            "parameters": parameters + [inputs.if_none_match()] * kept,
             "responses": {
                 "200": {
                     "description": (answer.__doc__ or "").strip(),
@@ -186,7 +174,7 @@ def _operation(
     }
 
 
-def _content(answer: type[msgspec.Struct]) -> Json:
+def _content(answer: type[Struct]) -> Json:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{answer.__name__}"}}}
 
 
@@ -212,85 +200,3 @@ def _header(name: str) -> Json:
         "required": name != "Ratecard-Snapshot",
         "schema": {"type": "integer" if name == "Retry-After" else "string"},
     }
-
-
-def _query() -> Json:
-    meaning = "Plain text: no operators. The first 64 distinct terms count."
-    schema = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY, "pattern": NOT_BLANK}
-    return _parameter("q", meaning, schema, required=True, example="weather forecast")
-
-
-def _limit(items: str) -> Json:
-    meaning = f"How many {items} at most; over {MAX_LIMIT} means {MAX_LIMIT}."
-    return _integer("limit", DEFAULT_LIMIT, 1, meaning)
-
-
-def _offset() -> Json:
-    meaning = "How many services to pass over; past the end the page is empty."
-    return _integer("offset", 0, 0, meaning)
-
-
-def _narrowing() -> list[Json]:
-    facets = [
-        _parameter(
-            name,
-            f"Only services with this {name}, or with any of several.",
-            {"type": "array", "items": {"type": "string"}},
-        )
-        for name in FACETS
-        if name != "integrationType"
-    ]
-    types = {"type": "array", "items": {"type": "string", "enum": list(INTEGRATION_TYPES)}}
-    counted = {"type": "array", "items": {"type": "string", "enum": list(FACETS)}}
-    return [
-        *facets,
-        _parameter("integrationType", "Only services of this type, or of any of several.", types),
-        _choice("enriched", BOOLEANS, "Only services that are curated, or that are not."),
-        _parameter(
-            "maxPrice",
-            "The most that the cheapest price of a service may be, in units of its currency.",
-            {"type": "string", "pattern": f"^{PRICE.pattern}$"},
-            example="0.05",
-        ),
-        _choice("sort", SORTS, "The order; relevance of a listing is best known first."),
-        _parameter("facets", "Facets to count over all matches.", counted)
-        | {"style": "form", "explode": False},
-        _choice("endpoints", ENDPOINTS, "Whether services have their endpoints, or their number."),
-    ]
-
-
-def _choice(name: str, allowed: tuple[str, ...], description: str) -> Json:
-    return _parameter(name, description, {"type": "string", "enum": list(allowed)})
-
-
-def _timeframe() -> Json:
-    meaning = "Days of 24 hours, up to and including the newest payment."
-    return _integer("timeframe", DEFAULT_TIMEFRAME, 1, meaning)
-
-
-def _id() -> Json:
-    schema = {"type": "string", "pattern": ID_PATTERN}
-    return _parameter("id", "The id of a service.", schema, required=True) | {"in": "path"}
-
-
-def _if_none_match() -> Json:
-    meaning = "The `ETag` of an earlier answer; 304 while it is still the answer."
-    return _parameter("If-None-Match", meaning, {"type": "string"}) | {"in": "header"}
-
-
-def _integer(name: str, default: int, minimum: int, description: str) -> Json:
-    schema = {"type": "integer", "minimum": minimum, "default": default}
-    return _parameter(name, description, schema)
-
-
-def _parameter(
-    name: str, description: str, schema: Json, *, required: bool = False, example: str | None = None
-) -> Json:
-    parameter = {
-        "name": name,
-        "in": "query",
-        "description": description,
-        "required": required,
-        "schema": schema,
-    }
-    return parameter if example is None else parameter | {"example": example}
