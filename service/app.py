@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from hashlib import blake2b
 
 import msgspec
 import orjson
@@ -19,23 +18,25 @@ from service.drain import Drain
 from service.errors import Draining, ServiceNotFound, SnapshotUnavailable
 from service.examples import examples
 from service.front import Front
+from service.llms import introduction
 from service.metrics import Metrics
 from service.openapi import document
 from service.overload import Overload
-from service.page import PAGES
+from service.page import ASSETS, PAGES
 from service.params import Listing, listing, overview, search, stats, transactions
 from service.published import Published
 from service.records import ErrorBody, Readiness, format_timestamp
 from service.refusals import REFUSALS
 from service.requestlog import RequestLog
-from service.responses import from_cache, momentary
+from service.responses import from_cache, momentary, tagged
 from service.serving import Serving
 from service.settings import OF_THE_APPLICATION, Settings, settings_from
 from service.snapshot import Snapshot
 
 HEALTH, METRICS = "/healthz", "/metrics"
 MAX_ID = 256
-UNPINNED = (HEALTH, METRICS, "/assets/")
+UNPINNED = frozenset({HEALTH, METRICS, ASSETS})
+PLAIN = b"content-type: text/plain; charset=utf-8\r\n"
 PROMETHEUS = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
 _log = logging.getLogger("uvicorn.error")
@@ -142,10 +143,15 @@ async def openapi(request: Request) -> Response:
     root_path, snapshot = request.scope.get("root_path", ""), _snapshot(request)
 
     def describe() -> tuple[bytes, bytes]:
-        body = document(root_path, examples(snapshot))
-        return body, blake2b(body, digest_size=8).hexdigest().encode()
+        return tagged(document(root_path, examples(snapshot)))
 
     return from_cache(request, repr(("openapi", root_path)).encode(), describe)
+
+
+async def llms(request: Request) -> Response:
+    """How an agent finds and calls a service."""
+    counts = _snapshot(request).manifest.counts
+    return from_cache(request, b"llms", lambda: tagged(introduction(counts)), PLAIN)
 
 
 ROUTES = [
@@ -160,6 +166,7 @@ ROUTES = [
     Route(METRICS, metrics),
     Route("/readyz", readiness),
     Route("/openapi.json", openapi),
+    Route("/llms.txt", llms),
 ]
 
 

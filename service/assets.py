@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from functools import cache
 from hashlib import blake2b
+from importlib.metadata import files
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.coding import CODINGS, IDENTITY, accepted
+from service.coding import CODINGS
 from service.errors import PathNotFound
-from service.headers import ACCEPT_ENCODING, EVERY_RESPONSE
+from service.headers import EVERY_RESPONSE
 from service.networks import labels_of_keys
-from service.responses import Encoded
+from service.responses import Encoded, coding_for
 
 FOLDER = Path(__file__).parent / "web" / "assets"
+VIEWER = ("swagger-ui-bundle.js", "swagger-ui.css")
+VIEWER_DISTRIBUTION = "mkdocs-swagger-ui-tag"
 TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -30,8 +33,7 @@ async def asset(request: Request) -> Response:
     version, _, name = request.scope["path_params"]["file"].partition("/")
     if name not in ASSETS:
         raise PathNotFound("the page has no such file")
-    header = request.scope["heeded"].get(ACCEPT_ENCODING)
-    coding = accepted(header) if header else IDENTITY
+    coding = coding_for(request)
     body = _encoded(name, coding)
     lines = b"%bcontent-type: %b\r\nvary: Accept-Encoding\r\ncache-control: %b\r\n" % (
         EVERY_RESPONSE,
@@ -44,9 +46,12 @@ async def asset(request: Request) -> Response:
 
 
 def _read() -> dict[str, bytes]:
-    files = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
+    read = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
+    # By name, as where the distribution has its files is its own affair; no code of it runs.
+    viewer = (path for path in files(VIEWER_DISTRIBUTION) or () if path.name in VIEWER)
+    read |= {path.name: path.read_binary() for path in viewer}
     labels = json.dumps(labels_of_keys())
-    return files | {"networks.js": f"export default {labels};\n".encode()}
+    return read | {"networks.js": f"export default {labels};\n".encode()}
 
 
 def _version() -> str:

@@ -40,15 +40,14 @@ class Front:
     """The outermost layer: pins a request's snapshot, has it answered, counts and logs it.
 
     It dispatches the routes itself, as Starlette's router and layers cost as much as an answer;
-    they have what is at no route. Without a snapshot only paths that begin as those of
-    `unpinned` are answered.
+    they have what is at no route. Without a snapshot only `unpinned` routes are answered.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         routes: Iterable[Route],
-        unpinned: tuple[str, ...],
+        unpinned: frozenset[str],
         published: Published,
         metrics: Metrics,
         log: RequestLog | None,
@@ -79,13 +78,13 @@ class Front:
         started = time.perf_counter()
         scope["heeded"] = headers = heeded(scope)
         request_id = self._id_of(headers.get(REQUEST_ID))
-        request, path = Request(scope), _path_within(scope)
-        handler = self._match(scope, path)
+        request = Request(scope)
+        handler = self._match(scope, _path_within(scope))
         status, sent = 500, 0
         self._metrics.counts.in_flight += 1
         try:
             try:
-                answer = await self._answer(request, path, handler)
+                answer = await self._answer(request, handler)
             except RatecardError as error:
                 answer = refuse(request, error)
             except Exception:  # noqa: BLE001  # whatever it is, the client is told and the log has it
@@ -106,13 +105,13 @@ class Front:
             if self._log is not None:
                 self._log.write(scope, request_id, route, status, sent, seconds)
 
-    async def _answer(self, request: Request, path: str, handler: Handler | None) -> ASGIApp:
+    async def _answer(self, request: Request, handler: Handler | None) -> ASGIApp:
         """What sends the response: a response itself, or Starlette."""
         self._published.follow()
         try:
             request.scope["serving"] = self._published.serving()
         except SnapshotUnavailable:
-            if not path.startswith(self._unpinned):
+            if handler is None or self._names[handler] not in self._unpinned:
                 raise
         if request.method == "OPTIONS":
             return preflight(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
@@ -17,19 +16,24 @@ from service.card import BLANK, card_of
 from service.errors import RatecardError, ServiceNotFound
 from service.params import browse, written
 from service.records import format_timestamp
-from service.responses import from_cache, momentary
+from service.responses import from_cache, momentary, tagged
 from service.serving import Serving
 from service.snapshot import Snapshot
 
-POLICY = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
-    b"require-trusted-types-for 'script'; trusted-types 'none'"
+_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
 )
-HTML = (
-    b"content-type: text/html; charset=utf-8\r\ncontent-security-policy: %b\r\n"
-    b"referrer-policy: same-origin\r\n"
-) % POLICY
+_HEADERS = (
+    b"content-type: text/html; charset=utf-8\r\nreferrer-policy: same-origin\r\n"
+    b"content-security-policy: %b%b\r\n"
+)
+HTML = _HEADERS % (
+    _POLICY,
+    b"img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
+)
+DOCS = _HEADERS % (_POLICY, b"img-src 'self' data:")
+"""The viewer draws its icons from data, and writes markup of its own."""
 
 _templates = Environment(
     loader=PackageLoader("service", "web"),
@@ -80,14 +84,21 @@ async def service_page(request: Request) -> Response:
 
 async def ecosystem_page(request: Request) -> Response:
     """What was paid, drawn by the script."""
-    return _from_cache(request, b"page", lambda: _document(request, "ecosystem.html"))
+    return _from_cache(request, b"ecosystem", lambda: _document(request, "ecosystem.html"))
 
 
+async def docs_page(request: Request) -> Response:
+    """The API to read and to try, in a viewer of `/openapi.json`."""
+    return _from_cache(request, b"docs", lambda: _document(request, "docs.html"), DOCS)
+
+
+ASSETS = "/assets/{file:path}"
 PAGES = [
     Route("/", catalogue_page),
     Route("/services/{id}", service_page),
     Route("/ecosystem", ecosystem_page),
-    Route("/assets/{file:path}", asset),
+    Route("/docs", docs_page),
+    Route(ASSETS, asset),
 ]
 
 
@@ -98,10 +109,13 @@ def refuse_person(request: Request, error: RatecardError) -> Response:
 
 
 def _from_cache(
-    request: Request, key: bytes, render: Callable[[], tuple[bytes, bytes]]
+    request: Request,
+    key: bytes,
+    render: Callable[[], tuple[bytes, bytes]],
+    lines: bytes = HTML,
 ) -> Response:
     root = _root_of(request).encode()
-    return from_cache(request, b"%b at %b" % (key, root), render, HTML)
+    return from_cache(request, b"%b at %b" % (key, root), render, lines)
 
 
 def _document(request: Request, template: str, **shown: Any) -> tuple[bytes, bytes]:
@@ -115,8 +129,7 @@ def _document(request: Request, template: str, **shown: Any) -> tuple[bytes, byt
         built_at=format_timestamp(serving.snapshot.manifest.built_at) if serving else "",
         **shown,
     )
-    body = text.encode("utf-8", "replace")
-    return body, blake2b(body, digest_size=8).hexdigest().encode()
+    return tagged(text.encode("utf-8", "replace"))
 
 
 def _root_of(request: Request) -> str:

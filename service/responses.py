@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from hashlib import blake2b
 from http import HTTPStatus
 
 from starlette.requests import Request
@@ -60,8 +61,7 @@ def from_cache(
     lines that say what the body is.
     """
     serving: Serving = request.scope["serving"]
-    header = request.scope["heeded"].get(ACCEPT_ENCODING)
-    coding = accepted(header) if header else IDENTITY
+    coding = coding_for(request)
     key = b"%b %b" % (coding, asked)
     made = serving.responses.get(key)
     if made is None:
@@ -72,6 +72,17 @@ def from_cache(
     if known and (known == b"*" or made.entity_tag in _entity_tags.findall(known)):
         return Encoded(304, made.unchanged, b"")
     return Encoded(200, made.lines, made.body)
+
+
+def coding_for(request: Request) -> bytes:
+    """How the body of the answer is to be coded."""
+    header = request.scope["heeded"].get(ACCEPT_ENCODING)
+    return accepted(header) if header else IDENTITY
+
+
+def tagged(body: bytes) -> tuple[bytes, bytes]:
+    """A body with a hash of it for its tag."""
+    return body, blake2b(body, digest_size=8).hexdigest().encode()
 
 
 def momentary(request: Request, body: bytes, status: int = 200, lines: bytes = JSON) -> Response:

@@ -109,6 +109,7 @@ def test_what_is_installed_serves_and_the_health_check_tells(sample: Path, tmp_p
             port = address.rpartition(":")[2]
             assert healthy(port) == 0
             assert httpx.get(f"{address}/v1/search/services?q=tide").json()["total"] > 0
+            assert httpx.get(f"{address}/docs").status_code == 200
         finally:
             process.terminate()
         assert process.wait(30) == 0

@@ -13,6 +13,7 @@ from service import errors
 from service.__main__ import option
 from service.app import ROUTES
 from service.openapi import document
+from service.page import ASSETS, PAGES
 from service.settings import Settings, variable
 from tests.running import ROOT
 
@@ -36,6 +37,7 @@ def codes(error: type[errors.RatecardError]) -> set[str]:
         *(variable(name) for name in Settings.__struct_fields__),
         *(option(name) for name in Settings.__struct_fields__),
         *(route.path for route in ROUTES),
+        *(route.path for route in PAGES if route.path != ASSETS),
         *sorted(PARAMETERS),
         *sorted(codes(errors.RatecardError)),
         *sorted(name for names in COLUMNS.values() for name in names),
@@ -47,7 +49,7 @@ def test_every_setting_path_parameter_error_and_column_is_in_the_readme(term: st
 
 def test_every_path_is_in_the_openapi_document() -> None:
     undescribed = {route.path for route in ROUTES} - OPENAPI["paths"].keys()
-    assert undescribed == {"/openapi.json", "/metrics"}
+    assert undescribed == {"/openapi.json", "/llms.txt", "/metrics"}
 
 
 def test_every_option_of_the_indexer_is_in_the_readme() -> None:
