@@ -34,7 +34,8 @@ def main() -> int:
         os.environ[variable(name)] = str(getattr(settings, name))
     _open_as_many_files_as_allowed()
     config = uvicorn.Config(
-        "service.app:app",
+        "service.app:create_app",
+        factory=True,
         http="service.protocol:Protocol",
         ws="none",
         timeout_keep_alive=KEEP_ALIVE,

@@ -30,7 +30,6 @@ OTHERS = ("/v1/services?limit=1", "/v1/services/tidewatch-example", "/v1/ecosyst
 SEARCH = "/v1/search/services?q="
 EVERYTHING = (*OTHERS, f"{SEARCH}harbour")
 IDENTITY = {"Accept-Encoding": "identity"}
-WORKER = "spawn_main"
 
 
 class Running:
@@ -38,17 +37,17 @@ class Running:
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = process
-        self._folder = folder
+        self.folder = folder
 
     @property
     def log(self) -> str:
         """What it said on standard error so far."""
-        return (self._folder / "stderr").read_text()
+        return (self.folder / "stderr").read_text()
 
     @property
     def requests(self) -> list[str]:
         """The lines on standard output so far."""
-        return (self._folder / "stdout").read_text().splitlines()
+        return (self.folder / "stdout").read_text().splitlines()
 
     @property
     def port(self) -> int:
@@ -61,7 +60,7 @@ class Running:
         """The worker processes that it has at the moment."""
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if is_worker(child)]
+        return [int(child) for child in children if is_worker(child, pid)]
 
     def client(self) -> httpx.Client:
         """A client that connects anew for each request."""
@@ -120,11 +119,12 @@ def serving(started: Running) -> int:
     return started.log.count("Application startup complete")
 
 
-def is_worker(process: str) -> bool:
-    """Whether a child of the supervisor is one that serves, and alive."""
+def is_worker(process: str, supervisor: int) -> bool:
+    """Whether a child of the supervisor is a copy of it, and alive."""
+    commands = [Path(f"/proc/{one}/cmdline") for one in (process, supervisor)]
     try:
-        return WORKER in Path(f"/proc/{process}/cmdline").read_text()
-    except FileNotFoundError:
+        return len({command.read_text() for command in commands}) == 1
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
