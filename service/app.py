@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
-import orjson
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from service.drain import Drain
+from service.envelope import answer_listing
 from service.errors import Draining, ServiceNotFound, SnapshotUnavailable
 from service.examples import examples
 from service.front import Front
@@ -23,7 +23,7 @@ from service.metrics import Metrics
 from service.openapi import document
 from service.overload import Overload
 from service.page import ASSETS, PAGES
-from service.params import Listing, listing, overview, search, stats, transactions
+from service.params import listing, overview, search, stats, transactions
 from service.published import Published
 from service.records import ErrorBody, Readiness, format_timestamp
 from service.refusals import REFUSALS
@@ -46,7 +46,7 @@ async def list_services(request: Request) -> Response:
     """The catalogue in listing order."""
     asked, key = listing(request.scope["query_string"])
     snapshot = _snapshot(request)
-    return from_cache(request, key, lambda: (_listing(snapshot, asked), snapshot.name))
+    return from_cache(request, key, lambda: (answer_listing(snapshot, asked), snapshot.name))
 
 
 async def search_services(request: Request) -> Response:
@@ -56,7 +56,7 @@ async def search_services(request: Request) -> Response:
 
     def rank() -> tuple[bytes, bytes]:
         request.app.state.overload.check()
-        return _listing(snapshot, asked), snapshot.name
+        return answer_listing(snapshot, asked), snapshot.name
 
     return from_cache(request, key, rank)
 
@@ -206,20 +206,6 @@ def create_app(settings: Settings | None = None) -> Starlette:
 def _snapshot(request: Request) -> Snapshot:
     serving: Serving = request.scope["serving"]
     return serving.snapshot
-
-
-def _listing(snapshot: Snapshot, asked: Listing) -> bytes:
-    page, narrowing = asked.page, asked.narrowing
-    if asked.query is None:
-        hits = snapshot.list(page.limit, page.offset, narrowing)
-    else:
-        hits = snapshot.search(asked.query, page.limit, page.offset, narrowing)
-    store = snapshot.services if asked.with_endpoints else snapshot.summaries
-    services = [part for text in store.run(hits.ordinals) for part in (text, b",")][:-1]
-    facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
-    rest = b'],"total":%d,"limit":%d,"offset":%d%b}'
-    end = rest % (hits.total, page.limit, page.offset, facets)
-    return b"".join((b'{"services":[', *services, end))
 
 
 def _lifespan(

@@ -1,0 +1,23 @@
+"""The envelope of a list: stored JSON spliced into one answer."""
+
+from __future__ import annotations
+
+import orjson
+
+from service.params import Listing
+from service.snapshot import Snapshot
+
+
+def answer_listing(snapshot: Snapshot, asked: Listing) -> bytes:
+    """The JSON of a `ServiceList`, the services as they are stored."""
+    page, narrowing = asked.page, asked.narrowing
+    if asked.query is None:
+        hits = snapshot.list(page.limit, page.offset, narrowing)
+    else:
+        hits = snapshot.search(asked.query, page.limit, page.offset, narrowing)
+    store = snapshot.services if asked.with_endpoints else snapshot.summaries
+    services = [part for text in store.run(hits.ordinals) for part in (text, b",")][:-1]
+    facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
+    rest = b'],"total":%d,"limit":%d,"offset":%d%b}'
+    end = rest % (hits.total, page.limit, page.offset, facets)
+    return b"".join((b'{"services":[', *services, end))
