@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import resource
 import signal
+import socket
 import sys
 import tempfile
 from contextlib import suppress
@@ -13,7 +15,8 @@ from types import FrameType
 
 import uvicorn
 
-from service.settings import Settings, settings_from, variable
+from service.commandline import Parser
+from service.settings import OF_THE_APPLICATION, Settings, describe, settings_from, variable
 from service.supervisor import Supervisor
 
 KEEP_ALIVE = 75
@@ -21,6 +24,11 @@ KEEP_ALIVE = 75
 WORKER_ANSWERS = 60
 """Seconds in which a worker has to start, or to answer its supervisor, before it is replaced."""
 METRICS_FOLDER = variable("metrics_folder")
+EXAMPLES = (
+    "python -m service",
+    "python -m service --artifacts artifacts --port 8080 --workers 2",
+    "RATECARD_ROOT_PATH=/api python -m service --trusted-proxies 127.0.0.1",
+)
 
 
 def main() -> int:
@@ -28,8 +36,11 @@ def main() -> int:
     try:
         settings = _settings()
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}; `python -m service --help` has all settings", file=sys.stderr)
         return 2
+    if reason := _why_not_there(settings):
+        print(f"error: {reason}", file=sys.stderr)
+        return 1
     for name in Settings.__struct_fields__:  # how workers, which are processes, learn of them
         os.environ[variable(name)] = str(getattr(settings, name))
     _open_as_many_files_as_allowed()
@@ -67,21 +78,64 @@ def _supervise(config: uvicorn.Config) -> None:
 
 
 def _settings() -> Settings:
-    defaults = settings_from()
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m service",
-        description="Serve the published snapshot. Each option has an environment variable.",
-        epilog="example: python -m service --artifacts artifacts --port 8080 --workers 2",
+        usage="%(prog)s [OPTION...]",
+        description="Serve the published snapshot over HTTP. Each option has an environment "
+        "variable, which it overrides.",
+        examples=EXAMPLES,
     )
+    parser.add_version()
+    application = parser.add_argument_group("what is answered")
+    server = parser.add_argument_group("how it is served")
     for name in Settings.__struct_fields__:
-        default = getattr(defaults, name)
-        argument = parser.add_argument(
-            option(name), dest=name, default=default, help=f"{variable(name)} (now: {default!r})"
+        group = application if name in OF_THE_APPLICATION else server
+        default = getattr(Settings(), name)
+        now = os.environ.get(variable(name), default)
+        described = f"{describe(name)} ({variable(name)}, now: {now if now != '' else 'none'})"
+        argument = group.add_argument(
+            option(name),
+            dest=name,
+            default=argparse.SUPPRESS,
+            metavar=name.rpartition("_")[2].upper(),
+            help=described.replace("%", "%%"),
         )
         if isinstance(default, bool):  # a switch needs no value
-            argument.nargs, argument.const = "?", "true"
+            argument.nargs, argument.const, argument.metavar = "?", "true", "false"
     given = vars(parser.parse_args())
-    return settings_from({variable(name): str(value) for name, value in given.items()})
+    return settings_from(os.environ | {variable(name): value for name, value in given.items()})
+
+
+def _why_not_there(settings: Settings) -> str:
+    """Why nothing can listen where it should, and what to do; empty as far as can be told.
+
+    The server would log this after it has started, and not what to do.
+    """
+    try:
+        places = socket.getaddrinfo(
+            settings.host or None,
+            settings.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+        for family, kind, protocol, _, address in places:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # the same
+                probe.bind(address)
+    except socket.gaierror as error:
+        return f"--host {settings.host}: {error.strerror}; 127.0.0.1 is this machine alone"
+    except OSError as error:
+        other = {
+            errno.EADDRINUSE: settings.port % 65535 + 1,
+            errno.EACCES: Settings().port,  # those below 1024 are not for everyone
+        }.get(error.errno or 0)
+        if other is not None:
+            where = f"{settings.host}:{settings.port}"
+            advice = f"choose another port: python -m service --port {other}"
+            return f"{where}: {error.strerror}; {advice}"
+    return ""  # what else there may be the server finds out
 
 
 def option(name: str) -> str:

@@ -14,7 +14,7 @@ from service.__main__ import option
 from service.app import ROUTES
 from service.openapi import document
 from service.page import ASSETS, PAGES
-from service.settings import Settings, variable
+from service.settings import Settings, describe, settings_from, variable
 from tests.running import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -45,6 +45,15 @@ def codes(error: type[errors.RatecardError]) -> set[str]:
 )
 def test_every_setting_path_parameter_error_and_column_is_in_the_readme(term: str) -> None:
     assert f"`{term}`" in README
+
+
+@pytest.mark.parametrize("name", Settings.__struct_fields__)
+def test_help_and_readme_say_the_same_of_every_setting(name: str) -> None:
+    row = rf"\| `{variable(name)}` \| `{option(name)}` \| (.+) \| {re.escape(describe(name))} \|"
+    found = re.search(row, README)
+    assert found, describe(name)
+    default = found[1].strip("`").replace("none", "")
+    assert settings_from({variable(name): default}) == Settings()
 
 
 def test_every_path_is_in_the_openapi_document() -> None:

@@ -78,7 +78,7 @@ def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_port_in_use_is_said_without_a_traceback(workers: str, sample: Path) -> None:
+def test_a_port_in_use_is_said_in_one_line_with_another_to_take(workers: str, sample: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -92,9 +92,12 @@ def test_a_port_in_use_is_said_without_a_traceback(workers: str, sample: Path) -
             check=False,
             timeout=30,
         )
-    assert finished.returncode != 0
-    assert "address already in use" in finished.stderr.lower()
-    assert "Traceback" not in finished.stderr
+    assert finished.returncode == 1
+    where, other = f"127.0.0.1:{port}", int(port) % 65535 + 1
+    assert finished.stderr == (
+        f"error: {where}: Address already in use; "
+        f"choose another port: python -m service --port {other}\n"
+    )
 
 
 @pytest.mark.parametrize(
