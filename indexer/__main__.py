@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import signal
 import sys
 import tempfile
@@ -20,8 +19,14 @@ import numpy as np
 from indexer.bazaar import LeftOut, Policy, read_resource
 from indexer.catalogue import Catalogue, Entry
 from indexer.commandline import parse_options, policy_of
+from indexer.commands import (
+    diff_snapshots,
+    roll_back_published,
+    search_published,
+    show_published,
+    verify_published,
+)
 from indexer.compile import compile_postings
-from indexer.diff import compare, find_snapshot, summarise_difference
 from indexer.discovery import Discovery
 from indexer.ecosystem import write_ecosystem
 from indexer.errors import IndexerError
@@ -38,10 +43,10 @@ from indexer.progress import Stages, counted
 from indexer.publish import identify, list_files, publish, reuse, since_last, stage
 from indexer.rejects import Rejects, collect_rejects
 from indexer.report import Report, encode_report, report_build, summarise_build
-from indexer.rollback import roll_back
 from indexer.sources import SourceRecord, read_records
 from indexer.store import read_store, write_ids, write_records, write_store
 from indexer.summaries import summarise_services
+from indexer.terminal import answer, say
 from indexer.textindex import index_span, indexing
 from indexer.usage import count_usage, fill_usage, read_addresses
 from indexer.worker import MANY, Worker, hire
@@ -49,13 +54,10 @@ from service.errors import SnapshotUnavailable
 from service.records import Counts
 from service.snapshot import (
     FORMAT,
-    SNAPSHOTS,
     Manifest,
     Snapshot,
     Source,
     open_snapshot,
-    read_current,
-    verify,
 )
 
 if TYPE_CHECKING:
@@ -66,9 +68,9 @@ def build(options: argparse.Namespace) -> int:
     """Build a snapshot and say what came of it; returns the exit status."""
     report = build_snapshot(options)
     if options.json:
-        _say(encode_report(report))
+        say(encode_report(report))
     elif not options.quiet:
-        _say(summarise_build(report, options.out))
+        say(summarise_build(report, options.out))
     return 0  # published, whether or not anybody could be told
 
 
@@ -218,26 +220,6 @@ def index_services(
     return outliers
 
 
-def verify_published(options: argparse.Namespace) -> int:
-    """Check the published snapshot against its manifest; returns the exit status."""
-    snapshot_id, _ = read_current(options.artifacts)
-    manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
-    whole = f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published"
-    return 0 if _say(whole) else 1
-
-
-def roll_back_published(options: argparse.Namespace) -> int:
-    """Serve the snapshot before the one that is served now; returns the exit status."""
-    _say(roll_back(options.artifacts))
-    return 0  # done, whether or not anybody could be told
-
-
-def diff_snapshots(options: argparse.Namespace) -> int:
-    """Say what changed between two snapshots; returns the exit status."""
-    old, new = (find_snapshot(options.artifacts, name) for name in (options.old, options.new))
-    return 0 if _say(summarise_difference(compare(old, new), as_json=options.json)) else 1
-
-
 def evaluate_ranking(options: argparse.Namespace) -> int:
     """Judge search on a corpus, through the code of a build and of a request."""
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
@@ -249,19 +231,19 @@ def evaluate_ranking(options: argparse.Namespace) -> int:
             return open_snapshot(artifacts)
 
         judgements = evaluate(options.corpus, options.queries, build_corpus)
-    return 0 if _say(summarise_evaluation(judgements, options.worst, as_json=options.json)) else 1
+    return answer(summarise_evaluation(judgements, options.worst, as_json=options.json))
 
 
 def build_quietly(source: Path, artifacts: Path) -> Report:
     """Build from one file that must have no malformed record."""
     arguments = ["build", str(source), "--out", str(artifacts), "--max-rejects", "0%", "--quiet"]
-    return build_snapshot(parse_options(arguments, COMMANDS, __doc__))
+    return build_snapshot(parse_options(arguments, COMMANDS))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     gc.set_threshold(*MANY)
-    options = parse_options(arguments, COMMANDS, __doc__)
+    options = parse_options(arguments, COMMANDS)
     try:
         status: int = options.run(options)
     except IndexerError as error:
@@ -281,19 +263,10 @@ COMMANDS = {
     "verify": verify_published,
     "rollback": roll_back_published,
     "diff": diff_snapshots,
+    "search": search_published,
+    "show": show_published,
     "evaluate": evaluate_ranking,
 }
-
-
-def _say(text: str) -> bool:
-    """Print what a command found; returns whether it could be: what it did is done."""
-    try:
-        print(text, flush=True)
-    except OSError as error:
-        print(f"warning: the summary cannot be printed: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else exiting fails too
-        return False
-    return True
 
 
 def _fail(message: str, status: int) -> int:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 from indexer.bazaar import Policy
+from service.commandline import Parser
+from service.params import SORTS
+
+ARTIFACTS = Path("artifacts")
+FIRST = ("build", "search", "show")
+"""What a newcomer runs, one after the other."""
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -19,16 +27,30 @@ def policy_of(options: argparse.Namespace) -> Policy:
 
 
 def parse_options(
-    arguments: list[str] | None, commands: Mapping[str, Command], description: str | None
+    arguments: list[str] | None, commands: Mapping[str, Command]
 ) -> argparse.Namespace:
     """The options; `run` is the one of the commands that was given, by its name."""
-    parser = argparse.ArgumentParser(prog="python -m indexer", description=description)
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = Parser(
+        prog="python -m indexer",
+        description="Build the snapshot that the service answers from, ask what is in it, compare "
+        "snapshots and judge the ranking.",
+        examples=[*(COMMANDS[name].examples[0] for name in FIRST), "python -m service"],
+    )
+    parser.add_version()
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (summary, add_options) in COMMANDS.items():
-        command = subparsers.add_parser(name, help=summary, description=summary)
+    for name, (summary, add_options, examples) in COMMANDS.items():
+        command = subparsers.add_parser(
+            name, help=summary, description=f"{summary.capitalize()}.", examples=examples
+        )
         command.set_defaults(run=commands[name])
         add_options(command)
-    return parser.parse_args(arguments)
+    if not given:
+        parser.print_help()
+        parser.exit(2)
+    if not given[0].startswith("-") and given[0] not in COMMANDS:
+        parser.refuse("command", given[0], COMMANDS)
+    return parser.parse_args(given)
 
 
 def _build(command: argparse.ArgumentParser) -> None:
@@ -57,7 +79,7 @@ def _build(command: argparse.ArgumentParser) -> None:
         help="JSON merge patches by service id, over whatever the sources say",
     )
     command.add_argument(
-        "--out", type=Path, default=Path("artifacts"), help="where to publish (%(default)s)"
+        "--out", type=Path, default=ARTIFACTS, help="where to publish (%(default)s)"
     )
     command.add_argument(
         "--rejects", type=Path, metavar="FILE", help="list rejected records here, as JSON lines"
@@ -111,12 +133,7 @@ def _diff(command: argparse.ArgumentParser) -> None:
             help="an id or the start of one, the folder of a snapshot, or an artifacts folder for "
             "the snapshot that it serves",
         )
-    command.add_argument(
-        "--artifacts",
-        type=Path,
-        default=Path("artifacts"),
-        help="where ids are looked up (%(default)s)",
-    )
+    _artifacts_option(command, "where ids are looked up")
     command.add_argument("--json", action="store_true", help="answer in JSON")
 
 
@@ -139,16 +156,120 @@ def _evaluate(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _search(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "words",
+        nargs="*",
+        metavar="QUERY",
+        help="words to search for; without any, all services are listed, best known first",
+    )
+    for name in ("category", "network"):
+        command.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=name.upper(),
+            help=f"only services with this {name}; repeated, with any of several",
+        )
+    command.add_argument(
+        "--max-price",
+        metavar="AMOUNT",
+        help="only services whose cheapest price is at most this, in units of its currency",
+    )
+    command.add_argument(
+        "--sort",
+        default="relevance",
+        metavar="ORDER",
+        help=f"one of {', '.join(SORTS)} (%(default)s)",
+    )
+    command.add_argument(
+        "--limit", default="10", metavar="N", help="how many at most, up to 200 (%(default)s)"
+    )
+    command.add_argument(
+        "--offset", default="0", metavar="N", help="how many to pass over (%(default)s)"
+    )
+    _artifacts_option(command, "where they are published")
+    command.add_argument("--json", action="store_true", help="answer as the service over HTTP")
+
+
+def _show(command: argparse.ArgumentParser) -> None:
+    command.add_argument("id", metavar="ID", help="the id of the service")
+    _artifacts_option(command, "where it is published")
+    command.add_argument("--json", action="store_true", help="the record as it is stored")
+
+
 def _artifacts(command: argparse.ArgumentParser) -> None:
-    command.add_argument("artifacts", nargs="?", type=Path, default=Path("artifacts"))
+    command.add_argument(
+        "artifacts",
+        nargs="?",
+        type=Path,
+        default=ARTIFACTS,
+        help="where it is published (%(default)s)",
+    )
 
 
-COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "build": ("build a snapshot from sources and publish it", _build),
-    "verify": ("check the published snapshot", _artifacts),
-    "rollback": ("serve the snapshot that was published before", _artifacts),
-    "diff": ("list what changed between two snapshots", _diff),
-    "evaluate": ("judge the ranking of a corpus by queries", _evaluate),
+def _artifacts_option(command: argparse.ArgumentParser, meaning: str) -> None:
+    command.add_argument(
+        "--artifacts",
+        type=Path,
+        default=ARTIFACTS,
+        metavar="FOLDER",
+        help=f"{meaning} (%(default)s)",
+    )
+
+
+class Described(NamedTuple):
+    """What help says of a command: in one line, by its options, and by examples."""
+
+    summary: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    examples: tuple[str, ...]
+
+
+COMMANDS: Mapping[str, Described] = {
+    "build": Described(
+        "build a snapshot from sources and publish it",
+        _build,
+        (
+            "python -m indexer build seeds/services.jsonl",
+            "python -m indexer build services.jsonl --transactions 'payments/*.parquet'",
+            "python -m indexer build https://feed.example/discovery/resources --rejects bad.jsonl",
+        ),
+    ),
+    "search": Described(
+        "search what is published, or list it",
+        _search,
+        (
+            "python -m indexer search weather forecast",
+            "python -m indexer search weather --network Base --max-price 0.01 --sort price",
+            "python -m indexer search weather --json | jq -r '.services[].id'",
+        ),
+    ),
+    "show": Described(
+        "show a service: its endpoints, prices and how to call them",
+        _show,
+        ("python -m indexer show tidewatch-example",),
+    ),
+    "diff": Described(
+        "list what changed between two snapshots",
+        _diff,
+        ("python -m indexer diff 1f3a 9c07", "python -m indexer diff /srv/old artifacts"),
+    ),
+    "verify": Described(
+        "check every file of the published snapshot",
+        _artifacts,
+        ("python -m indexer verify",),
+    ),
+    "rollback": Described(
+        "serve the snapshot that was published before",
+        _artifacts,
+        ("python -m indexer rollback",),
+    ),
+    "evaluate": Described(
+        "judge the ranking of a corpus by queries",
+        _evaluate,
+        ("python -m indexer evaluate --corpus corpus.jsonl --queries queries.jsonl",),
+    ),
 }
 
 

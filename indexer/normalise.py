@@ -89,7 +89,7 @@ def normalise(source: SourceRecord) -> Normalised:
         domain=domain,
         name=record.name,
         enriched=record.enriched is True,
-        calls=sum(_calls(endpoint.quality) for endpoint in record.endpoints),
+        calls=sum(count_calls(endpoint.quality) for endpoint in record.endpoints),
         endpoints=len(record.endpoints),
         summary_derived=summary_derived,
     )
@@ -149,6 +149,13 @@ def summarise(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     )
 
 
+def count_calls(quality: EndpointQuality | UnsetType | None) -> int:
+    """Calls in the last 30 days, 0 where nothing says."""
+    if isinstance(quality, EndpointQuality) and quality.l30_days_total_calls is not UNSET:
+        return int(quality.l30_days_total_calls)
+    return 0
+
+
 def _decode(text: bytes) -> CatalogueRecord:
     try:
         if not text.isascii():
@@ -191,12 +198,6 @@ def _readable(reason: str) -> str:
         if repr(pattern) in reason:
             return f"Expected {meaning}"
     return reason
-
-
-def _calls(quality: EndpointQuality | UnsetType | None) -> int:
-    if isinstance(quality, EndpointQuality) and quality.l30_days_total_calls is not UNSET:
-        return int(quality.l30_days_total_calls)
-    return 0
 
 
 def _amounts(pricing: Pricing) -> list[Decimal]:

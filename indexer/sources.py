@@ -10,16 +10,19 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from difflib import get_close_matches
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import SourceError
+from indexer.rejects import one_line, printable
 
 MAX_RECORD = 16 * 2**20
 STANDARD_INPUT = "-"
+LOOKED_AT = 1_000
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -86,7 +89,7 @@ def said_of(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SourceError(f"{name}: there is no such file") from error
+        raise SourceError(f"{name}: there is no such file{_meant(name)}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceError(
             f"{name}: the gzip data is damaged or cut short; fetch it again"
@@ -111,6 +114,17 @@ def lone_surrogate(text: bytes) -> str:
     except (ValueError, RecursionError):
         pass
     return ""
+
+
+def _meant(name: str) -> str:
+    """The file beside it that may have been meant, if there is one."""
+    path = Path(name)
+    try:
+        beside = [found.name for found in islice(path.parent.iterdir(), LOOKED_AT)]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, beside, 1, 0.8)
+    return f"; did you mean {one_line(printable(str(path.parent / near[0])))}?" if near else ""
 
 
 def _is_json(path: Path) -> bool:
