@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import TypeVar, cast, get_args
-from urllib.parse import unquote_plus, urlencode
+from urllib.parse import unquote, urlencode
 
 import msgspec
 from msgspec import Struct
@@ -251,7 +251,11 @@ class Params:
 
 
 def _plain(text: str) -> str:
-    return unquote_plus(text) if "%" in text or "+" in text else text
+    if "%" in text or "+" in text:
+        # Most often nothing else is quoted, and to find that out is a tenth of unquoting.
+        text = text.replace("+", " ").replace("%20", " ")
+        return unquote(text) if "%" in text else text
+    return text
 
 
 def _require(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 import httpx
 import pytest
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from service.analysis import query_words, term_of, words_of
 from service.narrowing import Narrowing
+from service.params import search
 from service.snapshot import Snapshot, open_snapshot
 from tests.running import Json
 
@@ -177,6 +178,14 @@ def test_any_percent_encoding_has_an_ordinary_answer_or_a_400(
         assert set(body) == {"services", "total", "limit", "offset"}
     else:
         assert body["error"]["parameter"] == "q"
+
+
+@given(
+    st.lists(st.sampled_from([*"%+2014BEé", "%20", "%2", "%25", "%2B", "%E4%B8", "a"])).map("".join)
+)
+def test_a_query_is_unquoted_as_any_form_is(raw: str) -> None:
+    asked, _ = search(f"q=x{raw}".encode())
+    assert asked.query == unquote_plus(f"x{raw}")
 
 
 @pytest.mark.parametrize("raw", ["%ED%A0%80", "%FF", "%00", "%E2%82", "%F4%90%80%80"])
