@@ -34,7 +34,8 @@ class Store:
         """JSON texts that make the list of these ordinals when they are joined by commas."""
         if isinstance(ordinals, range):
             return [self.slice(ordinals.start, ordinals.stop)] if ordinals else []
-        return [self.view(ordinal) for ordinal in ordinals]
+        texts, offsets = self._texts, self._offsets
+        return [texts[offsets[ordinal] : offsets[ordinal + 1] - 1] for ordinal in ordinals]
 
     def slice(self, start: int, stop: int) -> memoryview:
         """The texts from `start` up to `stop`, joined by commas; empty past the end."""
