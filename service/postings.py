@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,8 @@ from service.mapped import items_of, open_array
 
 FREQUENT_SHARE = 1 / 40
 """Terms in more than this share of the services are frequent: they have their impacts in blocks."""
+REMEMBERED_LISTS = 1 << 14
+"""Terms whose lists, which are views of the files, are remembered."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -47,13 +51,17 @@ class PostingLists:
         self._frequent = list(map(Frequent, impacts, bounds, bits, champions, counts))
         self._offset_of = items_of(self._offsets)
         self._row_of = items_of(rows)
+        # A cache of a bound method would be a cycle, which keeps a snapshot mapped after use.
+        self.of_term = lru_cache(maxsize=REMEMBERED_LISTS)(
+            partial(PostingLists._of_term, weakref.proxy(self))
+        )
 
     def document_frequencies(self) -> npt.NDArray[np.int64]:
         """In how many services each term is."""
         return np.diff(self._offsets)
 
-    def of_term(self, term: int) -> ImpactList:
-        """The list of one term."""
+    def _of_term(self, term: int) -> ImpactList:
+        """The list of one term, which `of_term` remembers."""
         postings = self._postings[self._offset_of[term] : self._offset_of[term + 1]]
         row = self._row_of[term]
         return ImpactList(postings, self._frequent[row] if row >= 0 else None)
@@ -65,7 +73,8 @@ class PostingLists:
         offset_of = self._offset_of
         spans = [self._postings[offset_of[term] : offset_of[term + 1]] for term, _ in meanings]
         weighted = [
-            _weighted(span, weight) for span, (_, weight) in zip(spans, meanings, strict=True)
+            span if weight == FULL_WEIGHT else _weighted(span, weight)
+            for span, (_, weight) in zip(spans, meanings, strict=True)
         ]
         if len(weighted) == 1:
             return ImpactList(weighted[0])
