@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from service.mapped import items_of
+
 Integers = npt.NDArray[np.int64]
 Keep = npt.NDArray[np.bool_] | None
 
@@ -26,13 +28,16 @@ AT_ONCE = 512
 """Blocks that are summed at once, at most."""
 MANY = 64
 """Blocks to look at from which on it pays to learn first what a page takes."""
-SORTED_WHOLE = 1024
+FEW = 24
+"""Repeats up to which to add one after the other is faster than to add all at once."""
+SORTED_WHOLE = 512
 """Up to so many, to sort them all is faster than to part the best from the others first."""
 CHAMPIONS = 256
 """How many of the best services of a frequent term are kept in order."""
 IMPACT_BITS = 24
 """A posting is one integer, `ordinal << 24 | impact`, so that sorting postings merges lists."""
 IMPACT_MASK = (1 << IMPACT_BITS) - 1
+ORDINAL_MASK = (1 << 32) - 1
 NONE = np.empty(0, np.int64)
 
 
@@ -83,8 +88,8 @@ class Accumulator(threading.local):
         """The best `first` of what the lists sum up to."""
         rare = [each for each in lists if each.frequent is None]
         if len(rare) == len(lists):
-            ordinals, sums = merged(rare, keep)
-            total = int(np.count_nonzero(sums))
+            ordinals, sums, void = merged(rare, keep)
+            total = len(ordinals) - len(void)
             return Ranked(total, best(ordinals, sums, min(first, total)))
         alone = lists[0].frequent if len(lists) == 1 and keep is None else None
         if alone is not None and first <= len(alone.champions):
@@ -93,21 +98,25 @@ class Accumulator(threading.local):
         total = self._count(frequent, keep)
         if not rare:
             return Ranked(total, best(*self._above(1, frequent, first, keep), first))
-        ordinals, sums = merged(rare, keep)
-        known = sums > 0
-        total += int(np.count_nonzero(known))
-        added = _added(frequent, ordinals) * known
-        total -= int(np.count_nonzero(added))
+        ordinals, sums, void = merged(rare, keep)
+        added = _added(frequent, ordinals)
+        added[void] = 0
+        total += len(ordinals) - len(void) - int(np.count_nonzero(added))
         sums += added
-        others, other_sums = self._above(_floor(sums, first), frequent, first, keep)
-        if len(others):
-            # What has a rare term as well is there with its full sum.
-            places = np.searchsorted(ordinals, others)
-            places[places == len(ordinals)] = 0
-            new = (ordinals.take(places) != others).nonzero()[0]
-            ordinals = np.concatenate((ordinals, others.take(new)))
-            sums = np.concatenate((sums, other_sums.take(new)))
-        return Ranked(total, best(ordinals, sums, min(first, total)))
+        keys = _best_keys(ordinals, sums, first)
+        # What the last of them reaches; every match reaches 1.
+        floor = max(1, -int(keys[first - 1] >> 32)) if 0 < first <= len(keys) else 1
+        others, other_sums = self._above(floor, frequent, first, keep)
+        if first and len(others):
+            # What has a rare term as well is there with its full sum, or not among the best.
+            known = keys & ORDINAL_MASK
+            known.sort()
+            places = known.searchsorted(others)
+            places[places == len(known)] = 0
+            new = known.take(places) != others
+            keys = np.concatenate((keys, others[new] - (other_sums[new] << 32)))
+            keys.sort()
+        return Ranked(total, keys[: min(first, total)] & ORDINAL_MASK)
 
     def _count(self, frequent: list[Frequent], keep: Keep) -> int:
         """How many services have any of these terms."""
@@ -148,13 +157,14 @@ class Accumulator(threading.local):
         return np.concatenate(ordinals), np.concatenate(sums)
 
 
-def merged(lists: Sequence[ImpactList], keep: Keep = None) -> tuple[Integers, Integers]:
-    """The ordinals of some lists, ascending, and the sum of the impacts of each.
+def merged(lists: Sequence[ImpactList], keep: Keep = None) -> tuple[Integers, Integers, Integers]:
+    """The ordinals of some lists, ascending, the sum of the impacts of each, and the void places.
 
-    Where an ordinal is there again, or is not to be kept, the sum is 0.
+    There the sum is 0, as an ordinal is there again, or is not to be kept.
     """
     if not lists:
-        return NONE, NONE
+        return NONE, NONE, NONE
+    repeats = NONE
     if len(lists) == 1 and lists[0].distinct:
         postings = lists[0].postings
         ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
@@ -164,31 +174,47 @@ def merged(lists: Sequence[ImpactList], keep: Keep = None) -> tuple[Integers, In
         ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
         repeats = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
         if len(repeats):
-            # `repeats` are places before a repeat: in a row of them, all belong to the first.
-            rows = repeats - np.arange(len(repeats))
-            owners = repeats.take(rows.searchsorted(rows))
             repeats += 1
-            np.add.at(sums, owners, sums.take(repeats))
-            sums[repeats] = 0
-    if keep is not None:
-        sums *= keep.take(ordinals)
-    return ordinals, sums
+            _gather(sums, repeats)
+    if keep is None:
+        return ordinals, sums, repeats
+    sums *= keep.take(ordinals)
+    return ordinals, sums, (sums == 0).nonzero()[0]
 
 
 def best(ordinals: Integers, sums: Integers, first: int) -> Integers:
     """The `first` ordinals of the largest sums; of equal sums the first ordinal first."""
-    # Negated sum and ordinal in one number, so that one sort orders by both.
-    keys = ordinals - (sums << 32)
-    if len(keys) > SORTED_WHOLE and 0 < first < len(keys):
-        keys.partition(first - 1)
-        keys = keys[:first]
-    keys.sort()
-    return keys[:first] & 0xFFFFFFFF
+    return _best_keys(ordinals, sums, first) & ORDINAL_MASK
 
 
 def block_count(documents: int) -> int:
     """How many blocks hold so many documents; at least one."""
     return -(-max(documents, 1) // BLOCK)
+
+
+def _best_keys(ordinals: Integers, sums: Integers, first: int) -> Integers:
+    """The `first` keys, ascending: negated sum and ordinal in one number, to order by both."""
+    keys = ordinals - (sums << 32)
+    if len(keys) > SORTED_WHOLE and 0 < first < len(keys):
+        keys.partition(first - 1)
+        keys = keys[:first]
+    keys.sort()
+    return keys[:first]
+
+
+def _gather(sums: Integers, repeats: Integers) -> None:
+    """Add what is at the places of repeats to the first place of their ordinals."""
+    if len(repeats) <= FEW:
+        items = items_of(sums)
+        for place in reversed(repeats.tolist()):
+            items[place - 1] += items[place]
+            items[place] = 0
+        return
+    # In a row of them, all belong to the place before the first.
+    rows = repeats - np.arange(len(repeats))
+    owners = repeats.take(rows.searchsorted(rows)) - 1
+    np.add.at(sums, owners, sums.take(repeats))
+    sums[repeats] = 0
 
 
 def _added(frequent: list[Frequent], ordinals: Integers) -> Integers:
@@ -225,10 +251,3 @@ def _summed(
         return ordinals, sums
     kept = keep.take(ordinals).nonzero()[0]
     return ordinals.take(kept), sums.take(kept)
-
-
-def _floor(sums: Integers, first: int) -> int:
-    """The sum that `first` of these reach, or 1, which every match does."""
-    if len(sums) < first or first < 1:
-        return 1
-    return max(1, int(np.partition(sums, len(sums) - first)[len(sums) - first]))

@@ -14,7 +14,7 @@ def common_ordinals(lists: Sequence[ImpactList]) -> Integers:
     if not lists:
         return NONE
     shortest_first = sorted(lists, key=lambda each: len(each.postings))
-    ordinals, sums = merged(shortest_first[:1])
+    ordinals, sums, _ = merged(shortest_first[:1])
     common = ordinals.take(sums.nonzero()[0])
     for each in shortest_first[1:]:
         common = common.take(impacts_at(each, common).nonzero()[0])
@@ -34,7 +34,7 @@ def impacts_at(each: ImpactList, ordinals: Integers) -> Integers:
     if each.frequent is not None:
         return each.frequent.impacts.ravel().take(ordinals).astype(np.int64)
     if not each.distinct:
-        known, impacts = merged([each])
+        known, impacts, _ = merged([each])
         places = np.searchsorted(known, ordinals)
         places[places == len(known)] = 0
         return np.where(known[places] == ordinals, impacts[places], 0)
