@@ -29,25 +29,33 @@ export async function ask(path, params = "", signal = undefined) {
     if (error.name === "AbortError") throw error;
     throw new Trouble("No answer.", `What came back (status ${response.status}) is not from Ratecard.`);
   }
-  if (!response.ok) throw new Trouble("That did not work.", answer.error.message);
+  if (!response.ok) {
+    throw new Trouble("That did not work.", answer?.error?.message ?? `The answer has status ${response.status}.`);
+  }
   return { answer, snapshot };
 }
 
 // Says what went wrong, and tries again when asked to, or when the network is back.
 const alert = document.getElementById("trouble");
-let retry;
+const troubles = new Map(); // of each part of the page that has one
 
-export function complain(trouble, again) {
-  retry = again;
+export function complain(part, trouble, again) {
+  troubles.set(part, again);
   alert.querySelector("[data-slot=title]").textContent = trouble.title ?? "That is a bug.";
   alert.querySelector("[data-slot=message]").textContent = trouble.message;
   alert.hidden = false;
 }
 
-export function calm() {
+export function calm(part) {
+  troubles.delete(part);
+  if (troubles.size) return;
+  if (alert.contains(document.activeElement)) document.getElementById("main").focus({ preventScroll: true });
   alert.hidden = true;
-  retry = undefined;
 }
 
-alert.querySelector("button").addEventListener("click", () => retry?.());
-addEventListener("online", () => retry?.());
+function retry() {
+  for (const again of troubles.values()) again();
+}
+
+alert.querySelector("button").addEventListener("click", retry);
+addEventListener("online", retry);

@@ -25,7 +25,7 @@ async function load(params, enter) {
   const asked = new URLSearchParams([...params, ["limit", PAGE], ["endpoints", "none"]]);
   try {
     const found = await ask(path(params), asked, signal);
-    calm();
+    calm("results");
     const rebuilt = found.snapshot !== snapshot;
     snapshot = found.snapshot;
     if (rebuilt && offset) {
@@ -39,7 +39,7 @@ async function load(params, enter) {
     enterHistory(params, enter);
   } catch (trouble) {
     if (trouble.name === "AbortError") return;
-    complain(trouble, () => load(params, enter));
+    complain("results", trouble, () => load(params, enter));
   } finally {
     if (!signal.aborted) results.ariaBusy = "false";
   }

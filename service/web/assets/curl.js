@@ -10,12 +10,12 @@ export function curl(endpoint) {
   for (const parameter of of("query").filter((each) => each.required)) {
     if (!url.searchParams.has(parameter.name)) url.searchParams.set(parameter.name, in_address(parameter));
   }
-  const method = endpoint.method || "GET";
+  const body = of("body");
+  const method = /[a-z]+/i.exec(endpoint.method)?.[0].toUpperCase();
   const words = ["curl", "-i"];
   if (/[[\]{}]/.test(url.href)) words.push("--globoff");
-  if (method !== "GET") words.push("-X", quoted(method));
+  if (method && method !== (body.length ? "POST" : "GET")) words.push("-X", method);
   words.push(quoted(url.href));
-  const body = of("body");
   if (!body.length) return words.join(" ");
   const needed = body.some((each) => each.required) ? body.filter((each) => each.required) : body;
   const json = JSON.stringify(Object.fromEntries(needed.map((each) => [each.name, example(each)])));
@@ -47,4 +47,4 @@ const visible = (json) =>
   json.replace(/[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (character) =>
     `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-const quoted = (word) => (/^[A-Z]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const quoted = (word) => `'${word.replaceAll("'", "'\\''")}'`;

@@ -11,6 +11,7 @@ const totals = document.getElementById("totals");
 const payments = document.getElementById("payments");
 const day = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
 const hour = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hour12: false, timeZone: "UTC" });
+let snapshot = document.documentElement.dataset.snapshot;
 let page = 0;
 
 function timeframe() {
@@ -30,13 +31,14 @@ async function load() {
       ask("/v1/ecosystem/overview", `timeframe=${days}`),
       ask("/v1/ecosystem/stats", `timeframe=${days}`),
     ]);
-    calm();
+    if (days !== timeframe()) return; // another was chosen meanwhile
+    calm("totals");
     drawTotals(overview.answer.overview.json, days);
     drawDays(stats.answer.stats.json, days);
-    totals.ariaBusy = "false";
   } catch (trouble) {
-    complain(trouble, load);
+    complain("totals", trouble, load);
   }
+  totals.ariaBusy = "false";
 }
 
 function drawTotals(overview, days) {
@@ -89,16 +91,25 @@ function row(name, bucket) {
 async function loadPayments() {
   payments.ariaBusy = "true";
   try {
-    const { answer } = await ask("/v1/ecosystem/transactions", `page=${page}&limit=${PAYMENTS}`);
-    const { items, hasNextPage } = answer.transactions.json;
+    const found = await ask("/v1/ecosystem/transactions", `page=${page}&limit=${PAYMENTS}`);
+    const rebuilt = found.snapshot !== snapshot;
+    snapshot = found.snapshot;
+    if (rebuilt && page) {
+      // Pages of two snapshots do not fit together, so this starts again.
+      page = 0;
+      await Promise.all([load(), loadPayments()]);
+      return;
+    }
+    calm("payments");
+    const { items, hasNextPage } = found.answer.transactions.json;
     payments.replaceChildren(...items.map(payment));
-    payments.ariaBusy = "false";
     newer.hidden = page === 0;
     older.hidden = !hasNextPage;
     document.getElementById("none").hidden = items.length > 0 || page > 0;
   } catch (trouble) {
-    complain(trouble, loadPayments);
+    complain("payments", trouble, loadPayments);
   }
+  payments.ariaBusy = "false";
 }
 
 function payment(paid) {

@@ -112,7 +112,7 @@ function chip(name, value) {
 }
 
 function title(name, value) {
-  if (name === "enriched") return "Curated";
+  if (name === "enriched") return value === "true" ? "Curated" : "Not curated";
   if (name === "maxPrice") return value || "Any price";
   return plain(value) || "None";
 }
@@ -127,7 +127,9 @@ addEventListener("keydown", (event) => {
     open.querySelector("summary").focus();
   }
 });
-addEventListener("pointerdown", (event) => {
-  for (const panel of panels) if (!panel.contains(event.target)) panel.open = false;
-});
+for (const leaving of ["pointerdown", "focusin"]) {
+  addEventListener(leaving, (event) => {
+    for (const panel of panels) if (!panel.contains(event.target)) panel.open = false;
+  });
+}
 form.querySelector(".filters").hidden = false;

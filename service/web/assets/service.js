@@ -15,11 +15,11 @@ let matching = [];
 async function load() {
   try {
     const { answer } = await ask(`/v1/services/${encodeURIComponent(article.dataset.id)}`);
-    calm();
+    calm("service");
     draw(answer.service);
     article.ariaBusy = "false";
   } catch (trouble) {
-    complain(trouble, load);
+    complain("service", trouble, load);
   }
 }
 
@@ -141,12 +141,7 @@ async function copied(button, text) {
 
 more.addEventListener("click", () => show()?.querySelector("summary").focus());
 find.addEventListener("input", (event) => narrow(event.target.value));
-// What goes back is the list as it was, with its words and filters.
-article.ownerDocument.querySelector(".back a").addEventListener("click", (event) => {
-  const from = document.referrer && new URL(document.referrer);
-  if (from?.origin === location.origin && from.href.startsWith(event.target.href) && !event.ctrlKey && !event.metaKey) {
-    event.preventDefault();
-    history.back();
-  }
-});
+// Who came from the list goes back to the same words and filters.
+const back = document.querySelector(".back a");
+if (document.referrer.split("?")[0] === back.href) back.href = document.referrer;
 void load();

@@ -34,7 +34,8 @@ export const plain = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "")
 
 export function network(name) {
   const key = name.trim().toLowerCase().replace(/[ _]/g, "-");
-  return labels[key.startsWith("solana:") ? key.slice(0, 39) : key] ?? name;
+  const known = key.startsWith("solana:") ? key.slice(0, 39) : key;
+  return Object.hasOwn(labels, known) ? labels[known] : name;
 }
 
 // An address to link to, or nothing: a catalogue may say javascript: where a website should be.
