@@ -27,7 +27,6 @@ async function load(params, enter) {
     const found = await ask(path(params), asked, signal);
     calm("results");
     const rebuilt = found.snapshot !== snapshot;
-    snapshot = found.snapshot;
     if (rebuilt && offset) {
       // Pages of two snapshots do not fit together, so this starts again.
       params.delete("offset");
@@ -35,6 +34,7 @@ async function load(params, enter) {
       return;
     }
     draw(found.answer, offset, rebuilt);
+    snapshot = found.snapshot;
     refresh(params);
     enterHistory(params, enter);
   } catch (trouble) {

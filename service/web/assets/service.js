@@ -17,10 +17,10 @@ async function load() {
     const { answer } = await ask(`/v1/services/${encodeURIComponent(article.dataset.id)}`);
     calm("service");
     draw(answer.service);
-    article.ariaBusy = "false";
   } catch (trouble) {
     complain("service", trouble, load);
   }
+  article.ariaBusy = "false";
 }
 
 function draw(service) {
