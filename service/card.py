@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -11,6 +12,10 @@ from service.networks import network_label
 
 # Overrides, embeddings and isolates reorder what stands around them; no name needs them.
 _REORDERING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+
+# An address to link to: a catalogue may say `javascript:` where a website should be, or write a
+# host so that it is read as another one.
+_WEBSITE = re.compile(r"https?://([a-z0-9.-]+)(?::[0-9]+)?(?:[/?#].*)?", re.IGNORECASE)
 
 
 class Card(NamedTuple):
@@ -27,6 +32,16 @@ class Card(NamedTuple):
     description: str
     calls: str
     endpoints: str
+
+
+class Facts(NamedTuple):
+    """What the page of a service shows beside its card; what is empty is not shown."""
+
+    payers: str
+    last_called: str
+    website: str
+    host: str
+    tags: list[str]
 
 
 BLANK = Card(*[""] * len(Card._fields))
@@ -53,6 +68,20 @@ def card_of(summary: bytes | memoryview) -> Card:
     )
 
 
+def facts_of(summary: bytes | memoryview) -> Facts:
+    """The facts of a service as it is stored without its endpoints."""
+    service = _summary.decode(summary)
+    quality = service.quality or _Quality()
+    website = _WEBSITE.fullmatch(service.provider_url)
+    return Facts(
+        payers="" if quality.unique_payers is None else f"{quality.unique_payers:,}",
+        last_called=quality.last_called_at,
+        website=website[0] if website else "",
+        host=website[1].lower() if website else "",
+        tags=[plain(tag) for tag in service.tags],
+    )
+
+
 def plain(text: str) -> str:
     """A text of the catalogue without the characters that reorder others."""
     return text.translate(_REORDERING)
@@ -66,6 +95,8 @@ class _Price(Struct, rename="camel"):
 
 class _Quality(Struct, rename="camel"):
     total_calls: int | None = None
+    unique_payers: int | None = None
+    last_called_at: str = ""
 
 
 class _Summary(Struct, rename="camel"):
@@ -75,7 +106,9 @@ class _Summary(Struct, rename="camel"):
     endpoint_count: int
     domain: str = ""
     provider: str = ""
+    provider_url: str = ""
     category: str = ""
+    tags: list[str] = []
     networks: list[str] = []
     enriched: bool = False
     quality: _Quality | None = None

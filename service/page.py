@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from service.assets import VERSION, asset
-from service.card import BLANK, card_of
+from service.card import BLANK, card_of, facts_of
 from service.errors import RatecardError, ServiceNotFound
 from service.params import browse, written
 from service.records import format_timestamp
@@ -77,9 +77,13 @@ async def service_page(request: Request) -> Response:
     ordinal = snapshot.ordinal_of(service_id)
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
-    card = card_of(snapshot.summaries.view(ordinal))
-    key = b"page of %d" % ordinal
-    return _from_cache(request, key, lambda: _document(request, "service.html", card=card))
+
+    def render() -> tuple[bytes, bytes]:
+        summary = snapshot.summaries.view(ordinal)
+        card, facts = card_of(summary), facts_of(summary)
+        return _document(request, "service.html", card=card, facts=facts)
+
+    return _from_cache(request, b"page of %d" % ordinal, render)
 
 
 async def ecosystem_page(request: Request) -> Response:

@@ -14,7 +14,7 @@ let snapshot = document.documentElement.dataset.snapshot;
 let running = new AbortController();
 let typing;
 
-// `enter` says how the address enters the history: "push", "replace", or not at all.
+// `enter` says how the address enters the history: as "typed", as "chosen", or not at all.
 async function load(params, enter) {
   clearTimeout(typing);
   running.abort();
@@ -57,7 +57,10 @@ function draw({ services, total }, offset, rebuilt) {
 }
 
 function enterHistory(params, enter) {
-  if (enter) history[`${enter}State`](null, "", address(params));
+  // What is typed on and on is one entry, and what was there already is no other.
+  const same = address(params) === location.pathname + location.search;
+  const typedOn = enter === "typed" && history.state === "typed";
+  if (enter) history[same || typedOn ? "replaceState" : "pushState"](enter, "", address(params));
   document.title = `${params.get("q") || "Web APIs that are paid by the request"} · Ratecard`;
   document.getElementById("json").href = `${root}${path(params)}?${params}`;
   const [previous, next] = pages.children;
@@ -79,19 +82,19 @@ const here = () => new URLSearchParams(location.search);
 
 form.elements.q.addEventListener("input", () => {
   clearTimeout(typing);
-  typing = setTimeout(() => load(wanted(), "replace"), TYPING);
+  typing = setTimeout(() => load(wanted(), "typed"), TYPING);
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  void load(wanted(), "push");
+  void load(wanted(), "chosen");
 });
 form.addEventListener("change", (event) => {
-  if (event.target !== form.elements.q) void load(wanted(), "push");
+  if (event.target !== form.elements.q) void load(wanted(), "chosen");
 });
 pages.addEventListener("click", async (event) => {
   if (!event.target.href || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  await load(new URL(event.target.href).searchParams, "push");
+  await load(new URL(event.target.href).searchParams, "chosen");
   results.focus({ preventScroll: true });
   form.scrollIntoView();
 });

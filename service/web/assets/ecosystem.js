@@ -2,7 +2,7 @@
 import { ask, calm, complain } from "./api.js";
 import { chart } from "./chart.js";
 import { copy_of, fill } from "./slots.js";
-import { age, count, counted, money, network, plain, units_of } from "./text.js";
+import { age, count, money, network, plain, units_of } from "./text.js";
 
 const PAYMENTS = 12;
 const links = [...document.getElementById("timeframes").children];
@@ -33,7 +33,7 @@ async function load() {
     ]);
     if (days !== timeframe()) return; // another was chosen meanwhile
     calm("totals");
-    drawTotals(overview.answer.overview.json, days);
+    drawTotals(overview.answer.overview.json);
     drawDays(stats.answer.stats.json, days);
   } catch (trouble) {
     complain("totals", trouble, load);
@@ -41,7 +41,7 @@ async function load() {
   totals.ariaBusy = "false";
 }
 
-function drawTotals(overview, days) {
+function drawTotals(overview) {
   fill(totals, {
     total_transactions: count(overview.total_transactions),
     total_amount: money(overview.total_amount),
@@ -50,7 +50,7 @@ function drawTotals(overview, days) {
   });
   const newest = overview.latest_block_timestamp;
   document.getElementById("until").textContent = newest
-    ? `${counted(days, "day")} up to the newest payment, ${age(Date.parse(newest))}`
+    ? `Newest payment: ${age(Date.parse(newest))}`
     : "No payments were indexed";
 }
 

@@ -132,4 +132,3 @@ for (const leaving of ["pointerdown", "focusin"]) {
     for (const panel of panels) if (!panel.contains(event.target)) panel.open = false;
   });
 }
-form.querySelector(".filters").hidden = false;

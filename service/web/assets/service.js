@@ -2,12 +2,13 @@
 import { ask, calm, complain } from "./api.js";
 import { curl } from "./curl.js";
 import { copy_of, fill } from "./slots.js";
-import { age, count, counted, network, plain, website } from "./text.js";
+import { age, count, counted, network, plain } from "./text.js";
 
 const AT_ONCE = 50;
 const article = document.getElementById("service");
 const list = document.getElementById("endpoints");
 const more = document.getElementById("more");
+const shown = document.getElementById("shown");
 const find = document.getElementById("find");
 let endpoints = [];
 let matching = [];
@@ -20,41 +21,15 @@ async function load() {
   } catch (trouble) {
     complain("service", trouble, load);
   }
-  article.ariaBusy = "false";
+  list.ariaBusy = "false";
 }
 
 function draw(service) {
   endpoints = service.endpoints;
-  fact("payers", service.quality?.uniquePayers == null ? "" : count(service.quality.uniquePayers));
-  fact("called", service.quality?.lastCalledAt ? age(Date.parse(service.quality.lastCalledAt)) : "");
-  const url = website(service.providerUrl ?? "");
-  fact("website", url ? link(url) : "");
-  document.getElementById("tags").replaceChildren(
-    ...(service.tags ?? []).map((tag) => {
-      const item = document.createElement("li");
-      item.textContent = plain(tag);
-      item.dir = "auto";
-      return item;
-    }),
-  );
   find.hidden = endpoints.length <= 12;
   narrow("");
   const first = list.querySelector("details");
   if (first) first.open = true;
-}
-
-function fact(name, value) {
-  const slot = article.querySelector(`[data-slot="${name}"]`);
-  slot.replaceChildren(value);
-  slot.parentElement.hidden = !value;
-}
-
-function link(url) {
-  const anchor = document.createElement("a");
-  anchor.href = url.href;
-  anchor.rel = "noopener noreferrer nofollow ugc";
-  anchor.textContent = url.hostname;
-  return anchor;
 }
 
 function narrow(words) {
@@ -74,7 +49,9 @@ function show() {
   const left = matching.length - list.childElementCount;
   more.hidden = left === 0;
   more.textContent = `Show ${Math.min(left, AT_ONCE)} more of ${count(left)}`;
-  document.getElementById("shown").textContent = `${counted(matching.length, "endpoint")}, ${count(list.childElementCount)} shown`;
+  const found = `${counted(matching.length, "endpoint")}, ${count(list.childElementCount)} shown`;
+  shown.textContent = matching.length ? found : "No endpoint has these words";
+  shown.classList.toggle("hidden-visually", matching.length > 0);
   return next[0];
 }
 
@@ -144,4 +121,5 @@ find.addEventListener("input", (event) => narrow(event.target.value));
 // Who came from the list goes back to the same words and filters.
 const back = document.querySelector(".back a");
 if (document.referrer.split("?")[0] === back.href) back.href = document.referrer;
+for (const time of article.querySelectorAll("time")) time.textContent = age(Date.parse(time.dateTime));
 void load();
