@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright, where both are installed."""
+"""A real browser to try the page in: Debian's Chromium, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -11,38 +11,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-CHROMIUM = shutil.which("chromium")
-QUIET = (
-    "--disable-background-networking",
-    "--disable-component-update",
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium", path="/usr/bin")
+OPTIONS = (
+    "--no-sandbox",  # Chromium has none to offer to root in a container
     "--disable-gpu",
     "--disable-quic",
-    "--disable-sync",
     "--no-first-run",
-    "--no-sandbox",  # it has no user of its own in a container, and sees this machine only
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
 )
-MISSING = " and ".join(
-    name
-    for name, found in (
-        ("Debian's package `chromium`", CHROMIUM),
-        ("Python's package `playwright`", find_spec("playwright")),
-    )
-    if not found
-)
-"""What to install for a browser; empty when it is all there."""
+
+
+def missing() -> str | None:
+    """What to install before a browser can be opened, if anything."""
+    if find_spec("playwright") is None:
+        return "playwright is not installed: pip install --editable '.[dev]'"
+    if CHROMIUM is None:
+        return "Chromium is not installed: apt-get install --no-install-recommends chromium"
+    return None
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """A browser without a window, closed at the end; only where nothing is `MISSING`.
-
-    Meanwhile the thread has a running event loop, so `asyncio.run` fails there: open it for one
-    module of tests at most.
-    """
+def open_browser() -> Iterator[Browser]:
+    """A browser without a window. While it is open, its thread can run no other event loop."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # it may be missing
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*QUIET])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         try:
             yield browser
         finally:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from indexer.__main__ import main
+from tests.browser import open_browser
 from tests.running import SEEDS, Json, serve, write_lines
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 Build = Callable[..., int]
 
@@ -38,6 +42,22 @@ def client(sample: Path) -> Iterator[httpx.Client]:
     """A client of a service that serves the sample catalogue."""
     with serve(sample) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser, for modules that are skipped where there is none."""
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, client: httpx.Client) -> Iterator[Page]:
+    """A page of the service that serves the sample catalogue, where nothing may go wrong."""
+    from tests.visits import visit  # noqa: PLC0415  # needs what may be missing
+
+    with visit(browser, client) as page:
+        yield page
 
 
 @pytest.fixture(scope="session")
