@@ -6,7 +6,7 @@ TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions
 INSTALLED := .venv/installed
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 
-.PHONY: run test soak index serve check bench clean
+.PHONY: run test soak index serve check bench screenshots clean
 
 run: $(INSTALLED)
 	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
@@ -39,6 +39,10 @@ bench: .venv/installed-bench
 .venv/installed-bench: $(INSTALLED)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	@touch $@
+
+# The pictures of the README.
+screenshots: $(INSTALLED)
+	@$(BIN)/python -m tests.screenshots
 
 clean:
 	@rm -rf .venv artifacts build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

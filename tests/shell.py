@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(command: str, folder: Path) -> list[str]:
-    """What curl is given when a command is run in a folder, which shows whether anything else is."""
+    """What curl is given when a command is run in a folder, where all else would leave a trace."""
     script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}\n"
     run = ["/bin/bash", "-c", script]
     done = subprocess.run(run, capture_output=True, check=True, timeout=10, cwd=folder)

@@ -25,7 +25,8 @@ SHIFTS = """
     new PerformanceObserver(list => {
         for (const shift of list.getEntries()) {
             if (shift.hadRecentInput) continue;
-            shifts.push([shift.value, shift.sources.map(({ node }) => node?.outerHTML?.slice(0, 80))]);
+            const moved = shift.sources.map(({ node }) => node?.outerHTML?.slice(0, 80));
+            shifts.push([shift.value, moved]);
         }
     }).observe({ type: "layout-shift", buffered: true });
 """
