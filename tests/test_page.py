@@ -239,7 +239,7 @@ def test_without_scripts_one_searches_turns_pages_and_opens_services(
 
 
 def test_a_card_by_script_is_the_card_that_came_with_the_page(page: Page) -> None:
-    for offset in range(0, 184, 24):
+    for offset in (0, 96, 168):
         page.goto(f"/?offset={offset}")
         rendered = cards(page)
         assert cards_by_script(page) == rendered

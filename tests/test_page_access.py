@@ -112,15 +112,13 @@ def test_the_page_is_dark_or_light_as_is_preferred(browser: Browser, client: htt
         assert paper(page) == light
 
 
-@pytest.mark.parametrize("width", [320, 1600])
-def test_nothing_is_cut_off_or_too_small_to_hit(
-    width: int, browser: Browser, client: httpx.Client
-) -> None:
-    with visit(browser, client, viewport={"width": width, "height": 640}) as page:
-        for path in (*PAGES, *OTHERS, "/services/large"):
-            page.goto(path)
-            settle(page)
-            page.locator("details").evaluate_all("all => all.forEach(each => each.open = true)")
+def test_nothing_is_cut_off_or_too_small_to_hit(page: Page) -> None:
+    for path in (*PAGES, *OTHERS, "/services/large"):
+        page.goto(path)
+        settle(page)
+        page.locator("details").evaluate_all("all => all.forEach(each => each.open = true)")
+        for width in (320, 1600):
+            page.set_viewport_size({"width": width, "height": 640})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
             assert page.evaluate(SMALL, 24) == []
 
@@ -210,7 +208,6 @@ def nothing(_: Page) -> None:
         ("/?q=zzzzzz", nothing),
         ("/services/folioscope-example", every_detail),
         ("/services/hostile-17", every_detail),
-        ("/services/large", nothing),
         ("/services/nobody", nothing),
         ("/ecosystem", every_detail),
     ],
@@ -224,9 +221,9 @@ def test_axe_finds_nothing(
         settle(page)
         assert callable(change)
         change(page)
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            found = Axe().run(page).response["violations"]
+        for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]  # mypy takes it for any text
+            found = Axe().run(page, options=rules).response["violations"]
             assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
 
 
