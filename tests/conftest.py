@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from tests.browser import open_browser
+from tests.browser import CHROMIUM, open_browser
 from tests.running import SEEDS, Json, serve, write_lines
+from tests.visits import visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -46,7 +48,9 @@ def client(sample: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser, for modules that are skipped where there is none."""
+    """A browser; its tests are skipped where there is none, but not in CI."""
+    if CHROMIUM is None and "CI" not in os.environ:
+        pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
     with open_browser() as browser:
         yield browser
 
@@ -54,8 +58,6 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, client: httpx.Client) -> Iterator[Page]:
     """A page of the service that serves the sample catalogue, where nothing may go wrong."""
-    from tests.visits import visit  # noqa: PLC0415  # needs what may be missing
-
     with visit(browser, client) as page:
         yield page
 

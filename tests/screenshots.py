@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import sys
 import tempfile
 from pathlib import Path
 
 from indexer.__main__ import main
-from tests.browser import missing, open_browser
+from tests.browser import open_browser
 from tests.running import ROOT, SEEDS, serve
 
 SIZE = {"width": 1000, "height": 700}
@@ -34,6 +33,4 @@ def take(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if reason := missing():
-        sys.exit(reason)
     take(ROOT / "docs")

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, Page
 
 from service.coding import CODINGS
-from tests.browser import MISSING, chromium
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytestmark = pytest.mark.skipif(
-    bool(MISSING) and "CI" not in os.environ, reason=f"to be installed: {MISSING}"
-)
 
 PATHS = (
     "/v1/services",
@@ -34,12 +25,6 @@ READ = """async path => {
     const bytes = Array.from(new Uint8Array(hash));
     return bytes.map(byte => byte.toString(16).padStart(2, "0")).join("");
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module", params=["", *(coding.decode() for coding in CODINGS)])

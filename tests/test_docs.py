@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Route
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -20,26 +20,6 @@ from service.app import create_app
 from service.settings import Settings
 from tests.conftest import Build
 from tests.running import Json, serve, service
-
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-in_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason="Chromium is not installed")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 class Visit:
@@ -182,7 +162,6 @@ def test_an_empty_catalogue_has_no_example_of_an_id(artifacts: Path, build: Buil
     asyncio.run(ask())
 
 
-@in_chromium
 def test_every_operation_is_shown_and_nothing_else_is_asked_for(
     client: httpx.Client, visit: Visit
 ) -> None:
@@ -200,7 +179,6 @@ def test_every_operation_is_shown_and_nothing_else_is_asked_for(
     assert visit.said == []
 
 
-@in_chromium
 def test_a_search_that_is_tried_as_it_is_finds_services_and_so_does_a_fetch(
     client: httpx.Client, visit: Visit
 ) -> None:
@@ -226,7 +204,6 @@ def _try(page: Page, operation: str) -> str:
     return str(shown.text_content())
 
 
-@in_chromium
 def test_the_documentation_works_behind_a_prefix(sample: Path, visit: Visit) -> None:
     with serve(sample, "--root-path", "/api") as client:
         page, base = visit.page, str(client.base_url)

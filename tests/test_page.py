@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import httpx
 import pytest
-
-from tests.browser import missing
-
-if (reason := missing()) and "CI" not in os.environ:
-    pytest.skip(reason, allow_module_level=True)
-
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.visits import address, cards, cards_by_script, shows, visit

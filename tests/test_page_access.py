@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from urllib.parse import quote
 
 import httpx
 import pytest
-
-from tests.awkward import TEXTS, hostile, large
-from tests.browser import missing
-from tests.running import SEEDS, serve
-
-if (reason := missing()) and "CI" not in os.environ:
-    pytest.skip(reason, allow_module_level=True)
-
 from axe_playwright_python.sync_playwright import (  # type: ignore[import-untyped]  # it has none
     Axe,
 )
 from playwright.sync_api import Browser, Page, Route, expect
 
 from indexer.__main__ import main
-from tests.running import write_lines
+from tests.awkward import TEXTS, hostile, large
+from tests.running import SEEDS, serve, write_lines
 from tests.visits import visit
 
 REFUSED = "says: Failed to load resource: the server responded with a status of"

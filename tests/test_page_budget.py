@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import httpx
 import pytest
-
-from tests.browser import missing
-from tests.running import serve
-
-if (reason := missing()) and "CI" not in os.environ:
-    pytest.skip(reason, allow_module_level=True)
-
 from playwright.sync_api import Browser, Page, Route, expect
 
+from tests.running import serve
 from tests.visits import cards_by_script, shows, visit
 
 MOST_BYTES, MOST_REQUESTS, MOST_SHIFT = 100_000, 14, 0.02

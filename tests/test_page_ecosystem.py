@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
 from pathlib import Path
 
 import httpx
 import pytest
-
-from tests.browser import missing
-from tests.running import Json, eventually, payment, serve, service
-
-if (reason := missing()) and "CI" not in os.environ:
-    pytest.skip(reason, allow_module_level=True)
-
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import Build
+from tests.running import Json, eventually, payment, serve, service
 from tests.visits import address, visit
 
 TOTALS = ("total_transactions", "total_amount", "unique_buyers", "unique_sellers")

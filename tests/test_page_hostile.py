@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
-
-from tests.awkward import TEXTS, hostile
-from tests.browser import missing
-from tests.running import serve, write_lines
-
-if (reason := missing()) and "CI" not in os.environ:
-    pytest.skip(reason, allow_module_level=True)
-
 from playwright.sync_api import Browser, Page, expect
 
 from indexer.__main__ import main
+from tests.awkward import TEXTS, hostile
+from tests.running import serve, write_lines
 from tests.shell import arguments
 from tests.visits import cards, cards_by_script, visit
 

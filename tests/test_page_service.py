@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-
-from tests.awkward import LARGE, large
-from tests.browser import missing
-from tests.running import Json, endpoint, serve, service
-
-if (reason := missing()) and "CI" not in os.environ:
-    pytest.skip(reason, allow_module_level=True)
-
 from playwright.sync_api import Browser, Page, expect
 
+from tests.awkward import LARGE, large
 from tests.conftest import Build
+from tests.running import Json, endpoint, serve, service
 from tests.shell import arguments
 from tests.visits import visit
 

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-
-from tests.browser import missing
-from tests.running import Json, eventually, serve, service
-
-if (reason := missing()) and "CI" not in os.environ:
-    pytest.skip(reason, allow_module_level=True)
-
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.conftest import Build
+from tests.running import Json, eventually, serve, service
 from tests.visits import address, shows, visit
 
 REFUSED = "says: Failed to load resource: the server responded with a status of"
