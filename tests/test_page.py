@@ -236,3 +236,15 @@ def test_a_card_by_script_is_the_card_that_came_with_the_page(page: Page) -> Non
         page.goto(f"/?offset={offset}")
         rendered = cards(page)
         assert cards_by_script(page) == rendered
+
+
+def test_what_has_no_control_is_kept_as_one_types_until_it_is_removed(
+    page: Page, client: httpx.Client
+) -> None:
+    page.goto("/services/switchyard-example")
+    page.get_by_role("list", name="Tags").get_by_role("link", name="llm").click()
+    shows(page, client.get(LIST, params={"tag": "llm"}))
+    words(page).fill("chat")
+    shows(page, client.get(SEARCH, params={"q": "chat", "tag": "llm"}))
+    page.get_by_role("button", name="Remove the filter llm").click()
+    shows(page, client.get(SEARCH, params={"q": "chat"}))

@@ -80,6 +80,9 @@ def bench_serving(count: int) -> None:
         print(f"\n{count:,} services, {artifacts_size(artifacts):,.0f} MB of artifacts")
         for operation in operations:
             report(operation, measure(operation, ours, bare, naive, nginx, folder))
+        command = [sys.executable, "-m", "service", "--artifacts", str(artifacts)]
+        two = running.enter_context(serve([*command, "--workers", "2"]))
+        report_gain([each for each in operations if each.naive], ours, two, folder)
         bench_workers(artifacts)
 
 
@@ -124,6 +127,21 @@ def report(operation: Operation, measured: dict[str, Measured]) -> None:
         print(
             f"{name:16} {each.rate:11,.0f} {ours.rate / each.rate:8.2f} {each.p50:10.2f} "
             f"{each.p99:10.2f} {each.p99 / each.p50:6.2f} {each.bytes:10,.0f}"
+        )
+
+
+def report_gain(operations: list[Operation], one: str, two: str, folder: Path) -> None:
+    """Print what two workers answer beside one, where the client takes of the same cores."""
+    print(f"\ntwo workers beside one, {os.cpu_count()} cores with the client:")
+    for operation in operations:
+        turns = [
+            [load(address, operation.targets, SECONDS, folder) for address in (one, two)]
+            for _ in range(ROUNDS)
+        ]
+        alone, together = (median(list(each)) for each in zip(*turns, strict=True))
+        print(
+            f"{operation.name:16} {alone.rate:11,.0f} → {together.rate:,.0f} a second, "
+            f"{together.rate / alone.rate:.2f} ×"
         )
 
 

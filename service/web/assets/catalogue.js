@@ -2,7 +2,7 @@
 import { ask, calm, complain, root } from "./api.js";
 import { card } from "./card.js";
 import { refresh, show, wanted } from "./filters.js";
-import { count } from "./text.js";
+import { count, counted } from "./text.js";
 
 const PAGE = 24;
 const TYPING = 120; // milliseconds of rest before a search
@@ -49,7 +49,7 @@ function draw({ services, total }, offset, rebuilt) {
   results.replaceChildren(...services.map(card));
   document.getElementById("nothing").hidden = services.length > 0;
   const last = offset + services.length;
-  const range = `${count(offset + 1)}–${count(last)} of ${count(total)} services`;
+  const range = `${count(offset + 1)}–${count(last)} of ${counted(total, "service")}`;
   status.textContent = (services.length ? range : "No services") + (rebuilt ? ", from a catalogue rebuilt just now" : "");
   const [previous, next] = pages.children;
   previous.hidden = offset === 0;

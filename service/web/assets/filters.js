@@ -6,12 +6,19 @@ const PRICES = ["0.001", "0.01", "0.1", "1"];
 const form = document.getElementById("search");
 const chosen = document.getElementById("chosen");
 const panels = [...form.querySelectorAll("[data-filter]")];
+// What an address may ask for that the form has no control for.
+const UNCONTROLLED = ["tag", "scheme", "integrationType", "match"];
+const NARROWING = ["category", "network", "maxPrice", "enriched", ...UNCONTROLLED];
+let uncontrolled = [];
 
 // Puts into the form what an address says.
 export function show(params) {
   form.elements.q.value = params.get("q") ?? "";
   form.elements.sort.value = params.get("sort") || "relevance";
   form.elements.enriched.checked = params.get("enriched") === "true";
+  uncontrolled = [...params].filter(
+    ([name, value]) => UNCONTROLLED.includes(name) || (name === "enriched" && value !== "true"),
+  );
   for (const panel of panels) {
     const values = params.getAll(panel.dataset.filter);
     offer(panel, values.map((value) => ({ value })), values);
@@ -26,6 +33,7 @@ export function wanted() {
     const nothing = name === "category" ? false : !value.trim();
     if (!nothing && !(name === "sort" && value === "relevance")) params.append(name, value);
   }
+  for (const [name, value] of uncontrolled) params.append(name, value);
   return params;
 }
 
@@ -34,7 +42,7 @@ export function refresh(params) {
   for (const panel of panels) if (panel.open) void counts(panel, params);
   const chips = [];
   for (const [name, value] of params) {
-    if (["category", "network", "maxPrice", "enriched"].includes(name)) chips.push(chip(name, value));
+    if (NARROWING.includes(name)) chips.push(chip(name, value));
   }
   chosen.replaceChildren(...chips);
 }
@@ -104,6 +112,7 @@ function chip(name, value) {
     for (const input of form.querySelectorAll(`[name="${name}"]`)) {
       if (input.value.toLowerCase() === value.toLowerCase()) input.checked = false;
     }
+    uncontrolled = uncontrolled.filter((other) => other[0] !== name || other[1] !== value);
     form.dispatchEvent(new Event("change"));
     form.elements.q.focus();
   });
@@ -114,6 +123,7 @@ function chip(name, value) {
 function title(name, value) {
   if (name === "enriched") return value === "true" ? "Curated" : "Not curated";
   if (name === "maxPrice") return value || "Any price";
+  if (name === "match") return value === "all" ? "All words" : "Any word";
   return plain(value) || "None";
 }
 
