@@ -12,14 +12,14 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from service.app import create_app
 from service.settings import Settings
 from tests.conftest import Build
-from tests.running import Json, serve, service
+from tests.running import Json, service
 
 
 class Visit:
@@ -202,19 +202,3 @@ def _try(page: Page, operation: str) -> str:
     shown = block.locator(".live-responses-table tbody tr").first
     assert shown.locator(".response-col_status").inner_text().startswith("200")
     return str(shown.text_content())
-
-
-def test_the_documentation_works_behind_a_prefix(sample: Path, visit: Visit) -> None:
-    with serve(sample, "--root-path", "/api") as client:
-        page, base = visit.page, str(client.base_url)
-
-        def strip(route: Route) -> None:
-            """As a gateway does."""
-            route.continue_(url=route.request.url.replace(f"{base}/api/", f"{base}/"))
-
-        page.route("**/api/**", strip)
-        page.goto(f"{base}/api/docs#/Ecosystem/getEcosystemOverview")
-        assert "total_transactions" in _try(page, "getEcosystemOverview")
-        assert all(urlsplit(url).path.startswith("/api/") for url in visit.asked)
-        assert urlsplit(visit.asked[-1]).path == "/api/v1/ecosystem/overview"
-        assert visit.said == []

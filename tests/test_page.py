@@ -120,7 +120,7 @@ def test_a_price_finds_what_costs_at_most_as_much(page: Page, client: httpx.Clie
     choice(page, "0.1").check()
     shows(page, found[2])
     assert address(page) == "/?q=data&maxPrice=0.1"
-    page.get_by_role("button", name="Remove the filter up to 0.1").click()
+    page.get_by_role("button", name="Remove the filter Up to 0.1").click()
     shows(page, client.get(SEARCH, params={"q": "data"}))
     assert address(page) == "/?q=data"
 

@@ -104,7 +104,7 @@ function chip(name, value) {
   const item = document.createElement("li");
   const button = document.createElement("button");
   const text = document.createElement("bdi");
-  text.textContent = name === "maxPrice" ? `up to ${value}` : title(name, value);
+  text.textContent = title(name, value);
   button.type = "button";
   button.append(text, " ×");
   button.setAttribute("aria-label", `Remove the filter ${text.textContent}`);
@@ -122,7 +122,7 @@ function chip(name, value) {
 
 function title(name, value) {
   if (name === "enriched") return value === "true" ? "Curated" : "Not curated";
-  if (name === "maxPrice") return value || "Any price";
+  if (name === "maxPrice") return value ? `Up to ${value}` : "Any price";
   if (name === "match") return value === "all" ? "All words" : "Any word";
   return plain(value) || "None";
 }
