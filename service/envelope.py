@@ -5,16 +5,12 @@ from __future__ import annotations
 import orjson
 
 from service.params import Listing
-from service.snapshot import Snapshot
+from service.snapshot import Hits, Snapshot
 
 
 def answer_listing(snapshot: Snapshot, asked: Listing) -> bytes:
     """The JSON of a `ServiceList`, the services as they are stored."""
-    page, narrowing = asked.page, asked.narrowing
-    if asked.query is None:
-        hits = snapshot.list(page.limit, page.offset, narrowing)
-    else:
-        hits = snapshot.search(asked.query, page.limit, page.offset, narrowing)
+    hits, page = find(snapshot, asked), asked.page
     store = snapshot.services if asked.with_endpoints else snapshot.summaries
     texts = store.run(hits.ordinals)
     services: list[bytes | memoryview] = [b","] * (2 * len(texts) - 1)
@@ -23,3 +19,11 @@ def answer_listing(snapshot: Snapshot, asked: Listing) -> bytes:
     rest = b'],"total":%d,"limit":%d,"offset":%d%b}'
     end = rest % (hits.total, page.limit, page.offset, facets)
     return b"".join((b'{"services":[', *services, end))
+
+
+def find(snapshot: Snapshot, asked: Listing) -> Hits:
+    """The services of the page that is asked for."""
+    page, narrowing = asked.page, asked.narrowing
+    if asked.query is None:
+        return snapshot.list(page.limit, page.offset, narrowing)
+    return snapshot.search(asked.query, page.limit, page.offset, narrowing)

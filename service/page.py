@@ -13,10 +13,11 @@ from starlette.routing import Route
 
 from service.assets import VERSION, asset
 from service.card import BLANK, card_of, facts_of
+from service.envelope import find
 from service.errors import RatecardError, ServiceNotFound
 from service.params import browse, written
 from service.records import format_timestamp
-from service.responses import from_cache, momentary, tagged
+from service.responses import from_cache, tagged
 from service.serving import Serving
 from service.snapshot import Snapshot
 
@@ -50,12 +51,9 @@ async def catalogue_page(request: Request) -> Response:
     snapshot: Snapshot = request.scope["serving"].snapshot
 
     def render() -> tuple[bytes, bytes]:
-        page = asked.page
-        if asked.query is None:
-            hits = snapshot.list(page.limit, page.offset, asked.narrowing)
-        else:
+        if asked.query is not None:
             request.app.state.overload.check()
-            hits = snapshot.search(asked.query, page.limit, page.offset, asked.narrowing)
+        hits = find(snapshot, asked)
         return _document(
             request,
             "catalogue.html",
@@ -106,10 +104,10 @@ PAGES = [
 ]
 
 
-def refuse_person(request: Request, error: RatecardError) -> Response:
+def refusal_page(request: Request, error: RatecardError) -> bytes:
     """The page that says why there is nothing else to see."""
     body, _ = _document(request, "error.html", error=error)
-    return momentary(request, body, error.status, HTML)
+    return body
 
 
 def _from_cache(

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
 from service.headers import ALLOW, JSON
-from service.page import refuse_person
+from service.page import HTML, refusal_page
 from service.records import ErrorBody, ErrorEnvelope
 from service.responses import momentary
 from service.settings import Settings
@@ -17,13 +17,14 @@ from service.settings import Settings
 def refuse(request: Request, error: RatecardError) -> Response:
     """The response that says why a request is not answered: JSON, or a page for people."""
     if _asks_for_page(request):
-        return refuse_person(request, error)
-    lines = JSON
+        body, lines = refusal_page(request, error), HTML
+    else:
+        body, lines = describe(error), JSON
     if error.retry_after is not None:
         lines += b"retry-after: %d\r\n" % error.retry_after
     if isinstance(error, MethodNotAllowed):
         lines += ALLOW
-    return momentary(request, describe(error), error.status, lines)
+    return momentary(request, body, error.status, lines)
 
 
 def describe(error: RatecardError) -> bytes:

@@ -73,3 +73,13 @@ def test_the_page_can_be_switched_off(sample: Path) -> None:
             assert response.status_code == 404
             assert response.json()["error"]["code"] == "path_not_found"
         assert client.get("/v1/services").json()["total"] == 184
+
+
+def test_without_a_snapshot_people_are_told_what_is_missing_and_when_to_ask_again(
+    artifacts: Path,
+) -> None:
+    with serve(artifacts) as client:
+        response = client.get("/", headers=A_PERSON)
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+        assert "make index" in response.text
+        assert client.get(f"/assets/{VERSION}/page.css").status_code == 200
