@@ -33,12 +33,16 @@ async def asset(request: Request) -> Response:
     version, _, name = request.scope["path_params"]["file"].partition("/")
     if name not in ASSETS:
         raise PathNotFound("the page has no such file")
-    coding = coding_for(request)
-    body = _encoded(name, coding)
+    return _answer(name, coding_for(request), for_ever=version == VERSION)
+
+
+@cache
+def _answer(name: str, coding: bytes, *, for_ever: bool) -> Encoded:
+    body = CODINGS[coding](ASSETS[name]) if coding else ASSETS[name]
     lines = b"%bcontent-type: %b\r\nvary: Accept-Encoding\r\ncache-control: %b\r\n" % (
         EVERY_RESPONSE,
         TYPES[Path(name).suffix],
-        FOR_EVER if version == VERSION else b"no-cache",
+        FOR_EVER if for_ever else b"no-cache",
     )
     if coding:
         lines += b"content-encoding: %b\r\n" % coding
@@ -59,11 +63,6 @@ def _version() -> str:
     for name, body in ASSETS.items():
         digest.update(b"%b %d %b" % (name.encode(), len(body), body))
     return digest.hexdigest()
-
-
-@cache
-def _encoded(name: str, coding: bytes) -> bytes:
-    return CODINGS[coding](ASSETS[name]) if coding else ASSETS[name]
 
 
 ASSETS = _read()
