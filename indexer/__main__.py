@@ -2,242 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import signal
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from io import TextIOWrapper
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from indexer.bazaar import LeftOut, Policy, read_resource
-from indexer.catalogue import Catalogue, Entry
-from indexer.commandline import parse_options, policy_of
-from indexer.commands import (
+from indexer.cli.commands import (
+    build,
     diff_snapshots,
+    evaluate_ranking,
     roll_back_published,
     search_published,
     show_published,
     verify_published,
 )
-from indexer.compile import compile_postings
-from indexer.discovery import Discovery
-from indexer.ecosystem import write_ecosystem
+from indexer.cli.parser import parse_options
 from indexer.errors import IndexerError
-from indexer.evaluate import evaluate
-from indexer.evaluation import summarise_evaluation
-from indexer.inputs import Input, Inputs, gather_inputs, recall, remember
-from indexer.narrowing import write_narrowing
-from indexer.normalise import Faulty, normalise
-from indexer.outliers import Outlier, find_outliers
-from indexer.overlays import read_overlays
-from indexer.paymentbase import open_payments
-from indexer.prior import prior_of
-from indexer.progress import Stages, counted
-from indexer.publish import identify, list_files, publish, reuse, since_last, stage
-from indexer.rejects import Rejects, collect_rejects
-from indexer.report import Report, encode_report, report_build, summarise_build
-from indexer.sources import SourceRecord, read_records
-from indexer.store import read_store, write_ids, write_records, write_store
-from indexer.summaries import summarise_services
-from indexer.terminal import answer, say
-from indexer.textindex import index_span, indexing
-from indexer.usage import count_usage, fill_usage, read_addresses
-from indexer.worker import MANY, Worker, hire
+from indexer.snapshot.pool import MANY
 from service.errors import SnapshotUnavailable
-from service.records import Counts
-from service.snapshot import (
-    FORMAT,
-    Manifest,
-    Snapshot,
-    Source,
-    open_snapshot,
-)
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-
-def build(options: argparse.Namespace) -> int:
-    """Build a snapshot and say what came of it; returns the exit status."""
-    report = build_snapshot(options)
-    if options.json:
-        say(encode_report(report))
-    elif not options.quiet:
-        say(summarise_build(report, options.out))
-    return 0  # published, whether or not anybody could be told
-
-
-def build_snapshot(options: argparse.Namespace) -> Report:
-    """Build under a lock, unless what was read last is there unchanged, and so is the snapshot."""
-    started = time.monotonic()
-    stages = Stages(quiet=options.quiet or options.json)
-    with stage(options.out) as staging:
-        inputs = gather_inputs(options, stages)
-        report = recall(options.out, inputs, options.rejects)
-        if report is None or reuse(options.out, report.snapshot) is None:
-            with (
-                hire(inputs.workers, index_span) as workers,
-                collect_rejects(options.rejects, inputs.paths) as rejects,
-            ):
-                rejects.notes += inputs.notes
-                report = build_within(staging, options, inputs, rejects, workers, stages)
-            remember(options.out, inputs, options.rejects, report)
-    report.stages, report.seconds = stages.seconds, time.monotonic() - started
-    return report
-
-
-def build_within(
-    staging: Path,
-    options: argparse.Namespace,
-    inputs: Inputs,
-    rejects: Rejects,
-    workers: list[Worker],
-    stages: Stages,
-) -> Report:
-    """Read, validate, normalise, order, write, publish; returns what there is to say of it."""
-    now = datetime.now(UTC)
-    overlays = read_overlays(options.overlay)
-    built = staging / "snapshot"
-    built.mkdir()
-    with (staging / "spool").open("w+b") as spool:
-        catalogue = Catalogue(spool)
-        read_catalogue(catalogue, inputs.sources, staging, policy_of(options), rejects, stages)
-        catalogue.identify(rejects)
-        with open_payments(staging, inputs.payments, rejects, now, stages) as payments:
-            fill_in_usage(catalogue, payments)
-            payment_count = write_ecosystem(built / "ecosystem", payments)
-        rejects.check(options.max_rejects)
-        catalogue.overlay(overlays, rejects)
-        listing = catalogue.order()
-        with stages.stage("write the services", len(listing)) as advance:
-            ids = [listed.id for listed in listing]
-            write_records(built, counted(catalogue.texts(ids), advance))
-            write_ids(built, ids)
-
-    served = list_files(built)
-    snapshot_id = identify(served)
-    before, changes = since_last(options.out, built)
-    manifest = reuse(options.out, snapshot_id)
-    if manifest is not None:
-        outliers = find_outliers(read_store(built, "records"))
-    else:
-        outliers = index_services(built, [listed.entry for listed in listing], workers, stages)
-        endpoint_count = sum(listed.entry.endpoints for listed in listing)
-        manifest = Manifest(
-            format=FORMAT,
-            id=snapshot_id,
-            built_at=now,
-            counts=Counts(len(listing), endpoint_count, payment_count),
-            sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
-            files=list_files(built, known=served),
-        )
-        with stages.stage("publish"):
-            publish(options.out, built, manifest)
-    return report_build(manifest, rejects, before, changes, outliers)
-
-
-def read_catalogue(
-    catalogue: Catalogue,
-    sources: list[Input],
-    staging: Path,
-    policy: Policy,
-    rejects: Rejects,
-    stages: Stages,
-) -> None:
-    """Add the valid records of these sources to the catalogue, and the others to the rejects."""
-    size = sum(Path(source.path).stat().st_size for source in sources if source.is_plain)
-    total = size if all(source.is_plain for source in sources) else None
-    with (
-        (staging / "resources").open("w+b") as spool,
-        stages.stage("read", total, in_bytes=True) as advance,
-    ):
-        discovery = Discovery(spool)
-        for number, source in enumerate(sources):
-            tally = rejects.tally(source.name)
-            for record in read_records(source.path, source.name):
-                tally.records += 1
-                advance(len(record.text) + 1)
-                try:
-                    if record.is_resource:
-                        resource = read_resource(record, policy)
-                        discovery.add(number, record.position, resource)
-                        for notice in resource.notices:
-                            reject = source.reject(record, notice.path, notice.reason)
-                            rejects.note(tally, "with an unknown asset", reject)
-                    else:
-                        catalogue.add(number, record.position, normalise(record))
-                except Faulty as fault:
-                    rejects.malformed(tally, source.reject(record, fault.path, fault.reason))
-                except LeftOut as fault:
-                    reject = source.reject(record, fault.path, fault.reason)
-                    rejects.left_out(tally, fault.policy, reject)
-        for service in discovery.services():
-            found = normalise(SourceRecord(service.position, service.text))
-            catalogue.add(service.source, service.position, found, discovered=True)
-
-
-def fill_in_usage(catalogue: Catalogue, payments: DuckDBPyConnection | None) -> None:
-    """Count what came to the endpoints that say where they are paid, where no source says it."""
-    if payments is None:
-        return
-    ids = catalogue.ids
-    addresses = (
-        read_addresses(text) if b'"payTo"' in text else () for text in catalogue.texts(ids)
-    )
-    for service_id, usage in zip(ids, count_usage(payments, addresses), strict=True):
-        if usage is not None:
-            (text,) = catalogue.texts([service_id])
-            catalogue.replace(service_id, fill_usage(text, usage), usage.whole.calls)
-
-
-def index_services(
-    built: Path, entries: list[Entry], workers: list[Worker], stages: Stages
-) -> list[Outlier]:
-    """Write what listing and search need besides the stored services, whose entries these are.
-
-    Returns what is suspicious about them, found while other processes index.
-    """
-    count = len(entries)
-    with (
-        stages.stage("index", count) as advance,
-        indexing(built / "whoosh", built, count, workers, advance) as parts,
-    ):
-        write_store(built, "summaries", summarise_services(read_store(built, "records")))
-        calls = [entry.calls for entry in entries]
-        write_narrowing(built / "narrowing", read_store(built, "records"), calls)
-        outliers = find_outliers(read_store(built, "records"))
-    with stages.stage("compile"):
-        names = [entry.name for entry in entries]
-        prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
-        compile_postings(parts, names, prior, built / "postings")
-    return outliers
-
-
-def evaluate_ranking(options: argparse.Namespace) -> int:
-    """Judge search on a corpus, through the code of a build and of a request."""
-    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-
-        def build_corpus(records: Iterator[bytes]) -> Snapshot:
-            source, artifacts = Path(folder) / "corpus.jsonl", Path(folder) / "artifacts"
-            source.write_bytes(b"\n".join(records))
-            build_quietly(source, artifacts)
-            return open_snapshot(artifacts)
-
-        judgements = evaluate(options.corpus, options.queries, build_corpus)
-    return answer(summarise_evaluation(judgements, options.worst, as_json=options.json))
-
-
-def build_quietly(source: Path, artifacts: Path) -> Report:
-    """Build from one file that must have no malformed record."""
-    arguments = ["build", str(source), "--out", str(artifacts), "--max-rejects", "0%", "--quiet"]
-    return build_snapshot(parse_options(arguments, COMMANDS))
 
 
 def main(arguments: list[str] | None = None) -> int:

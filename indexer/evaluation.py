@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from indexer.evaluate import Judgement, mean
+from indexer.relevance import Judgement, mean
 
 
 def summarise_evaluation(judgements: list[Judgement], worst: int, *, as_json: bool) -> str:

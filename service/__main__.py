@@ -15,9 +15,9 @@ from types import FrameType
 
 import uvicorn
 
-from service.commandline import Parser
+from service.cli import Parser
+from service.server.supervisor import Supervisor
 from service.settings import OF_THE_APPLICATION, Settings, describe, settings_from, variable
-from service.supervisor import Supervisor
 
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than gateways do, so that theirs is the decision."""
@@ -47,7 +47,7 @@ def main() -> int:
     config = uvicorn.Config(
         "service.app:create_app",
         factory=True,
-        http="service.protocol:Protocol",
+        http="service.server.protocol:Protocol",
         ws="none",
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=settings.client_timeout,

@@ -13,25 +13,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from service.drain import Drain
-from service.envelope import answer_listing
+from service.api.examples import examples
+from service.api.listing import answer_listing
+from service.api.llms import introduction
+from service.api.openapi import document
+from service.api.parameters import listing, overview, search, stats, transactions
 from service.errors import Draining, ServiceNotFound, SnapshotUnavailable
-from service.examples import examples
-from service.front import Front
-from service.llms import introduction
-from service.metrics import Metrics
-from service.openapi import document
-from service.overload import Overload
-from service.page import ASSETS, PAGES
-from service.params import listing, overview, search, stats, transactions
-from service.published import Published
+from service.http.access_log import RequestLog
+from service.http.draining import Drain
+from service.http.exception_handlers import REFUSALS
+from service.http.front import Front
+from service.http.load_shedding import Overload
+from service.http.metrics import Metrics
+from service.http.responses import from_cache, momentary, tagged
+from service.http.serving import Serving
 from service.records import ErrorBody, Readiness, format_timestamp
-from service.refusals import REFUSALS
-from service.requestlog import RequestLog
-from service.responses import from_cache, momentary, tagged
-from service.serving import Serving
 from service.settings import OF_THE_APPLICATION, Settings, settings_from
-from service.snapshot import Snapshot
+from service.snapshot.manager import Published
+from service.snapshot.snapshot import Snapshot
+from service.web.pages import ASSETS, PAGES
 
 HEALTH, METRICS = "/healthz", "/metrics"
 MAX_ID = 256

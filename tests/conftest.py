@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,13 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from tests.browser import CHROMIUM, open_browser
-from tests.running import SEEDS, Json, serve, write_lines
-from tests.visits import visit
+from tests.support.browser import CHROMIUM, open_browser
+from tests.support.running import SEEDS, Build, Json, serve, write_lines
+from tests.support.visits import visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-Build = Callable[..., int]
 
 LONGEST = ("test_whoosh_distributions.py", "test_crash.py", "test_hostile.py", "test_soak.py")
 

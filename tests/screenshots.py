@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from indexer.__main__ import main
-from tests.browser import open_browser
-from tests.running import ROOT, SEEDS, serve
+from tests.support.browser import open_browser
+from tests.support.running import ROOT, SEEDS, serve
 
 SIZE = {"width": 1000, "height": 700}
 NOW = "2026-05-30T18:45:00Z"

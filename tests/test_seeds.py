@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.running import SEEDS, Json
+from tests.support.running import SEEDS, Json
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.services import write_services
 from tests.benchmarks.writers import WRITERS
-from tests.running import ROOT
+from tests.support.running import ROOT
 
 PAUSE = 0.05
 """Seconds between two looks at the memory of a process."""

@@ -12,7 +12,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from tests.running import SHARED
+from tests.support.running import SHARED
 
 REAL = SHARED / "scale" / "names_and_summaries_100k.jsonl.gz"
 CATEGORIES = ("Data", "Infra", "Media", "Search", "Inference", "Trading", "Travel", "Social")

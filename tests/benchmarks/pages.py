@@ -14,8 +14,8 @@ import orjson
 
 from indexer.__main__ import main
 from service.records import Service
-from service.snapshot import Snapshot, open_snapshot
-from tests.running import SEEDS
+from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.running import SEEDS
 
 ROUNDS = 200
 PAGE = 24

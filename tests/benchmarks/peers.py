@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from service.analysis import Terms, query_words, term_of, words_of
+from service.search.analysis import Terms, query_words, term_of, words_of
 from tests.benchmarks.corpus import Document, Query
 
 Search = Callable[[Query], int]

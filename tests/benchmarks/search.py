@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.__main__ import build_quietly
-from service.narrowing import Narrowing
-from service.snapshot import open_snapshot
+from indexer.build import build_quietly
+from service.search.filters import Narrowing
+from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks import peers
 from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
 from tests.benchmarks.peers import Search

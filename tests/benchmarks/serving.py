@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 import httpx
 
-from indexer.__main__ import build_quietly
+from indexer.build import build_quietly
 from tests.benchmarks.corpus import Document, make_documents, make_queries
 from tests.benchmarks.load import Measured, load, median
 from tests.benchmarks.services import write_services
 from tests.benchmarks.workers import bench_workers
 from tests.benchmarks.writers import write_whoosh
-from tests.running import ROOT
+from tests.support.running import ROOT
 
 ROUNDS = 3
 SECONDS = 2.0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.running import ROOT
+from tests.support.running import ROOT
 
 READY = "Application startup complete"
 ADDED = 5

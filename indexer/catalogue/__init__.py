@@ -1,0 +1,1 @@
+"""Records validated, normalised, identified, overlaid and ordered."""

@@ -1,0 +1,1 @@
+"""The commands: options, reports, tables and progress."""

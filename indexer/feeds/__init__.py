@@ -1,0 +1,1 @@
+"""Reading catalogues over HTTP: client, pages, walks, and the cache between builds."""

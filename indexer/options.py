@@ -1,0 +1,60 @@
+"""The options of a build, as one frozen object."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+from msgspec import Struct
+
+ARTIFACTS = Path("artifacts")
+
+
+class Policy(Struct, frozen=True):
+    """Which discovered resources are listed; `max_price` is in units of the currency."""
+
+    max_price: Decimal = Decimal(10_000)
+    allow_http: bool = False
+    allow_private: bool = False
+
+
+class Limits(Struct, frozen=True):
+    """Bounds on reading one feed.
+
+    seconds: from the first request to the last byte, waits and repeated walks included
+    silence: seconds without a byte after which a connection counts as lost
+    bytes: decompressed, of all responses of one walk
+    page_bytes: of one JSON text, which is read whole: a page or an array
+    pages: of one walk
+    attempts: for one response; the first wait is about `backoff` seconds, each further one doubles
+    share: minimum share of the announced items that the feed must return
+    """
+
+    seconds: float = 600
+    silence: float = 30
+    bytes: int = 4 * 2**30
+    page_bytes: int = 512 * 2**20
+    pages: int = 100_000
+    attempts: int = 5
+    backoff: float = 0.5
+    share: float = 0.5
+
+
+class BuildOptions(Struct, frozen=True, kw_only=True):
+    """Everything that a build is told.
+
+    `transactions` may be patterns. More than `max_rejects` malformed records of one source end the
+    build; `rejects` is the file that lists them.
+    """
+
+    sources: tuple[str, ...]
+    transactions: tuple[str, ...] = ()
+    overlays: tuple[str, ...] = ()
+    out: Path = ARTIFACTS
+    rejects: Path | None = None
+    max_rejects: Fraction = Fraction(1, 100)
+    policy: Policy = Policy()
+    limits: Limits = Limits()
+    quiet: bool = False
+    json: bool = False

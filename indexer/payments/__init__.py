@@ -1,0 +1,1 @@
+"""Payment files to DuckDB, and from there to usage."""

@@ -1,0 +1,1 @@
+"""Writers of the files that `service` reads; publishing, rolling back, comparing."""

@@ -1,0 +1,1 @@
+"""Files, folders and URLs to records with their places; rejects."""

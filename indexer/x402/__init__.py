@@ -1,0 +1,1 @@
+"""Resources of x402 discovery feeds to services."""

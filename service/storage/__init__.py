@@ -1,0 +1,4 @@
+"""Memory-mapped structures: arrays, records, strings, hash tables.
+
+May import `service.errors` alone.
+"""

@@ -1,0 +1,278 @@
+"""Payment files: what is read, rejected, left out and deduplicated."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.snapshot.snapshot import open_snapshot
+from tests.support.payments import ALL, items, overview, write_csv
+from tests.support.running import ROOT, Build, Json, payment, run_indexer, service, write_lines
+
+
+def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, build: Build) -> None:
+    whole = payment(
+        id="p1",
+        log_index=7,
+        address="0xAb",
+        transaction_from="0xCd",
+        provider="one.example",
+        facilitator_id="f",
+        token_address="0xEf",
+        sender="0xAA",
+        recipient="SoLaNa",
+        amount=20_000_000_000_000_000_000,
+        decimals=18,
+        ignored=[1],
+    )
+    assert build([service()], payments=[whole]) == 0
+    del whole["ignored"]
+    lowered = {"address": "0xab", "transaction_from": "0xcd", "token_address": "0xef"}
+    assert items(artifacts) == [whole | lowered | {"sender": "0xaa"}]
+    assert overview(artifacts)["total_amount"] == 20_000_000
+
+
+def test_csv_and_json_lines_in_either_shape_give_the_same(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    ours = [payment(tx_hash=f"0x{n}", amount=n * 1000, success="true") for n in range(1, 9)]
+    theirs = [
+        {
+            "network": row["chain"],
+            "block_time": "2026-05-07 10:16:51.000Z",
+            "tx_hash": row["tx_hash"].upper().replace("0X", "0x"),
+            "from_addr": "0xA",
+            "to_addr": "0xB",
+            "amount_usdc": row["amount"] / 10**6,
+            "success": True,
+            "unknown": 'a "quoted", text',
+        }
+        for row in ours
+    ]
+    answers = []
+    files = [
+        write_lines(tmp_path / "ours.jsonl", ours),
+        write_csv(tmp_path / "ours.csv", ours),
+        write_lines(tmp_path / "theirs.jsonl", theirs),
+        write_csv(tmp_path / "theirs.csv", theirs),
+    ]
+    for name in list(files):
+        compressed = Path(name + ".zipped")
+        compressed.write_bytes(gzip.compress(Path(name).read_bytes()))
+        files.append(str(compressed))
+    for name in files:
+        assert build([service()], payments=name) == 0
+        answers.append((items(artifacts), overview(artifacts)))
+    assert len(answers[0][0]) == 8
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_payments_of_several_files_are_one_history(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1), payment(log_index=2)])
+    two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2), payment(log_index=3)])
+    finished = run_indexer("build", source, "--transactions", one, two, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert overview(artifacts)["total_transactions"] == 3
+    assert f"{two}: 2 records, 0 rejected, 1 duplicate payments" in finished.stdout
+
+
+def test_every_transactions_option_counts(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1)])
+    two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2)])
+    options = ("--transactions", one, "--transactions", two)
+    finished = run_indexer("build", source, *options, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert overview(artifacts)["total_transactions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({}, True),
+        ({"tx_hash": "0xAB", "sender": "0xA"}, True),
+        ({"chain": "BASE"}, True),
+        ({"chain": "polygon"}, False),
+        ({"tx_hash": "0xac"}, False),
+        ({"sender": "0xc"}, False),
+        ({"recipient": "0xc"}, False),
+        ({"amount": 1}, False),
+        ({"log_index": 1}, False),
+    ],
+)
+def test_without_log_index_a_duplicate_agrees_in_parties_and_amount(
+    other: Json, same: bool, artifacts: Path, build: Build
+) -> None:
+    first = payment(tx_hash="0xab")
+    assert build([service()], payments=[first, first | other]) == 0
+    assert overview(artifacts)["total_transactions"] == (1 if same else 2)
+
+
+def test_with_log_index_a_duplicate_agrees_in_it_alone(artifacts: Path, build: Build) -> None:
+    rows = [payment(log_index=1), payment(log_index=1, amount=5), payment(log_index=2)]
+    assert build([service()], payments=rows) == 0
+    assert [item["amount"] for item in items(artifacts)] == [10_000, 10_000]
+
+
+def test_without_tx_hash_nothing_is_a_duplicate_and_ids_are_stable(
+    artifacts: Path, build: Build
+) -> None:
+    row = payment()
+    del row["tx_hash"]
+    rows = [row, row, row | {"amount": 5}]
+    assert build([service()], payments=rows) == 0
+    first = items(artifacts)
+    assert len({item["id"] for item in first}) == 3
+    assert all(item["tx_hash"] == "" for item in first)
+    assert build([service()], payments=rows[::-1]) == 0
+    assert items(artifacts) == first
+
+
+def test_payments_with_the_same_given_id_are_served_with_ids_of_their_own(
+    artifacts: Path, build: Build
+) -> None:
+    one, two = payment(id="p", log_index=1), payment(id="p", log_index=2)
+    other = payment(id="q", log_index=3)
+    alike = payment(id="p", tx_hash="")
+    assert build([service()], payments=[one, two, other, alike, alike]) == 0
+    ids = [item["id"] for item in items(artifacts)]
+    assert len(set(ids)) == 5
+    assert sorted(payment_id[:2] for payment_id in ids) == ["p-", "p-", "p-", "p-", "q"]
+    assert build([service()], payments=[alike, other, two, alike, one]) == 0
+    assert [item["id"] for item in items(artifacts)] == ids
+
+
+@pytest.mark.parametrize("success", [False, None, "", "null", "no", 0])
+def test_a_payment_that_failed_is_left_out_of_json_lines_too(
+    success: object, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [payment(success=True), payment(tx_hash="0x2", success=success), payment(tx_hash="0x3")]
+    assert build([service()], payments=rows) == 0
+    assert overview(artifacts)["total_transactions"] == 2
+    assert "3 records, 0 rejected, 1 failed payments" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("success", ["false", "no", "", "null", "0"])
+def test_a_payment_that_failed_is_left_out(
+    success: str,
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [payment(success="true"), payment(tx_hash="0x2", success=success, amount="?")]
+    assert build([service()], payments=write_csv(tmp_path / "p.csv", rows)) == 0
+    assert overview(artifacts)["total_transactions"] == 1
+    assert "2 records, 0 rejected, 1 failed payments" in capsys.readouterr().out
+
+
+FUTURE = datetime.now(UTC) + timedelta(hours=2)
+BAD_ROWS: dict[str, tuple[Json, str, str]] = {
+    "no chain": ({"chain": ""}, "chain", "is missing"),
+    "no time": ({"block_timestamp": None}, "block_timestamp", "is missing"),
+    "no such time": (
+        {"block_timestamp": "2026-02-30 00:00:00"},
+        "block_timestamp",
+        "is not a date",
+    ),
+    "a date only": ({"block_timestamp": "2026-02-03"}, "block_timestamp", "is not a date"),
+    "a number as time": ({"block_timestamp": "1767970767"}, "block_timestamp", "is not a date"),
+    "infinity as time": ({"block_timestamp": "infinity"}, "block_timestamp", "is not a date"),
+    "the far past": ({"block_timestamp": "1969-12-31T23:59:59Z"}, "block_timestamp", "1970"),
+    "the future": ({"block_timestamp": FUTURE.isoformat()}, "block_timestamp", "in the future"),
+    "no sender": ({"sender": ""}, "sender", "is missing"),
+    "no recipient": ({"recipient": None}, "recipient", "is missing"),
+    "no amount": ({"amount": None}, "amount", "is missing"),
+    "a negative amount": ({"amount": -1}, "amount", "is not a whole number"),
+    "a fractional amount": ({"amount": "1.5"}, "amount", "is not a whole number"),
+    "an amount with exponent": ({"amount": "1e6"}, "amount", "is not a whole number"),
+    "a NaN amount": ({"amount": "NaN"}, "amount", "is not a whole number"),
+    "an endless amount": ({"amount": "9" * 60}, "amount", "is not a whole number"),
+    "a fortune": ({"amount": 10**19}, "amount", "is over 10^12 US dollars"),
+    "no decimals": ({"decimals": None}, "decimals", "is missing"),
+    "negative decimals": ({"decimals": -6}, "decimals", "from 0 to 18"),
+    "19 decimals": ({"decimals": 19}, "decimals", "from 0 to 18"),
+    "a log index of words": ({"log_index": "first"}, "log_index", "is not a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_bad_row_is_rejected_with_its_line_column_and_reason(
+    form: str, case: str, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    change, column, reason = BAD_ROWS[case]
+    good = payment(log_index=1)
+    rows = [good, good | change | {"tx_hash": "0xBad"}, good | {"tx_hash": "0x2"}]
+    write = write_csv if form == "csv" else write_lines
+    name = write(tmp_path / f"payments.{form}", rows)
+    listed = tmp_path / "rejects.jsonl"
+    assert build([service()], payments=name, options=(*ALL, "--rejects", str(listed))) == 0
+    reject = json.loads(listed.read_text())
+    assert reject["source"] == name
+    assert reject["position"] == ("line 3" if form == "csv" else "line 2")
+    assert reject["path"] == f"$.{column}"
+    assert reason in reject["reason"]
+    assert reject["id"] == "0xbad"
+    assert overview(artifacts)["total_transactions"] == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("dollars", ["", "1000000000001", "-1"])
+def test_a_fault_is_reported_under_a_name_that_the_file_has(
+    dollars: str, form: str, tmp_path: Path, build: Build
+) -> None:
+    row = payment()
+    row = {"network": row.pop("chain"), "value_usd": "0.01"} | row
+    del row["amount"], row["decimals"]
+    rows = [row, row | {"tx_hash": "0x2", "value_usd": dollars}, row | {"network": ""}]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
+    listed = tmp_path / "rejects.jsonl"
+    assert build([service()], payments=name, options=(*ALL, "--rejects", str(listed))) == 0
+    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert [reject["path"] for reject in rejects] == ["$.value_usd", "$.network"]
+
+
+@pytest.mark.parametrize("dollars", ["-1", "1e-2", "0.0000001", "NaN", "1,5", "9" * 21])
+def test_an_amount_in_dollars_that_is_none_is_rejected(
+    dollars: str, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    row = payment()
+    del row["amount"], row["decimals"]
+    rows = [row | {"amount_usdc": "0.0100000"}, row | {"tx_hash": "0x2", "amount_usdc": dollars}]
+    listed = tmp_path / "rejects.jsonl"
+    name = write_csv(tmp_path / "p.csv", rows)
+    assert build([service()], payments=name, options=(*ALL, "--rejects", str(listed))) == 0
+    assert json.loads(listed.read_text())["path"] == "$.amount_usdc"
+    assert overview(artifacts)["total_amount"] == 10_000
+
+
+def test_too_many_bad_rows_publish_nothing(artifacts: Path, build: Build) -> None:
+    assert build([service()], payments=[payment()]) == 0
+    assert build([service("other")], payments=[payment(), payment(amount=-1)]) == 3
+    assert open_snapshot(artifacts).find("one") is not None
+
+
+def test_without_payments_duckdb_is_not_needed(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    program = (
+        "import sys; sys.modules['duckdb'] = None; from indexer.__main__ import main; "
+        f"sys.exit(main(['build', {source!r}, '--out', {str(artifacts)!r}]))"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
+    assert finished.returncode == 0
+    expected: dict[str, Any] = dict.fromkeys(
+        ("total_transactions", "total_amount", "unique_buyers", "unique_sellers"), 0
+    )
+    assert overview(artifacts) == expected | {"latest_block_timestamp": None}
+    assert open_snapshot(artifacts).ecosystem.stats(1) == b""
+    assert open_snapshot(artifacts).ecosystem.stats(30) == b""
+    assert open_snapshot(artifacts).ecosystem.transactions(0, 24) == (b"", False)

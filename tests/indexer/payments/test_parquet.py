@@ -1,0 +1,142 @@
+"""Payments as Parquet: the same payments as text, whatever the types of the columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.support.payments import ALL, items, overview
+from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
+
+# What a writer of Parquet may make of the columns.
+TYPES = {
+    "as a writer infers them": "*",
+    "texts": "COLUMNS(*)::VARCHAR",
+    "doubles": "* REPLACE (amount::DOUBLE AS amount, decimals::DOUBLE AS decimals)",
+    "large numbers": "* REPLACE (amount::DECIMAL(38, 0) AS amount, decimals::UHUGEINT AS decimals)",
+    "times with a zone": "* REPLACE (block_timestamp::TIMESTAMPTZ AS block_timestamp)",
+    "times without": "* REPLACE (block_timestamp::TIMESTAMP_NS AS block_timestamp)",
+    "bytes": "* REPLACE (unhex(tx_hash[3:]) AS tx_hash, unhex(sender[3:]) AS sender)",
+    "texts as bytes": "* REPLACE (encode(chain) AS chain, encode(recipient) AS recipient)",
+}
+
+
+def write_parquet(path: Path, rows: list[Json], select: str = "*", condition: str = "true") -> str:
+    source = write_lines(path.with_suffix(".rows"), rows)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(
+            f"COPY (SELECT {select} FROM read_json(?) WHERE {condition}) "  # noqa: S608  # ours
+            f"TO '{path}' (FORMAT parquet)",
+            [source],
+        )
+    Path(source).unlink()
+    return str(path)
+
+
+def rows() -> list[Json]:
+    return [
+        payment(
+            tx_hash=f"0x{number:064x}",
+            block_timestamp=f"2026-05-07T10:16:51.{number:03d}Z",
+            sender=f"0x{number:040x}",
+            amount=number * 1000,
+            log_index=number,
+            success=True,
+        )
+        for number in range(1, 9)
+    ]
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_typed_columns_say_what_their_texts_say(
+    case: str, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    assert build([service()], payments=rows()) == 0
+    answers = (items(artifacts), overview(artifacts))
+    assert len(answers[0]) == 8
+    name = write_parquet(tmp_path / "p.parquet", rows(), TYPES[case])
+    assert build([service()], payments=name) == 0
+    assert (items(artifacts), overview(artifacts)) == answers
+
+
+@pytest.mark.parametrize("dollars", [0.1, 0.000001, 0.123457, 12.5, 3.0, 999999.999999])
+def test_dollars_as_a_double_are_exact(
+    dollars: float, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    row = payment(amount_usdc=dollars)
+    del row["amount"], row["decimals"]
+    double = "* REPLACE (amount_usdc::DOUBLE AS amount_usdc)"
+    name = write_parquet(tmp_path / "p.parquet", [row], double)
+    assert build([service()], payments=name) == 0
+    assert overview(artifacts)["total_amount"] == round(dollars * 10**6)
+
+
+def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    bad = rows()
+    bad[2]["amount"] = -1
+    bad[4]["success"] = False
+    bad[5]["success"] = None
+    bad[6]["log_index"] = 1
+    bad[6]["tx_hash"] = bad[0]["tx_hash"]
+    bad[7]["block_timestamp"] = None
+    name = write_parquet(tmp_path / "p.parquet", bad)
+    earlier = write_parquet(tmp_path / "o.parquet", [payment(tx_hash="0x1")] * 3)
+    listed = tmp_path / "rejects.jsonl"
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    arguments = ("--transactions", earlier, name, "--rejects", listed, "--out", artifacts, *ALL)
+    finished = run_indexer("build", source, *arguments)
+    assert finished.returncode == 0, finished.stderr
+    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert [(reject["position"], reject["path"], reject["id"]) for reject in rejects] == [
+        ("row 3", "$.amount", bad[2]["tx_hash"]),
+        ("row 8", "$.block_timestamp", bad[7]["tx_hash"]),
+    ]
+    assert f"{name}: 8 records, 2 rejected, 2 failed payments, 1 duplicate" in finished.stdout
+    assert overview(artifacts)["total_transactions"] == 4
+
+
+def test_parquet_from_a_pipe_is_read(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    name = write_parquet(tmp_path / "p.parquet", rows())
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["/bin/sh", "-c", f"cat '{name}' > '{pipe}'"]):
+        finished = run_indexer("build", source, "--transactions", pipe, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert overview(artifacts)["total_transactions"] == 8
+
+
+def test_a_table_without_rows_is_a_history_without_payments(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    name = write_parquet(tmp_path / "p.parquet", rows(), condition="false")
+    assert build([service()], payments=name) == 0
+    assert overview(artifacts)["total_transactions"] == 0
+
+
+@pytest.mark.parametrize("keep", [4, 200, -1])
+def test_parquet_that_is_cut_short_ends_the_build(
+    keep: int, tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = Path(write_parquet(tmp_path / "p.parquet", rows()))
+    name.write_bytes(name.read_bytes()[:keep])
+    assert build([service()], payments=name) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {name}: the Parquet data is damaged or cut short")
+    assert "staging" not in said
+
+
+def test_parquet_without_a_column_names_it(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = write_parquet(tmp_path / "p.parquet", rows(), "* EXCLUDE (sender)")
+    assert build([service()], payments=name) == 1
+    assert "there is no column sender or from_addr" in capsys.readouterr().err

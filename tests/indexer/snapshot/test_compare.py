@@ -1,0 +1,239 @@
+"""What is said of two snapshots: the services added, changed and removed, and their prices."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.errors import Misuse
+from indexer.snapshot import compare as diff
+from indexer.snapshot.compare import compare, count_changes, find_snapshot, summarise_difference
+from indexer.snapshot.record_store import write_ids, write_store
+from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
+from service.snapshot.snapshot import MANIFEST
+from tests.support.running import Build, Json, endpoint, service
+
+
+def published(artifacts: Path) -> Path:
+    return find_snapshot(artifacts, str(artifacts))
+
+
+def stored(folder: Path, records: list[Json]) -> Path:
+    """A folder with no more than the records and their ids, as a build leaves it half-way."""
+    folder.mkdir(parents=True)
+    write_store(folder, "records", (json.dumps(record).encode() for record in records))
+    write_ids(folder, [record["id"] for record in records])
+    return folder
+
+
+def changed_keys(folder: Path, old: Json, new: Json) -> list[str]:
+    difference = compare(stored(folder / "old", [old]), stored(folder / "new", [new]))
+    (change,) = difference.changed
+    return change.keys
+
+
+def test_a_difference_is_listed_for_a_person(artifacts: Path, build: Build) -> None:
+    old = [
+        service("gone", name="Gone"),
+        service("kept"),
+        service("moved", description="before", tags=[]),
+        service("dearer", endpoints=[endpoint("0.01")]),
+    ]
+    new = [
+        service("dearer", endpoints=[endpoint("0.02"), endpoint("0.5")], enriched=True),
+        service("kept"),
+        service("fresh", name="Frésh"),
+        service("moved", description="after", category="Data"),
+    ]
+    assert build(old) == 0
+    before = published(artifacts)
+    assert build(new) == 0
+    difference = compare(before, published(artifacts))
+    assert summarise_difference(difference, as_json=False).splitlines() == [
+        "+ fresh  Frésh",
+        "- gone  Gone",
+        "~ dearer  One: endpoints, enriched, priceSummary (0.01 USDC → 0.02–0.5 USDC)",
+        "~ moved  One: description, category, tags",
+        "1 added, 2 changed, 1 removed",
+    ]
+    assert count_changes(before, published(artifacts)) == (1, 2, 1)
+
+
+def test_a_difference_is_json_for_a_script(tmp_path: Path) -> None:
+    price = {"minAmount": "1", "maxAmount": "1", "currency": "USDC"}
+    old = stored(tmp_path / "old", [service("a", priceSummary=price), service("b"), service("c")])
+    new = stored(tmp_path / "new", [service("d"), service("a"), service("b", name="Two")])
+    assert json.loads(summarise_difference(compare(old, new), as_json=True)) == {
+        "old": "old",
+        "new": "new",
+        "added": [{"id": "d", "name": "One"}],
+        "removed": [{"id": "c", "name": "One"}],
+        "changed": [
+            {
+                "id": "a",
+                "name": "One",
+                "keys": ["priceSummary"],
+                "price": {"old": price, "new": None},
+            },
+            {"id": "b", "name": "Two", "keys": ["name"]},
+        ],
+    }
+
+
+def summed(minimum: str, maximum: str, average: str = "") -> Json:
+    amounts = {"minAmount": minimum, "maxAmount": maximum, "avgCostPerTransaction": average}
+    return {"priceSummary": amounts | {"avgCostBasis": "varies", "currency": "USDC"}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ({}, summed("", ""), " (no price → no fixed price)"),
+        ({"priceSummary": None}, summed("", "2"), " (no price → 2 USDC)"),
+        (summed("1", "2"), summed("1", "1"), " (1–2 USDC → 1 USDC)"),
+        (summed("1", "2"), summed("1", "2", "1.5"), ""),
+        ({}, {"priceSummary": None}, ""),
+    ],
+)
+def test_a_price_range_is_shown_where_it_changed(
+    old: Json, new: Json, said: str, tmp_path: Path
+) -> None:
+    before = stored(tmp_path / "old", [service("a", **old)])
+    difference = compare(before, stored(tmp_path / "new", [service("a", **new)]))
+    line = summarise_difference(difference, as_json=False).splitlines()[0]
+    assert line == f"~ a  One: priceSummary{said}"
+
+
+def test_numbers_that_are_written_differently_differ(tmp_path: Path) -> None:
+    assert changed_keys(tmp_path, service("a", big=2**70), service("a", big=2**70 + 1)) == ["big"]
+
+
+def test_the_order_of_keys_is_a_change_of_none_of_them(tmp_path: Path) -> None:
+    record = service("a", x=1, y=2)
+    turned = dict(reversed(record.items()))
+    difference = compare(stored(tmp_path / "old", [record]), stored(tmp_path / "new", [turned]))
+    assert [change.keys for change in difference.changed] == [[]]
+    assert "~ a  One: order or spelling\n" in summarise_difference(difference, as_json=False)
+
+
+def test_a_name_commands_no_terminal_and_stays_on_its_line(tmp_path: Path) -> None:
+    old = stored(tmp_path / "old", [])
+    hostile = "\x1b[2Jname\n- other\u202e\u2028" + "x" * 9999
+    new = stored(tmp_path / "new", [service("a", name=hostile), service("b", **{"\r": 1})])
+    changed = stored(tmp_path / "changed", [service("a", name=hostile), service("b")])
+    lines = summarise_difference(compare(old, new), as_json=False).splitlines()
+    assert lines[0].startswith("+ a  \\x1b[2Jname\\n- other\\u202e\\u2028xxx")
+    assert lines[0].endswith("…")
+    assert len(lines) == 3
+    assert len(lines[0]) < 250
+    assert "~ b  One: \\r\n" in summarise_difference(compare(changed, new), as_json=False)
+
+
+def test_catalogues_without_services_have_no_difference(tmp_path: Path) -> None:
+    old, new = stored(tmp_path / "old", []), stored(tmp_path / "new", [])
+    said = summarise_difference(compare(old, new), as_json=False)
+    assert said == "0 added, 0 changed, 0 removed"
+    assert count_changes(old, new) == (0, 0, 0)
+
+
+CATALOGUES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2)).flatmap(
+    lambda catalogue: st.permutations(list(catalogue.items()))
+)
+
+
+@given(CATALOGUES, CATALOGUES)
+def test_every_service_is_told_of_in_the_order_of_its_listing(
+    tmp_path_factory: pytest.TempPathFactory, old: list[Any], new: list[Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("pair")
+    folders = [
+        stored(folder / name, [service(key, version=version) for key, version in listing])
+        for name, listing in (("old", old), ("new", new))
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diff, "READ_AT_ONCE", 2)
+        difference = compare(*folders)
+        counts = count_changes(*folders)
+    before, after = dict(old), dict(new)
+    added = [key for key in after if key not in before]
+    removed = [key for key in before if key not in after]
+    changed = [key for key in after if key in before and before[key] != after[key]]
+    assert [found.id for found in difference.added] == added
+    assert [found.id for found in difference.removed] == removed
+    assert [found.id for found in difference.changed] == changed
+    assert counts == (len(added), len(changed), len(removed))
+
+
+def test_a_snapshot_is_found_by_its_id_the_start_of_it_or_a_path(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build([service("a")]) == 0
+    first = published(artifacts)
+    assert build([service("b")]) == 0
+    second = published(artifacts)
+    assert first != second
+    start = next(n for n in range(1, 20) if not second.name.startswith(first.name[:n]))
+    for name in (first.name, first.name[:start], str(first)):
+        assert find_snapshot(artifacts, name) == first
+    shutil.copytree(first, artifacts.parent / "saved")
+    assert compare(find_snapshot(artifacts, str(artifacts.parent / "saved")), first).changed == []
+    monkeypatch.chdir(second)
+    assert find_snapshot(artifacts, ".") == second
+
+
+def test_a_start_of_several_ids_is_no_name_of_a_snapshot(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    folder = published(artifacts)
+    shutil.copytree(folder, f"{folder}0")
+    assert find_snapshot(artifacts, folder.name) == folder
+    with pytest.raises(Misuse, match=f"which: {folder.name}, {folder.name}0"):
+        find_snapshot(artifacts, folder.name[:-1])
+
+
+def test_an_id_is_found_before_a_folder_of_its_name(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build([service("a")]) == 0
+    first = published(artifacts)
+    assert build([service("b")]) == 0
+    shutil.copytree(published(artifacts), artifacts.parent / first.name)
+    monkeypatch.chdir(artifacts.parent)
+    assert find_snapshot(artifacts, first.name) == first
+
+
+def test_an_unknown_snapshot_is_said_to_be_with_those_that_there_are(
+    artifacts: Path, build: Build
+) -> None:
+    with pytest.raises(SnapshotMissing, match=r"nope: no snapshot of .*, which holds none"):
+        find_snapshot(artifacts, "nope")
+    assert build([service("a")]) == 0
+    with pytest.raises(SnapshotMissing, match=f"which holds {published(artifacts).name}"):
+        find_snapshot(artifacts, str(artifacts / "nope"))
+
+
+def test_a_damaged_snapshot_is_not_compared(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    folder = published(artifacts)
+    with (folder / "records.json").open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(SnapshotDamaged, match=r"records\.json has not the \d+ bytes"):
+        find_snapshot(artifacts, folder.name)
+    (folder / "records.json").unlink()
+    with pytest.raises(SnapshotDamaged, match="No such file"):
+        find_snapshot(artifacts, folder.name)
+    with pytest.raises(SnapshotDamaged, match="No such file"):
+        count_changes(folder, folder)
+
+
+def test_a_snapshot_of_another_version_is_not_compared(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    folder = published(artifacts)
+    (folder / MANIFEST).write_text('{"format":0}')
+    with pytest.raises(SnapshotUnsupported, match="has format 0"):
+        find_snapshot(artifacts, folder.name)

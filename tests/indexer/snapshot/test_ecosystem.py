@@ -1,0 +1,117 @@
+"""Every answer of the ecosystem operations, against a count by brute force."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.payments.load import load_payments
+from indexer.snapshot.ecosystem import write_ecosystem
+from indexer.sources.rejects import Rejects
+from service.records import format_timestamp
+from service.snapshot.ecosystem import Ecosystem
+from tests.support.running import Json, payment, write_lines
+
+START = datetime(2026, 3, 27, tzinfo=UTC)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+# Around midnight and the full hour, where windows begin and end.
+moments = st.one_of(
+    st.timedeltas(timedelta(0), 9 * DAY),
+    st.builds(
+        lambda hours, nudge: hours * HOUR + timedelta(milliseconds=nudge),
+        st.integers(1, 9 * 24),
+        st.integers(-1, 1),
+    ),
+    st.sampled_from([timedelta(0), DAY, 3 * DAY, 300 * DAY]),
+).map(lambda since: START + timedelta(milliseconds=since // timedelta(milliseconds=1)))
+payments = st.lists(
+    st.tuples(moments, st.sampled_from("abcde"), st.sampled_from("xyz"), st.integers(0, 10**13)),
+    min_size=1,
+    max_size=40,
+)
+Payment = tuple[datetime, str, str, int]
+
+
+@settings(max_examples=30, deadline=None)
+@given(payments, st.integers(1, 14))
+def test_every_timeframe_counts_as_brute_force_does(paid: list[Payment], decimals: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ecosystem = tabulate(Path(folder), paid, decimals)
+        for timeframe in (1, 2, 3, 5, 8, 9, 10, 11, 299, 300, 301, 10**9):
+            window = within(paid, timeframe)
+            newest = format_timestamp(max(moment for moment, *_ in paid))
+            expected = totals(window, decimals) | {"latest_block_timestamp": newest}
+            assert json.loads(ecosystem.overview(timeframe)) == expected
+            length = HOUR if timeframe == 1 else DAY
+            stats = json.loads(b"[%b]" % ecosystem.stats(timeframe))
+            assert stats == buckets(paid, window, timeframe, length, decimals)
+
+
+def test_exactly_the_newest_10_000_payments_are_paged_through(tmp_path: Path) -> None:
+    moments = [START + timedelta(milliseconds=number) for number in range(10_005)]
+    shuffled = random.Random(1).sample(moments, len(moments))  # noqa: S311  # no secret
+    ecosystem = tabulate(tmp_path, [(moment, "a", "x", 1) for moment in shuffled], 6)
+    found, page, follows = [], 0, True
+    while follows:
+        items, follows = ecosystem.transactions(page, 200)
+        found += [item["block_timestamp"] for item in json.loads(b"[%b]" % items)]
+        page += 1
+    assert page == 50
+    assert found == [format_timestamp(moment) for moment in moments[:-10_001:-1]]
+
+
+def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
+    rows = [
+        payment(
+            tx_hash=f"0x{number}",
+            block_timestamp=moment.isoformat(),
+            sender=buyer,
+            recipient=seller,
+            amount=amount,
+            decimals=decimals,
+        )
+        for number, (moment, buyer, seller, amount) in enumerate(paid)
+    ]
+    name = write_lines(folder / "payments.jsonl", rows)
+    with duckdb.connect() as connection:
+        load_payments(connection, [name], folder, Rejects(None), datetime(2100, 1, 1, tzinfo=UTC))
+        assert write_ecosystem(folder / "ecosystem", connection) == len(paid)
+    return Ecosystem(folder / "ecosystem")
+
+
+def within(paid: list[Payment], timeframe: int) -> list[Payment]:
+    newest = max(moment for moment, *_ in paid)
+    return [row for row in paid if timeframe > 10**6 or row[0] > newest - timeframe * DAY]
+
+
+def totals(window: list[Payment], decimals: int) -> Json:
+    return {
+        "total_transactions": len(window),
+        "total_amount": (sum(row[3] for row in window) * 10**6 * 2 + 10**decimals)
+        // (2 * 10**decimals),
+        "unique_buyers": len({row[1] for row in window}),
+        "unique_sellers": len({row[2] for row in window}),
+    }
+
+
+def buckets(
+    paid: list[Payment], window: list[Payment], timeframe: int, length: timedelta, decimals: int
+) -> list[Json]:
+    oldest, newest = min(row[0] for row in paid), max(row[0] for row in paid)
+    first = oldest if timeframe > 10**6 else max(oldest, newest - timeframe * DAY)
+    start = first - (first - START) % length
+    found = []
+    while start <= newest:
+        rows = [row for row in window if start <= row[0] < start + length]
+        found.append(totals(rows, decimals) | {"bucket_start": format_timestamp(start)})
+        start += length
+    return found

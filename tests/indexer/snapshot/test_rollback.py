@@ -1,0 +1,188 @@
+"""Going back to the snapshot that was published before, and on from there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from indexer.__main__ import main
+from service.snapshot.snapshot import MANIFEST, open_snapshot
+from tests.support.artifacts import folder, snapshots
+from tests.support.running import Build, service
+
+
+@pytest.fixture
+def published(artifacts: Path, build: Build) -> list[str]:
+    """The ids of three snapshots, each with one service: `a`, then `b`, then `c`."""
+    return [publish(artifacts, build, name) for name in "abc"]
+
+
+def publish(artifacts: Path, build: Build, name: str) -> str:
+    assert build([service(name)]) == 0
+    return open_snapshot(artifacts).id
+
+
+def roll_back(artifacts: Path) -> int:
+    return main(["rollback", str(artifacts)])
+
+
+def test_the_snapshot_before_is_served_again_and_said_in_one_line(
+    artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, before, served = published
+    capsys.readouterr()
+    assert roll_back(artifacts) == 0
+    snapshot = open_snapshot(artifacts)
+    assert snapshot.id == before
+    assert snapshot.find("b") is not None
+    said = capsys.readouterr().out
+    built_at = f"{snapshot.manifest.built_at:%Y-%m-%dT%H:%M:%S}"
+    assert said.startswith(f"rolled back from {served} to {before}, built {built_at}")
+    assert "1 services; the next build publishes again what its sources make\n" in said
+    assert said.count("\n") == 1
+    assert main(["verify", str(artifacts)]) == 0
+    assert {path.name for path in artifacts.iterdir()} == {
+        ".lock",
+        "CURRENT",
+        "last.json",
+        "snapshots",
+    }
+
+
+def test_what_is_gone_back_to_counts_as_checked_when_it_was(artifacts: Path, build: Build) -> None:
+    publish(artifacts, build, "a")
+    checked_at = open_snapshot(artifacts).checked_at
+    publish(artifacts, build, "b")
+    assert open_snapshot(artifacts).checked_at > checked_at
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).checked_at == checked_at
+
+
+def test_each_rollback_goes_one_further_back_until_there_is_none(
+    artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for before in reversed(published[:-1]):
+        assert roll_back(artifacts) == 0
+        assert open_snapshot(artifacts).id == before
+    assert roll_back(artifacts) == 1
+    said = capsys.readouterr().err
+    assert said == f"error: {artifacts} holds no snapshot to go back to\n"
+    assert open_snapshot(artifacts).id == published[0]
+    assert snapshots(artifacts) == set(published)
+
+
+def test_the_next_build_publishes_again_what_its_sources_make(
+    artifacts: Path, build: Build, published: list[str]
+) -> None:
+    assert roll_back(artifacts) == 0
+    assert publish(artifacts, build, "c") == published[2]
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[1]
+
+
+def test_what_was_withdrawn_is_not_gone_back_to(
+    artifacts: Path, build: Build, published: list[str]
+) -> None:
+    assert roll_back(artifacts) == 0
+    publish(artifacts, build, "d")
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[1]
+
+
+def test_a_snapshot_that_was_published_again_is_the_newest(
+    artifacts: Path, build: Build, published: list[str]
+) -> None:
+    publish(artifacts, build, "a")
+    publish(artifacts, build, "d")
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[0]
+
+
+def test_what_was_withdrawn_makes_room_before_what_was_served(
+    artifacts: Path, build: Build, published: list[str]
+) -> None:
+    assert roll_back(artifacts) == 0
+    newest = publish(artifacts, build, "d")
+    assert snapshots(artifacts) == {*published[:2], newest}
+
+
+def test_a_damaged_snapshot_is_passed_over_and_named(
+    artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = artifacts / "snapshots" / published[1] / "records.json"
+    records.write_bytes(records.read_bytes().replace(b"One", b"Two"))
+    assert roll_back(artifacts) == 0
+    said = capsys.readouterr().out
+    assert f"passed over {records} is not what was published" in said
+    assert open_snapshot(artifacts).id == published[0]
+
+
+def test_where_all_are_damaged_the_served_one_stays(
+    artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in published[:2]:
+        (artifacts / "snapshots" / name / MANIFEST).write_text("{")
+    assert roll_back(artifacts) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {artifacts} holds no snapshot to go back to")
+    assert all(name in said for name in published[:2])
+    assert open_snapshot(artifacts).id == published[2]
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged", "not named"])
+def test_a_served_snapshot_that_cannot_be_read_does_not_hinder(
+    harm: str, artifacts: Path, published: list[str]
+) -> None:
+    if harm == "missing":
+        shutil.rmtree(folder(artifacts))
+    elif harm == "damaged":
+        (folder(artifacts) / MANIFEST).write_bytes(b"\xff")
+    else:
+        shutil.rmtree(folder(artifacts))
+        (artifacts / "CURRENT").write_bytes(b"\xff")
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[1]
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[0]
+
+
+def test_a_rollback_is_refused_while_a_build_is_at_work(
+    artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (artifacts / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert roll_back(artifacts) == 1
+    assert "another build is at work" in capsys.readouterr().err
+    assert open_snapshot(artifacts).id == published[2]
+
+
+def test_a_rollback_of_nothing_says_so_and_makes_no_folder(
+    artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert roll_back(artifacts) == 1
+    assert capsys.readouterr().err == f"error: {artifacts} holds no snapshot to go back to\n"
+    assert not artifacts.exists()
+
+
+def test_a_rollback_that_fails_leaves_the_served_snapshot(
+    artifacts: Path, published: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fsync", fail)
+        assert roll_back(artifacts) == 1
+    assert open_snapshot(artifacts).id == published[2]
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[1]
+
+
+def test_a_first_snapshot_has_none_before_it(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    assert roll_back(artifacts) == 1
+    assert open_snapshot(artifacts).find("a") is not None

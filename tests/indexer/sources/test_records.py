@@ -1,0 +1,229 @@
+"""Every format that catalogue records are read from, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.snapshot.snapshot import open_snapshot
+from tests.support.running import ROOT, Build, run_indexer, service, write_lines
+
+RECORDS = [service(f"s{n}", name=f"Sérvice {n}") for n in range(3)]
+
+
+def lines() -> str:
+    return "".join(json.dumps(record) + "\n" for record in RECORDS)
+
+
+FORMATS: dict[str, str] = {
+    "lines": lines(),
+    "lines without the last newline": lines().rstrip(),
+    "lines with blank ones between": "\n\n" + lines().replace("\n", "\n \n"),
+    "lines that end as on Windows": lines().replace("\n", "\r\n"),
+    "lines after a byte order mark": "\ufeff" + lines(),
+    "one line": json.dumps(RECORDS[0]),
+    "array": json.dumps(RECORDS),
+    "array over several lines": json.dumps(RECORDS, indent=2),
+    "array after a byte order mark": "\ufeff" + json.dumps(RECORDS),
+    "envelope": json.dumps({"services": RECORDS}),
+    "envelope over several lines": "\n" + json.dumps({"services": RECORDS}, indent=2),
+    "envelope of a page": json.dumps(
+        {"total": 3, "next": None, "p": {"limit": 3}, "services": RECORDS}
+    ),
+    "envelope with its list last": json.dumps(
+        {"a": "x", "p": {"q": {"r": [1]}}, "services": RECORDS}, indent=1
+    ),
+    "envelope after a list": json.dumps({"filters": ["a"], "services": RECORDS}),
+    "envelope after a nested object": json.dumps({"meta": {"a": {"b": 1}}, "services": RECORDS}),
+    "envelope after a quoted quote": json.dumps({"note": 'a "q"', "services": RECORDS}),
+    "envelope after a hyphenated key": json.dumps({"next-page": None, "services": RECORDS}),
+    "envelope with commas first": '{"services": ['
+    + "\n\n, ".join(json.dumps(record) for record in RECORDS)
+    + "\n]\n}",
+    "lines with an unknown field services": json.dumps({"services": [1]} | RECORDS[0])
+    + "\n"
+    + "".join(json.dumps(record) + "\n" for record in RECORDS[1:]),
+    "envelope of a record a line": '{"services": [\n'
+    + ",\n".join(json.dumps(record) for record in RECORDS)
+    + "\n]}",
+    "empty array": "[]",
+    "empty envelope": '{"services": []}',
+}
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_form_is_recognised_by_its_content(
+    form: str,
+    compress: Callable[[bytes], bytes],
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
+) -> None:
+    source = tmp_path / "named.anyhow"
+    source.write_bytes(compress(FORMATS[form].encode()))
+    assert build(source) == 0
+    snapshot = open_snapshot(artifacts)
+    expected = 0 if form.startswith("empty") else 1 if form == "one line" else 3
+    stored = json.loads(b"[%b]" % bytes(snapshot.services.slice(0, 9)))
+    assert [record["name"] for record in stored] == [r["name"] for r in RECORDS[:expected]]
+
+
+def test_standard_input_is_a_source(artifacts: Path) -> None:
+    finished = run_indexer("build", "-", "--out", artifacts, input=lines())
+    assert finished.returncode == 0, finished.stderr
+    assert len(open_snapshot(artifacts).services) == 3
+
+
+def test_a_folder_stands_for_its_json_files_by_name(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    folder = tmp_path / "feeds"
+    folder.mkdir()
+    write_lines(folder / "b.jsonl", [service("x", name="later")])
+    write_lines(folder / "a.json", [service("x", name="earlier")])
+    (folder / "notes.txt").write_text("not a source")
+    assert build(folder) == 0
+    assert json.loads(open_snapshot(artifacts).services.text(0))["name"] == "later"
+
+
+def test_an_array_of_many_megabytes_on_one_line_is_read(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    source = tmp_path / "large.json"
+    records = [service(f"s{n}", description="x" * 1_000_000) for n in range(20)]
+    source.write_text(json.dumps(records))
+    assert build(source) == 0
+    assert len(open_snapshot(artifacts).services) == 20
+
+
+def test_an_envelope_of_many_megabytes_on_one_line_is_read(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    source = tmp_path / "large.json"
+    records = [service(f"s{n}", description="x" * 1_000_000) for n in range(20)]
+    source.write_text(json.dumps({"next-page": {"a": []}, "services": records}) + "\n")
+    assert build(source) == 0
+    assert len(open_snapshot(artifacts).services) == 20
+
+
+FIRST_FAULTS = {
+    "cut short": json.dumps(RECORDS[0])[:40],
+    "not JSON": '{"id": nope, "services": []}',
+    "nested too deeply": '{"x": ' + "[" * 9999 + "]" * 9999 + "}",
+    "longer than a record may be": json.dumps(service("s0", description="x" * 17_000_000)),
+}
+
+
+@pytest.mark.parametrize("between", ["\n", "\n\n \n"])
+@pytest.mark.parametrize("fault", FIRST_FAULTS)
+def test_lines_after_a_malformed_first_one_are_records(
+    fault: str, between: str, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    source, listed = tmp_path / "feed.jsonl", tmp_path / "rejects.jsonl"
+    good = [json.dumps(record) for record in RECORDS[1:]]
+    source.write_text("\n" + between.join([FIRST_FAULTS[fault], good[0], "{", good[1]]))
+    assert build(source, options=("--max-rejects", "100%", "--rejects", str(listed))) == 0
+    lines_passed = between.count("\n")
+    positions = [json.loads(line)["position"] for line in listed.read_text().splitlines()]
+    assert positions == ["line 2", f"line {2 + 2 * lines_passed}"]
+    assert len(open_snapshot(artifacts).services) == 2
+
+
+FATAL = {
+    "empty": (b"", "is empty"),
+    "only blanks": (b" \n\n", "is empty"),
+    "gzip of nothing": (gzip.compress(b""), "is empty"),
+    "truncated gzip": (gzip.compress(lines().encode())[:-12], "gzip data is damaged or cut short"),
+    "corrupt gzip": (gzip.compress(lines().encode())[:30] + b"x" * 99, "gzip data is damaged"),
+    "half an array": (json.dumps(RECORDS).encode()[:150], ":1: Input data was truncated"),
+    "half an envelope": (b'{"services": [\n' + lines().encode()[:50], "damaged or cut short"),
+    "half an envelope on one line": (b'{"a": 1, "services": [{"id":', "damaged or cut short"),
+    "half of a surrogate pair": (b'[\n{"x": "\\ud800"}]', "half of a surrogate pair, which is"),
+    "a value nested without end": (
+        b"[%b, " % lines().encode().splitlines()[0] + b"[" * 9999 + b"]" * 9999 + b"]",
+        "nested too deeply to be read",
+    ),
+    "an envelope nested without end": (
+        b'{"services": [%b]}' % (b"[" * 9999 + b"]" * 9999),
+        "nested too deeply to be read",
+    ),
+    "an object where a list belongs": (b'{"services": {"a": 1}}', "Expected `array`"),
+    "an object without a list": (b'{\n"a": 1\n}', "misses a list under `services`"),
+    "text after an array": (b"[]\n[]", "trailing characters"),
+    "a fault on a line of an array": (b'[\n{"id": 1},\n{nope}]', ":3: JSON is malformed"),
+}
+
+
+@pytest.mark.parametrize("case", FATAL)
+def test_an_unreadable_source_ends_the_build_and_keeps_what_was_published(
+    case: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build([service("kept")]) == 0
+    capsys.readouterr()
+    source = tmp_path / "source"
+    content, message = FATAL[case]
+    source.write_bytes(content)
+    assert build(source) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {source}")
+    assert message in said
+    assert said.count("\n") == 1
+    assert open_snapshot(artifacts).find("kept") is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nowhere.jsonl", "there is no such file"), ("unreadable", "no file here ends in .jsonl")],
+)
+def test_a_missing_source_is_said_to_be_missing(
+    name: str, message: str, tmp_path: Path, artifacts: Path
+) -> None:
+    (tmp_path / "unreadable").mkdir()
+    finished = run_indexer("build", tmp_path / name, "--out", artifacts)
+    assert finished.returncode == 1
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_closed_standard_input_is_said_to_be_closed(artifacts: Path) -> None:
+    command = f"exec '{sys.executable}' -m indexer build - --out '{artifacts}' <&-"
+    finished = subprocess.run(
+        ["sh", "-c", command],  # noqa: S607  # the shell of the system
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 1
+    assert finished.stderr == "error: -: standard input is closed\n"
+
+
+def test_a_name_that_is_not_utf_8_is_shown_escaped(tmp_path: Path, artifacts: Path) -> None:
+    source = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
+    Path(source).write_text(lines() + "{}\n")
+    listed = tmp_path / "rejects.jsonl"
+    options = ("--max-rejects", "100%", "--rejects", listed)
+    finished = run_indexer("build", source, "--out", artifacts, *options)
+    assert finished.returncode == 0, finished.stderr
+    shown = f"{tmp_path}/caf\\xe9.jsonl"
+    assert f"{shown}: 4 records, 1 rejected" in finished.stdout
+    assert json.loads(listed.read_text())["source"] == shown
+    assert [one.name for one in open_snapshot(artifacts).manifest.sources] == [shown]
+    missing = run_indexer("build", source + ".gone", "--out", artifacts)
+    assert (missing.returncode, "Traceback" in missing.stderr) == (1, False)
+
+
+def test_a_name_that_the_terminal_cannot_show_is_escaped(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "é.jsonl", RECORDS)
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    finished = run_indexer("build", source, "--out", artifacts, env=ascii_only)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert "\\xe9.jsonl: 3 records" in finished.stdout

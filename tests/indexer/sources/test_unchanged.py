@@ -1,0 +1,275 @@
+"""A build of what was built last: told by its inputs, without reading them again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from indexer.__main__ import main
+from indexer.sources.inputs import LAST
+from indexer.sources.rejects import MOST_REASONS
+from service.search.config import ENGINE
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import folder
+from tests.support.misbehaving import misbehaving, pages_of
+from tests.support.reports import ids, reported
+from tests.support.running import ROOT, Build, Json, payment, service, write_lines
+from tests.support.x402 import resource
+
+READING = "read"
+"""The stage that a build skips that knows what it would find."""
+
+
+class Inputs(NamedTuple):
+    """One of each kind of file that a build reads, and what it is told."""
+
+    artifacts: Path
+    source: Path
+    payments: Path
+    overlay: Path
+    rejects: Path
+
+    def build(self, *options: str) -> int:
+        paths = ["--transactions", self.payments, "--overlay", self.overlay]
+        where = ["--out", self.artifacts, "--rejects", self.rejects]
+        arguments = ["build", self.source, *paths, *where, "--json", *options]
+        return main([*map(str, arguments)])
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, artifacts: Path) -> Inputs:
+    records = [service("a"), service("b"), resource(), {"name": "broken"}]
+    write_lines(tmp_path / "source.jsonl", records * 2)
+    write_lines(tmp_path / "payments.jsonl", [payment(), payment()])
+    write_lines(tmp_path / "overlay.jsonl", [{"a": {"enriched": True}, "odd": None}])
+    names = ("source.jsonl", "payments.jsonl", "overlay.jsonl", "rejects.jsonl")
+    return Inputs(artifacts, *(tmp_path / name for name in names))
+
+
+SHARE = ("--max-rejects", "50%")
+
+
+def test_what_was_built_last_is_not_read_again(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    first, listed = reported(capsys), inputs.rejects.read_bytes()
+    os.utime(inputs.artifacts / "CURRENT", (0, 0))
+    assert inputs.build(*SHARE) == 0
+    again = reported(capsys)
+    assert READING in first["stages"]
+    assert list(again["stages"]) == ["compare with the last build"]
+    assert (first["changed"], again["changed"], again["changes"]) == (True, False, None)
+    for changing in ("changed", "changes", "stages", "seconds"):
+        del first[changing], again[changing]
+    assert again == first
+    assert first["firstRejects"]
+    assert first["unusedOverlays"]
+    assert inputs.rejects.read_bytes() == listed
+    assert open_snapshot(inputs.artifacts).checked_at.year > 1970
+
+
+def append(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def damage(inputs: Inputs) -> None:
+    path = folder(inputs.artifacts) / "records.json"
+    path.write_bytes(path.read_bytes().replace(b"USDC", b"USDT"))
+
+
+def roll_back(inputs: Inputs) -> None:
+    other = write_lines(inputs.source.with_name("other.jsonl"), [service("other")])
+    last = (inputs.artifacts / LAST).read_bytes()
+    assert main(["build", other, "--out", str(inputs.artifacts), "--quiet"]) == 0
+    (inputs.artifacts / LAST).write_bytes(last)
+
+
+CHANGES: dict[str, Callable[[Inputs], object]] = {
+    "a byte of a source": lambda inputs: append(inputs.source),
+    "a byte of the payments": lambda inputs: append(inputs.payments),
+    "a byte of an overlay": lambda inputs: append(inputs.overlay),
+    "a byte of the snapshot": damage,
+    "the list of rejects": lambda inputs: append(inputs.rejects),
+    "no list of rejects": lambda inputs: inputs.rejects.unlink(),
+    "no note of the last build": lambda inputs: (inputs.artifacts / LAST).unlink(),
+    "a damaged note": lambda inputs: (inputs.artifacts / LAST).write_bytes(b'{"digest":"\xff'),
+    "another snapshot served": roll_back,
+    "nothing served": lambda inputs: (inputs.artifacts / "CURRENT").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_read(change: str, inputs: Inputs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inputs.build(*SHARE) == 0
+    first = reported(capsys)["snapshot"]
+    CHANGES[change](inputs)
+    assert inputs.build(*SHARE) == 0
+    report = reported(capsys)
+    assert READING in report["stages"]
+    assert report["snapshot"] == first
+    assert report["changed"] == (change in {"another snapshot served", "nothing served"})
+    assert len(inputs.rejects.read_text().splitlines()) == report["rejects"]
+    assert main(["verify", str(inputs.artifacts)]) == 0
+
+
+@pytest.mark.parametrize(
+    "options", [("--max-price", "1"), ("--allow-http",), ("--allow-private",), ()]
+)
+def test_another_option_is_another_build(
+    options: tuple[str, ...], inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    capsys.readouterr()
+    if options:
+        assert inputs.build(*SHARE, *options) == 0
+        assert READING in reported(capsys)["stages"]
+    else:
+        assert inputs.build("--max-rejects", "0%") == 3
+
+
+def test_another_engine_or_program_is_another_build(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    first = reported(capsys)["snapshot"]
+    with monkeypatch.context() as patch:
+        patch.setattr("indexer.sources.inputs._program", lambda: "another")
+        assert inputs.build(*SHARE) == 0
+        report = reported(capsys)
+        assert (READING in report["stages"], report["snapshot"]) == (True, first)
+    tuned = msgspec.structs.replace(ENGINE, saturation=ENGINE.saturation + 1)
+    monkeypatch.setattr("indexer.sources.inputs.ENGINE", tuned)
+    monkeypatch.setattr("indexer.snapshot.publish.ENGINE", tuned)
+    assert inputs.build(*SHARE) == 0
+    report = reported(capsys)
+    assert (READING in report["stages"], report["snapshot"] == first) == (True, False)
+
+
+def test_a_file_in_another_role_or_place_is_another_build(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = write_lines(inputs.source.with_name("both.jsonl"), [payment(id="a")])
+    arguments = ["--out", str(inputs.artifacts), "--json"]
+    for role in (["--transactions", both], ["--overlay", both], []):
+        assert main(["build", str(inputs.source), *role, *arguments, *SHARE]) == 0
+        assert READING in reported(capsys)["stages"]
+    assert main(["build", str(inputs.source), both, *arguments]) == 3  # a payment is no service
+
+
+def test_a_folder_is_read_again_when_a_file_is_new_in_it(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "sources"
+    source.mkdir()
+    write_lines(source / "1.jsonl", [service("a")])
+    assert build(source) == 0
+    write_lines(source / "2.jsonl", [service("b")])
+    assert build(source, options=("--json",)) == 0
+    assert READING in reported(capsys)["stages"]
+    assert ids(artifacts) == ["a", "b"]
+
+
+def test_standard_input_is_read_every_time(artifacts: Path) -> None:
+    command = [sys.executable, "-m", "indexer", "build", "-", "--out", str(artifacts), "--json"]
+    for name in ("a", "b"):
+        told = subprocess.run(
+            command, cwd=ROOT, input=json.dumps(service(name)), stdout=subprocess.PIPE, text=True,
+            check=True,
+        )  # fmt: skip
+        assert READING in json.loads(told.stdout)["stages"]
+        assert ids(artifacts) == [name]
+
+
+def test_rejects_that_go_to_a_device_go_there_every_time(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--rejects", "/dev/null", "--json", *SHARE)
+    for _ in range(2):
+        assert build([service("a"), {}], options=options) == 0
+        assert READING in reported(capsys)["stages"]
+
+
+@pytest.mark.parametrize("distinct", [0, 2 * MOST_REASONS])
+def test_a_payment_from_the_future_is_read_again_until_it_is_of_the_present(
+    distinct: int,
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also where it is one of so many faults that their reasons are not told apart."""
+    soon = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    quoted = 'tx,"2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n'
+    rows = [
+        f"{quoted}0x{n},2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n{quoted}" for n in range(distinct)
+    ]
+    payments = tmp_path / "payments.csv"
+    payments.write_text(
+        "tx_hash,block_timestamp,sender,recipient,amount,decimals,chain\n"
+        f"0xfirst,2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n{''.join(rows)}"
+        f"0xlast,{soon},0xa,0xb,1,6,base\n"
+    )
+    for _ in range(2):
+        options = ("--max-rejects", "100%", "--json")
+        assert build([service("a")], payments=payments, options=options) == 0
+        report = reported(capsys)
+        assert READING in report["stages"]
+        assert (report["payments"], report["rejects"] > distinct) == (1, True)
+    assert not (artifacts / LAST).exists()
+
+
+def test_a_note_that_cannot_be_kept_ends_no_build(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifacts.mkdir()
+    (artifacts / LAST).mkdir()
+    for _ in range(2):
+        assert build([service("a")], options=("--json",)) == 0
+        assert READING in reported(capsys)["stages"]
+
+
+def test_a_failed_build_is_not_taken_for_the_last_one(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    whole = inputs.source.read_bytes()
+    inputs.source.write_bytes(b"{")
+    assert inputs.build(*SHARE) != 0
+    assert inputs.build(*SHARE) != 0
+    inputs.source.write_bytes(whole)
+    capsys.readouterr()
+    assert inputs.build(*SHARE) == 0
+    assert reported(capsys)["changed"] is False
+    assert ids(inputs.artifacts)[0] == "a"
+
+
+def test_a_feed_that_did_not_change_costs_one_request_and_no_reading(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]
+    with misbehaving(pages_of(items, headers={"ETag": '"1"'})) as server:
+        assert build(server.url, options=("--json",)) == 0
+        assert READING in reported(capsys)["stages"]
+        before = len(server.requests)
+        assert before > 1
+        server.behaviour = lambda exchange: exchange.answer(b"", 304)
+        assert build(server.url, options=("--json",)) == 0
+        assert len(server.requests) == before + 1
+        assert server.requests[-1].headers["If-None-Match"] == '"1"'
+        report = reported(capsys)
+        assert (READING in report["stages"], report["changed"]) == (False, False)
+        server.behaviour = pages_of(items[1:], headers={"ETag": '"2"'})
+        assert build(server.url, options=("--json",)) == 0
+        report = reported(capsys)
+        assert report["changes"] == {"added": 0, "changed": 0, "removed": 1}
+    assert len(ids(artifacts)) == 24

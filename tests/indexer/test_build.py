@@ -1,0 +1,362 @@
+"""Builds end to end: discovery, catalogues, payments, overlays and feeds in one snapshot."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from indexer.__main__ import main
+from indexer.catalogue.record import MOST_LEVELS
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import HARMS, folder, snapshots
+from tests.support.misbehaving import in_turn, misbehaving, pages_of
+from tests.support.reports import ids, listed, overlays, reported
+from tests.support.running import (
+    SHARED,
+    Build,
+    Json,
+    endpoint,
+    payment,
+    run_indexer,
+    service,
+    write_lines,
+)
+from tests.support.x402 import PLAY_USDC, accept, resource
+
+PAID = "0xPay"
+ID = "api-weather-data-example"
+HOST = "https://api.weather-data.example"
+
+
+def at(path: str, *accepts: Json, **fields: Any) -> Json:
+    return resource(HOST + path, *accepts, **fields)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
+def test_the_newest_of_all_sources_wins_whatever_their_order(
+    order: tuple[int, ...], artifacts: Path, build: Build
+) -> None:
+    sources = [
+        [at("/a", accept("10000"), lastUpdated="2026-05-01T00:00:00Z"), at("/b")],
+        [at("/a", accept("20000"), lastUpdated="2026-05-03T00:00:00Z"), at("/c")],
+        [at("/a", accept("30000"), lastUpdated="2026-05-02T00:00:00Z")],
+    ]
+    assert build(*(sources[number] for number in order)) == 0
+    (found,) = listed(artifacts)
+    assert found["id"] == ID
+    prices = {each["url"]: each["pricing"]["amount"] for each in found["endpoints"]}
+    assert prices == {f"{HOST}/a": "0.02", f"{HOST}/b": "0.01", f"{HOST}/c": "0.01"}
+
+
+@pytest.mark.parametrize("sources", ["before", "after", "in one file", "in one file with another"])
+def test_a_catalogue_record_replaces_what_was_discovered(
+    sources: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written, found = service(ID, name="Written"), at("/a", lastUpdated="2026-05-01T00:00:00Z")
+    given = {
+        "before": ([written], [found]),
+        "after": ([found], [written]),
+        "in one file": ([found, written],),
+        "in one file with another": ([written, at("/b")], [found]),
+    }[sources]
+    assert build(*given, options=("--json",)) == 0
+    assert [each["name"] for each in listed(artifacts)] == ["Written"]
+    left_out = sum((Counter(each["leftOut"]) for each in reported(capsys)["sources"]), Counter())
+    assert left_out == {"replaced by a catalogue record": 1}
+
+
+def test_a_record_without_an_id_replaces_what_was_discovered_of_its_domain(
+    artifacts: Path, build: Build
+) -> None:
+    written = service(None, name="Written", domain="API.weather-data.example")
+    assert build([written], [at("/a")]) == 0
+    assert [(each["id"], each["name"]) for each in listed(artifacts)] == [(ID, "Written")]
+
+
+BROKEN = [
+    at("/good"),
+    at("/free", accept(None)),
+    at("/negative", accept("-1")),
+    resource("not a URL"),
+    resource("http://plain.example/"),
+    resource("https://localhost/"),
+    at("/dear", accept("20000000000")),
+    at("/odd", accept(asset="0x0000000000000000000000000000000000000bad")),
+]
+FATES = [
+    ("rejected", "line 2", "$.accepts[0]"),
+    ("rejected", "line 3", "$.accepts[0].amount"),
+    ("rejected", "line 4", "$.resource"),
+    ("left out", "line 5", "$.resource"),
+    ("left out", "line 6", "$.resource"),
+    ("left out", "line 7", "$.accepts[0]"),
+    ("noted", "line 8", "$.accepts[0].asset"),
+]
+
+
+def test_every_resource_that_is_not_listed_as_it_came_is_told_of(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rejects = tmp_path / "rejects.jsonl"
+    options = ("--json", "--max-rejects", "50%", "--rejects", str(rejects))
+    assert build(BROKEN, options=options) == 0
+    lines = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert [(each["fate"], each["position"], each["path"]) for each in lines] == FATES
+    assert all(each["reason"] for each in lines)
+    (source,) = reported(capsys)["sources"]
+    assert (source["records"], source["rejected"]) == (8, 3)
+    assert sum(source["reasons"].values()) == 3
+    assert source["leftOut"] == {
+        "http resources": 1,
+        "private addresses": 1,
+        "implausible prices": 1,
+    }
+    assert source["noted"] == {"with an unknown asset": 1}
+    (found,) = listed(artifacts)
+    assert [each["url"] for each in found["endpoints"]] == [f"{HOST}/good", f"{HOST}/odd"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), {f"{HOST}/good", f"{HOST}/odd"}),
+        (("--allow-http",), {f"{HOST}/good", f"{HOST}/odd", "http://plain.example/"}),
+        (("--allow-private",), {f"{HOST}/good", f"{HOST}/odd", "https://localhost/"}),
+        (("--max-price", "20000"), {f"{HOST}/good", f"{HOST}/odd", f"{HOST}/dear"}),
+        (("--max-price", "0.001"), {f"{HOST}/odd"}),
+    ],
+)
+def test_what_is_left_out_by_policy_is_for_the_operator_to_say(
+    options: tuple[str, ...], expected: set[str], artifacts: Path, build: Build
+) -> None:
+    assert build(BROKEN, options=("--max-rejects", "50%", *options)) == 0
+    found = [each for service in listed(artifacts) for each in service["endpoints"]]
+    assert {each["url"] for each in found} == expected
+
+
+def test_play_money_is_listed_and_counts_for_nothing_beside_real(
+    artifacts: Path, build: Build
+) -> None:
+    play = accept("90000000", network="eip155:84532", asset=PLAY_USDC)
+    assert build([at("/real"), at("/play", play), resource("https://toy.example/", play)]) == 0
+    real, toy = sorted(listed(artifacts), key=lambda each: str(each["id"]))
+    assert len(real["endpoints"]) == 2
+    assert set(real["networks"]) == {"Base", "Base Sepolia"}
+    assert (real["priceSummary"]["minAmount"], real["priceSummary"]["maxAmount"]) == ("0.01",) * 2
+    assert toy["priceSummary"]["maxAmount"] == "90"
+
+
+def test_catalogue_records_are_never_dropped_for_where_they_are_or_what_they_cost(
+    artifacts: Path, build: Build
+) -> None:
+    dear = endpoint("1000000") | {"url": "http://localhost/"}
+    assert build([service("a", endpoints=[dear])]) == 0
+    assert ids(artifacts) == ["a"]
+
+
+def test_payments_tell_use_where_the_sources_do_not(artifacts: Path, build: Build) -> None:
+    silent = endpoint() | {"payTo": "0xAb"}
+    said = silent | {"quality": {"l30DaysTotalCalls": "7"}}
+    records = [
+        service("idle"),
+        service("paid", endpoints=[silent, silent], quality={"score": 0.5, "totalCalls": 9}),
+        service("said", endpoints=[said]),
+        at("/a"),
+    ]
+    rows = [payment(tx_hash=f"0x{n}", recipient="0xab", sender=f"0x{n % 2}") for n in range(3)]
+    rows += [payment(tx_hash="0xf", recipient=PAID)]
+    assert build(records, payments=rows) == 0
+    found = {each["id"]: each for each in listed(artifacts)}
+    assert list(found) == ["said", "paid", ID, "idle"]
+    assert found["paid"]["quality"] == {
+        "score": 0.5,
+        "totalCalls": 9,
+        "uniquePayers": 2,
+        "lastCalledAt": "2026-05-07T10:16:51.000Z",
+    }
+    used = {"l30DaysTotalCalls": "3", "l30DaysUniquePayers": "2"}
+    assert [each["quality"] for each in found["paid"]["endpoints"]] == [used, used]
+    assert found["said"]["endpoints"][0]["quality"] == used | {"l30DaysTotalCalls": "7"}
+    assert found[ID]["quality"]["totalCalls"] == 1
+    assert "score" not in found[ID]["quality"]
+    assert "quality" not in found["idle"]
+    assert found["paid"]["priceSummary"]["minAmount"] == "0.01"
+
+
+def test_overlays_have_the_last_word(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    patches = {
+        "last": {"enriched": True},
+        "dear": {"endpoints": [endpoint("0.5")], "unheard of": 1},
+        "scam": None,
+        ID: {"quality": {"totalCalls": 1, "score": 0.9}},
+        "unknown": {"enriched": True},
+    }
+    records = [service("last"), service("dear"), service("scam"), at("/a")]
+    rows = [payment(tx_hash=f"0x{n}", recipient=PAID) for n in range(5)]
+    options = ("--json", *overlays(tmp_path, patches))
+    assert build(records, payments=rows, options=options) == 0
+    found = {each["id"]: each for each in listed(artifacts)}
+    assert list(found) == ["last", ID, "dear"]
+    assert found["dear"]["priceSummary"]["maxAmount"] == "0.5"
+    assert found["dear"]["unheard of"] == 1
+    quality = found[ID]["quality"]
+    assert (quality["totalCalls"], quality["score"], quality["uniquePayers"]) == (1, 0.9, 1)
+    report = reported(capsys)
+    assert report["unusedOverlays"] == [f"{tmp_path / 'overlay.json'}:1: unknown"]
+    assert report["sources"][0]["leftOut"] == {"removed by an overlay": 1}
+    assert open_snapshot(artifacts).search("scam").total == 0
+
+
+def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build([service("a")]) == 0
+    overlay = tmp_path / "overlay.jsonl"
+    overlay.write_text('{"a":{"name":"Other"}}\n\n{"a":{"endpoints":{}}}\n')
+    assert build([service("a", name="New")], options=("--overlay", str(overlay))) == 1
+    said = capsys.readouterr().err
+    assert f"{overlay}:1, {overlay}:3: makes a invalid: $.endpoints: " in said
+    assert "nothing was published" in said
+    assert [each["name"] for each in listed(artifacts)] == ["One"]
+    assert len(snapshots(artifacts)) == 1
+
+
+def test_one_record_nested_without_sense_keeps_no_other_from_being_listed(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    """How much a decoder bears depends on where it is called, so none may be near its limit."""
+    lines = [json.dumps(service("good")), json.dumps(at("/good"))]
+    quoted = "[" * 2 * MOST_LEVELS
+    lines += [json.dumps(service("quoted", x=[quoted, '"\\', quoted]))]
+    lines += [json.dumps(service("wide", x=[[{}]] * MOST_LEVELS))]
+    for levels in (MOST_LEVELS - 1, MOST_LEVELS, 400, 700, 900, *range(940, 1001, 5)):
+        deep = "[" * levels + "]" * levels
+        lines += [
+            json.dumps(service(f"deep-{levels}", x="deep")).replace('"deep"', deep),
+            json.dumps(at(f"/{levels}", extensions={"bazaar": {"info": {"input": "deep"}}})),
+        ]
+        query = {"type": "http", "queryParams": {"a": "deep"}, "outputSchema": "deep"}
+        found = at(f"/q{levels}", extensions={"bazaar": {"info": {"input": query}}}, tags="deep")
+        lines.append(json.dumps(found).replace('"deep"', deep))
+    source = tmp_path / "source.jsonl"
+    source.write_text("\n".join(lines))
+    assert build(source, options=("--max-rejects", "100%", "--quiet")) == 0
+    assert {each for each in ids(artifacts) if each != ID} == {
+        "good",
+        "quoted",
+        "wide",
+        f"deep-{MOST_LEVELS - 1}",
+    }
+
+
+@pytest.mark.parametrize(("name", "harm"), [("ids.json", "ones"), ("records.json", "zeros")])
+def test_whatever_the_served_snapshot_became_a_build_replaces_it(
+    name: str, harm: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build([service("a"), service("b")]) == 0
+    path = folder(artifacts) / name
+    path.write_bytes(HARMS[harm](path.read_bytes()))
+    damaged = folder(artifacts)
+    assert build([service("a"), service("c")]) == 0
+    assert sorted(ids(artifacts)) == ["a", "c"]
+    assert main(["verify", str(artifacts)]) == 0
+    capsys.readouterr()
+    assert main(["diff", str(damaged), str(artifacts)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {damaged}")
+
+
+def test_the_difference_of_two_builds_is_what_their_sources_differ_in(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    old = write_lines(tmp_path / "old.jsonl", [service("a"), service("b"), at("/a")])
+    new = write_lines(
+        tmp_path / "new.jsonl", [service("b", name="B"), service("c"), at("/a", accept("50000"))]
+    )
+    assert run_indexer("build", old, "--out", artifacts).returncode == 0
+    before = folder(artifacts).name
+    assert run_indexer("build", new, "--out", artifacts).returncode == 0
+    told = run_indexer("diff", before, folder(artifacts).name, "--artifacts", artifacts)
+    assert (told.returncode, told.stderr) == (0, "")
+    lines = told.stdout.splitlines()
+    assert [line.split()[:2] for line in lines[:-1]] == [
+        ["+", "c"],
+        ["-", "a"],
+        ["~", ID],
+        ["~", "b"],
+    ]
+    assert "(0.01 USDC → 0.05 USDC)" in lines[2]
+    assert lines[-1] == "1 added, 2 changed, 1 removed"
+    assert run_indexer("verify", artifacts).returncode == 0
+
+
+def test_a_feed_is_a_source_beside_files(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resources = [resource(f"https://s{number}.example/") for number in range(25)]
+    with misbehaving(pages_of(resources)) as server:
+        assert build([service("s3-example", name="Written")], server.url, options=("--json",)) == 0
+    found = {each["id"]: each["name"] for each in listed(artifacts)}
+    assert (len(found), found["s3-example"]) == (25, "Written")
+    report = reported(capsys)
+    assert [each["records"] for each in report["sources"]] == [1, 25]
+    assert report["sources"][1]["name"] == server.url
+    manifest = open_snapshot(artifacts).manifest
+    assert [source.name for source in manifest.sources][1] == server.url
+
+
+def test_a_feed_that_fails_half_way_publishes_nothing(
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("indexer.feeds.client.sleep", lambda _: None)
+    resources = [resource(f"https://s{number}.example/") for number in range(25)]
+    whole = pages_of(resources)
+    with misbehaving(whole) as server:
+        assert build(server.url) == 0
+        before = ids(artifacts)
+        resources.append(resource("https://new.example/"))
+        server.behaviour = in_turn(whole, whole, lambda exchange: exchange.answer({}, 500))
+        capsys.readouterr()
+        assert build(server.url, [service("other")]) == 1
+        assert server.url in capsys.readouterr().err
+        assert ids(artifacts) == before
+        server.behaviour = whole
+        assert build(server.url, [service("other")]) == 0
+    assert set(ids(artifacts)) - set(before) == {"new-example", "other"}
+
+
+def test_another_ratecard_is_a_source(
+    sample: Path, client: httpx.Client, artifacts: Path, build: Build
+) -> None:
+    assert build(f"{client.base_url}/v1/services") == 0
+    assert listed(artifacts) == listed(sample)
+    theirs, ours = open_snapshot(sample), open_snapshot(artifacts)
+    assert ours.search("weather forecast").ids == theirs.search("weather forecast").ids
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared real data is not here")
+def test_real_feeds_catalogue_and_payments_become_one_catalogue(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("bazaar/resources_v1_2025-12.json", "bazaar/resources_v2_2026-06.json")
+    page = SHARED / "agentic" / "services_page_2026-05.json"
+    payments = SHARED / "transactions" / "base_payments_2026.csv"
+    sources = [*(SHARED / name for name in names), page]
+    assert build(*sources, payments=payments, options=("--json", "--max-rejects", "10%")) == 0
+    report = reported(capsys)
+    assert [each["records"] for each in report["sources"][:3]] == [1400, 60, 50]
+    written = {each["id"]: each for each in json.loads(page.read_text())["services"]}
+    snapshot = open_snapshot(artifacts)
+    found = {key: json.loads(snapshot.find(key) or b"null") for key in written}
+    assert found == written
+    assert report["services"] == len(snapshot.services) > len(written)
+    assert report["endpoints"] == snapshot.manifest.counts.endpoints

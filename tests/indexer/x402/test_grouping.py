@@ -1,0 +1,313 @@
+"""Discovered resources of all sources, merged and grouped into services."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.catalogue.derived_ids import Identity, derive_ids
+from indexer.catalogue.record import Faulty, normalise
+from indexer.options import Policy
+from indexer.sources.records import SourceRecord
+from indexer.x402.grouping import Discovery, Grouped
+from indexer.x402.naming import readable_name
+from indexer.x402.resource import LeftOut, read_resource
+from indexer.x402.testnets import is_test_network
+from tests.support.running import SHARED, Json
+from tests.support.x402 import PLAY_USDC, SOLANA_USDC, accept, resource, v1, v2
+
+VERSION_1 = SHARED / "bazaar" / "resources_v1_2025-12.json"
+VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
+
+Discover = Callable[..., list[Json]]
+
+
+def add(discovery: Discovery, source: int, records: Iterable[Json]) -> None:
+    for index, record in enumerate(records):
+        text = SourceRecord(f"items[{index}]", json.dumps(record).encode())
+        discovery.add(source, text.position, read_resource(text, Policy()))
+
+
+def group(spool: Path, sources: Iterable[Iterable[Json]]) -> list[Grouped]:
+    with spool.open("wb") as file:
+        discovery = Discovery(file)
+        for source, records in enumerate(sources):
+            add(discovery, source, records)
+        return list(discovery.services())
+
+
+@pytest.fixture
+def discover(tmp_path: Path) -> Discover:
+    """The catalogue records that sources of resources become, each normalised as in a build."""
+
+    def discover(*sources: list[Json]) -> list[Json]:
+        grouped = group(tmp_path / "spool", sources)
+        return [json.loads(normalise(SourceRecord("", each.text)).text) for each in grouped]
+
+    return discover
+
+
+def at(path: str, **fields: object) -> Json:
+    return resource(f"https://api.one.example{path}", **fields)
+
+
+def test_nothing_becomes_nothing(discover: Discover) -> None:
+    assert discover() == []
+    assert discover([]) == []
+
+
+def test_resources_of_a_host_are_one_service(discover: Discover) -> None:
+    play = accept(network="base-sepolia", asset=PLAY_USDC)
+    solana = accept("30000", network="solana", asset=SOLANA_USDC)
+    quality = {"l30DaysTotalCalls": 4, "l30DaysUniquePayers": 2}
+    first = at("/a", description="Rain. ", tags=["Rain", "x"], quality=quality)
+    second = resource("https://API.one.example/b", play, solana, description="Sun", tags=["rain"])
+    found = discover([second | {"quality": {"lastCalledAt": "2026-01-01T00:00:00Z"}}, first])
+    (service,) = found
+    endpoints = service.pop("endpoints")
+    assert [each["url"][-2:] for each in endpoints] == ["/a", "/b"]
+    assert service == {
+        "name": "One",
+        "description": "Rain; Sun",
+        "domain": "api.one.example",
+        "networks": ["Base", "Solana", "Base Sepolia"],
+        "quality": {"totalCalls": 4, "lastCalledAt": "2026-01-01T00:00:00.000Z"},
+        "tags": ["Rain", "x"],
+        "priceSummary": {
+            "minAmount": "0.01",
+            "maxAmount": "0.03",
+            "avgCostPerTransaction": "0.02",
+            "avgCostBasis": "exact",
+            "currency": "USDC",
+        },
+    }
+
+
+def test_hosts_are_services_of_their_own_with_an_id_each(discover: Discover) -> None:
+    hosts = ("a.b.example", "a-b.example", "a.b.example:8443", "8.8.8.8", "[2606:4700::1]:444")
+    services = discover([resource(f"https://{host}/") for host in hosts])
+    ids = derive_ids(Identity(0, None, each["domain"]) for each in services)
+    assert len(set(ids)) == len(hosts)
+    assert {"a-b-example-8443", "8-8-8-8"} < set(ids)
+    assert "id" not in services[0]
+
+
+def test_one_url_and_method_is_one_endpoint_and_the_newest_stays(discover: Discover) -> None:
+    def dated(description: str, moment: str | None) -> Json:
+        return at("/a", description=description, lastUpdated=moment)
+
+    old, new = dated("old", "2026-01-01T00:00:00Z"), dated("new", "2026-01-02T00:00:00Z")
+    for sources in ([old, new],), ([new, old],), ([new], [old]), ([old], [new]), ([old, new, old],):
+        (service,) = discover(*sources)
+        (endpoint,) = service["endpoints"]
+        assert endpoint["description"] == "new"
+    (undated,) = discover([old], [dated("undated", None)])
+    assert undated["description"] == "old"
+    (later,) = discover([dated("one", None)], [dated("other", None)])
+    assert later["description"] == "other"
+    (earlier,) = discover([dated("other", None)], [dated("one", None)])
+    assert earlier["description"] == "one"
+
+
+def test_methods_and_tools_of_one_url_are_endpoints_of_their_own(discover: Discover) -> None:
+    tools = [v2({"type": "mcp", "tool": tool}) for tool in ("rain", "sun", "rain")]
+    (service,) = discover([v1({"method": "GET"}), v1({"method": "POST"}), *tools])
+    found = [(each["method"], each.get("tool")) for each in service["endpoints"]]
+    assert found == [("", "rain"), ("", "sun"), ("GET", None), ("POST", None)]
+
+
+def test_a_service_comes_from_where_its_newest_resource_does(tmp_path: Path) -> None:
+    records = [at("/a"), at("/b", lastUpdated="2026-01-02T00:00:00Z")]
+    (found,) = group(tmp_path / "spool", [records, [at("/c", lastUpdated="2026-01-01T00:00:00Z")]])
+    assert (found.source, found.position) == (0, "items[1]")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Weather"], "Weather"),
+        (["Weather", "", ""], "Weather"),
+        (["Sun", "Weather", "Weather"], "Weather"),
+        (["Sun", "Rain"], "Sun"),
+        (["Sun", "Rain", "Wind", "Snow"], "One"),
+        (["Sun", "Rain", "Wind", "Snow", "Hail", "Fog", "Rain"], "One"),
+    ],
+)
+def test_a_service_has_the_name_that_most_of_its_resources_give_it(
+    names: list[str], expected: str, discover: Discover
+) -> None:
+    (service,) = discover([at(f"/{n}", serviceName=name) for n, name in enumerate(names)])
+    assert service["name"] == expected
+    assert service.get("serviceName", "One") == expected
+
+
+def test_without_descriptions_names_of_endpoints_or_tags_say_what_a_service_does(
+    discover: Discover,
+) -> None:
+    names = ["Sun", "Rain", "Wind", "Snow"]
+    (named,) = discover([at(f"/{n}", serviceName=name) for n, name in enumerate(names)])
+    assert named["description"] == "Sun; Rain; Wind; Snow"
+    (tagged,) = discover([at("/a", tags=["sun", "rain"])])
+    assert tagged["description"] == "sun, rain"
+    (silent,) = discover([at("/a")])
+    assert silent["description"] == ""
+
+
+def test_a_description_is_whole_when_alone_and_short_when_of_many(discover: Discover) -> None:
+    (alone,) = discover([at("/a", description=" x" * 5000)])
+    assert alone["description"] == " x" * 5000
+    (many,) = discover([at(f"/{n:03}", description=f"Does {n}.") for n in range(500)])
+    assert many["description"].startswith("Does 0; Does 1; ")
+    assert len(many["description"]) <= 600
+
+
+def test_payers_are_not_added_up(discover: Discover) -> None:
+    quality = {"l30DaysTotalCalls": 2**63 - 1, "l30DaysUniquePayers": 5}
+    (one,) = discover([at("/a", quality=quality)])
+    assert one["quality"] == {"totalCalls": 2**63 - 1, "uniquePayers": 5}
+    (two,) = discover([at("/a", quality=quality), at("/b", quality=quality)])
+    assert two["quality"] == {"totalCalls": 2**64 - 2}
+    (unused,) = discover([at("/a", quality={"l30DaysTotalCalls": 0})])
+    assert "quality" not in unused
+
+
+def test_two_spellings_of_a_network_appear_once(discover: Discover) -> None:
+    names = ("base", "eip155:8453", "Base", "Newnet", "newnet", "base-sepolia", "eip155:84532")
+    (service,) = discover([resource("https://a.example/", *(accept(network=n) for n in names))])
+    assert service["networks"] == ["Base", "Newnet", "Base Sepolia"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "name"),
+    [
+        ("api.weather-data.example", "Weather Data"),
+        ("www.x402.weather.example:8443", "Weather"),
+        ("mesh.heurist.example", "Heurist Mesh"),
+        ("staging.questflow.example", "Questflow Staging"),
+        ("api.shop.co.uk", "Shop"),
+        ("ai-tools.example", "AI Tools"),
+        ("x402factory.example", "x402factory"),
+        ("x402.example", "x402"),
+        ("my-weather-api.vercel.app", "My Weather"),
+        ("capable-grace-production-ab1c.up.railway.app", "Capable Grace"),
+        ("weather.someone.workers.dev", "Weather"),
+        ("7d7f89d8.office-random.pages.dev", "Office Random"),
+        ("daa254c34060.ngrok-free.app", "daa254c34060.ngrok-free.app"),
+        ("xn--bcher-kva.example", "Bücher"),
+        ("xn--a.example", "Xn A"),
+        ("8.8.8.8", "8.8.8.8"),
+        ("8.8.8.8:8443", "8.8.8.8"),
+        ("2606:4700:0000:0000:0000:0000:0000:0001", "2606:4700:0000:0000:0000:0000:0000:0001"),
+        ("vercel.app", "vercel.app"),
+        ("localhost", "Localhost"),
+        ("-.example", "-.example"),
+    ],
+)
+def test_a_host_has_a_readable_name(domain: str, name: str) -> None:
+    assert readable_name(domain) == name
+
+
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        ("base", False),
+        ("mainnet", False),
+        ("eip155:8453", False),
+        ("contest-chain", False),
+        ("", False),
+        ("base-sepolia", True),
+        ("Base Sepolia", True),
+        ("eip155:84532", True),
+        ("eip155:97", True),
+        ("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG", True),
+        ("near:testnet", True),
+        ("btc-testnet4", True),
+    ],
+)
+def test_a_test_network_is_known_by_its_name_or_its_number(network: str, expected: bool) -> None:
+    assert is_test_network(network) is expected
+
+
+def numbered(host: int, path: int, moment: int, calls: int | None, name: str, text: str) -> Json:
+    return resource(
+        f"https://h{host}.example/{path}",
+        accept(network=["base", "eip155:8453", "New", "new"][path], payTo=f"0x{moment}"),
+        lastUpdated=f"2026-01-01T00:00:00.{moment:06}Z",
+        description=text,
+        serviceName=name,
+        tags=[name.lower(), name, text],
+        metadata={"category": text},
+        quality={"l30DaysTotalCalls": calls, "l30DaysUniquePayers": calls},
+        iconUrl=f"https://h{host}.example/{name}.png",
+    )
+
+
+numbered_resources = st.lists(
+    st.builds(
+        numbered,
+        st.integers(0, 1),
+        st.integers(0, 3),
+        st.integers(0, 10**5),
+        st.none() | st.integers(0, 2),
+        st.sampled_from(["", "A", "B", "C"]),
+        st.sampled_from(["", "x", "y"]),
+    ),
+    unique_by=lambda each: each["lastUpdated"],
+    max_size=10,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(numbered_resources, st.data())
+def test_the_same_resources_are_the_same_services_in_any_order_and_of_any_sources(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Json], data: st.DataObject
+) -> None:
+    spool = tmp_path_factory.getbasetemp() / "spool"
+    shuffled = data.draw(st.permutations(records))
+    cut = data.draw(st.integers(0, len(records)))
+    repeated = data.draw(st.lists(st.sampled_from(records), max_size=3)) if records else []
+    one = group(spool, [records])
+    other = group(spool, [shuffled[:cut], shuffled[cut:] + repeated])
+    assert [each.text for each in one] == [each.text for each in other]
+    kept = {(each["resource"]) for each in records}
+    assert sum(normalise(SourceRecord("", each.text)).endpoints for each in one) == len(kept)
+
+
+@pytest.mark.skipif(not VERSION_2.exists(), reason="the shared real data is not here")
+def test_the_real_resources_become_services(tmp_path: Path) -> None:
+    fates: Counter[str] = Counter()
+    with (tmp_path / "spool").open("wb") as spool:
+        discovery = Discovery(spool)
+        for source, path in enumerate((VERSION_1, VERSION_2)):
+            for index, record in enumerate(json.loads(path.read_text())["resources"]):
+                text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
+                try:
+                    found = read_resource(text, Policy())
+                except Faulty as fault:
+                    fates[fault.reason.partition(":")[0]] += 1
+                except LeftOut as left_out:
+                    fates[left_out.policy] += 1
+                else:
+                    fates["listed"] += 1
+                    assert not found.notices
+                    assert is_test_network(found.networks[0]) == (
+                        found.networks == ["Base Sepolia"]
+                    )
+                    discovery.add(source, text.position, found)
+        services = [normalise(SourceRecord("", each.text)) for each in discovery.services()]
+    assert fates == {"listed": 1418, "http resources": 40, "there is no price": 2}
+    assert (len(services), sum(each.endpoints for each in services)) == (350, 1414)
+    records = {each.domain: json.loads(each.text) for each in services}
+    prices = [each["pricing"] for record in records.values() for each in record["endpoints"]]
+    assert max(Decimal(price["amount"]) for price in prices) == 1478
+    assert records["x402.ottoai.services"]["name"] == "Otto AI"
+    assert records["x402.ottoai.services"]["quality"]["totalCalls"] == 4381
+    assert records["orbisapi.com"]["name"] == "Orbisapi"
+    assert len(records["api.questflow.ai"]["endpoints"]) == 188

@@ -1,0 +1,365 @@
+"""The wire contract, operation by operation, over a real socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
+
+from tests.support.running import Json
+
+PAGES = ("/v1/services", "/v1/search/services?q=weather", "/v1/services/search?q=weather")
+PATHS = (
+    *PAGES,
+    "/v1/services/tidewatch-example",
+    "/v1/ecosystem/overview",
+    "/v1/ecosystem/stats",
+    "/v1/ecosystem/transactions",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+)
+TOTALS = {"total_transactions", "total_amount", "unique_buyers", "unique_sellers"}
+
+
+def get(client: httpx.Client, path: str, **params: Any) -> Json:
+    response = client.get(path, params=params or None)
+    assert response.status_code == 200, response.text
+    body: Json = response.json()
+    return body
+
+
+def error(response: httpx.Response) -> Json:
+    body = response.json()
+    assert body.keys() == {"error"}
+    assert {"code", "message"} <= body["error"].keys() <= {"code", "message", "parameter"}
+    described: Json = body["error"]
+    return described
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_response_is_json_names_its_snapshot_and_is_readable_from_any_origin(
+    client: httpx.Client, path: str
+) -> None:
+    response = client.get(path)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["ratecard-snapshot"] == client.get("/readyz").json()["snapshot"]
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert "ratecard-snapshot" in response.headers["access-control-expose-headers"].lower()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_head_answers_as_get_without_a_body(client: httpx.Client, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == get.headers["content-length"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_options_names_the_methods(client: httpx.Client, path: str) -> None:
+    response = client.options(
+        path, headers={"origin": "https://a.example", "access-control-request-method": "GET"}
+    )
+    assert response.status_code == 204
+    assert response.headers["allow"] == "GET, HEAD, OPTIONS"
+    assert response.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert response.headers["access-control-allow-headers"] == "*"
+    assert int(response.headers["access-control-max-age"]) == 24 * 60 * 60
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_other_methods_are_refused_with_allow(client: httpx.Client, method: str) -> None:
+    response = client.request(method, "/v1/services")
+    assert response.status_code == 405
+    assert response.headers["allow"] == "GET, HEAD, OPTIONS"
+    assert error(response)["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/services/", "/v1/services/a/b", "/v2/services"])
+def test_an_unknown_path_is_404(client: httpx.Client, path: str) -> None:
+    response = client.get(path)
+    assert response.status_code == 404
+    assert error(response)["code"] == "path_not_found"
+    assert "ratecard-snapshot" in response.headers
+
+
+def test_a_list_has_the_envelope_and_the_defaults(client: httpx.Client, seeds: list[Json]) -> None:
+    body = get(client, "/v1/services")
+    assert body.keys() == {"services", "total", "limit", "offset"}
+    assert (len(body["services"]), body["limit"], body["offset"]) == (24, 24, 0)
+    assert body["total"] == len(seeds)
+
+
+@pytest.mark.parametrize("path", ["/v1/services", "/v1/search/services?q=api"])
+@pytest.mark.parametrize("limit", [1, 7, 200])
+def test_paging_visits_every_service_exactly_once(
+    client: httpx.Client, path: str, limit: int
+) -> None:
+    seen: list[str] = []
+    url = httpx.URL(path)
+    total = 1
+    while len(seen) < total:
+        page = client.get(url.copy_merge_params({"limit": limit, "offset": len(seen)})).json()
+        assert page["services"], "an empty page before the end"
+        seen += [service["id"] for service in page["services"]]
+        total = page["total"]
+    assert len(seen) == len(set(seen)) == total
+    assert client.get(url.copy_merge_params({"offset": total})).json()["services"] == []
+
+
+def test_a_limit_over_200_is_clamped_and_echoed_as_200(client: httpx.Client) -> None:
+    body = get(client, "/v1/services", limit=10**30)
+    assert body["limit"] == 200
+
+
+@pytest.mark.parametrize("offset", [184, 185, 10**30])
+def test_an_offset_past_the_end_is_an_empty_page(client: httpx.Client, offset: int) -> None:
+    body = get(client, "/v1/services", offset=offset)
+    assert body == {"services": [], "total": 184, "limit": 24, "offset": offset}
+
+
+BAD_INTEGERS = [
+    "",
+    " ",
+    "-1",
+    "+1",
+    "1.0",
+    "1e2",
+    "0x10",
+    "1_0",
+    "٣",
+    "１",
+    "ten",
+    "1 ",
+    "9" * 5000,
+]
+
+
+@pytest.mark.parametrize("text", BAD_INTEGERS)
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/v1/services", "limit"),
+        ("/v1/services", "offset"),
+        ("/v1/ecosystem/overview", "timeframe"),
+        ("/v1/ecosystem/stats", "timeframe"),
+        ("/v1/ecosystem/transactions", "page"),
+        ("/v1/ecosystem/transactions", "limit"),
+    ],
+)
+def test_what_is_no_plain_integer_is_400(
+    client: httpx.Client, path: str, parameter: str, text: str
+) -> None:
+    response = client.get(path, params={parameter: text})
+    assert response.status_code == 400
+    described = error(response)
+    assert (described["code"], described["parameter"]) == ("invalid_parameter", parameter)
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/v1/services", "limit"),
+        ("/v1/ecosystem/overview", "timeframe"),
+        ("/v1/ecosystem/stats", "timeframe"),
+        ("/v1/ecosystem/transactions", "limit"),
+    ],
+)
+def test_zero_is_400_where_one_is_the_least(
+    client: httpx.Client, path: str, parameter: str
+) -> None:
+    message = error(client.get(path, params={parameter: 0}))["message"]
+    assert message == f"{parameter} must be an integer of at least 1"
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=1&limit=1", "offset=0&offset=1", "q=a&q=b", "limit=5&limit="]
+)
+def test_a_parameter_given_twice_is_400(client: httpx.Client, query: str) -> None:
+    response = client.get(f"/v1/search/services?q=a&{query}")
+    assert response.status_code == 400
+
+
+def test_unknown_parameters_are_ignored(client: httpx.Client) -> None:
+    plain, more = client.get("/v1/services"), client.get("/v1/services?utm=1&utm=2&%00=%ff")
+    assert more.content == plain.content
+
+
+@pytest.mark.parametrize("query", ["", "?q=", "?q=%20%0a%09", "?q=%E3%80%80"])
+@pytest.mark.parametrize("path", ["/v1/search/services", "/v1/services/search"])
+def test_a_blank_query_is_400(client: httpx.Client, path: str, query: str) -> None:
+    response = client.get(path + query)
+    assert response.status_code == 400
+    assert error(response)["parameter"] == "q"
+
+
+def test_a_query_may_have_2000_characters(client: httpx.Client) -> None:
+    assert client.get("/v1/search/services", params={"q": "é" * 2000}).status_code == 200
+    response = client.get("/v1/search/services", params={"q": "é" * 2001})
+    assert response.status_code == 400
+    assert "2001 characters" in error(response)["message"]
+
+
+@pytest.mark.parametrize("query", ["🦊", "!!!", '* ~ "', "--", "。"])
+def test_a_query_without_a_letter_or_digit_finds_nothing(client: httpx.Client, query: str) -> None:
+    body = get(client, "/v1/search/services", q=query)
+    assert (body["services"], body["total"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["name:tide", "tide*", '"tide', "tide NOT harbour", "tide~2", "[tide TO z]", "(tide", "tide^9"],
+)
+def test_operators_are_plain_text(client: httpx.Client, query: str) -> None:
+    assert get(client, "/v1/search/services", q=query)["total"] > 0
+
+
+@pytest.mark.parametrize("query", ["%ff%fe", "%ED%A0%80", "a%00b", "%", "%zz", "\u202eabc"])
+def test_odd_encodings_are_ordinary_queries(client: httpx.Client, query: str) -> None:
+    assert client.get(f"/v1/search/services?q={query}").status_code == 200
+
+
+def test_both_search_paths_answer_the_same(client: httpx.Client) -> None:
+    one = client.get("/v1/search/services?q=weather&limit=3&offset=1")
+    other = client.get("/v1/services/search?q=weather&limit=3&offset=1")
+    assert one.content == other.content
+    assert one.json()["total"] >= 4
+
+
+def test_a_search_finds_what_it_names_first(client: httpx.Client) -> None:
+    services = get(client, "/v1/search/services", q="tide harbour")["services"]
+    assert "tide" in services[0]["name"].lower()
+
+
+def test_every_service_is_fetched_as_it_is_listed(client: httpx.Client) -> None:
+    listed = get(client, "/v1/services", limit=200)["services"]
+    for service in listed:
+        assert get(client, f"/v1/services/{service['id']}") == {"service": service}
+
+
+@pytest.mark.parametrize("service_id", ["nope", "..%2f..", "%00", "%ff", "é", "a" * 5000, "<b>"])
+def test_an_unknown_service_is_404(client: httpx.Client, service_id: str) -> None:
+    response = client.get(f"/v1/services/{service_id}")
+    assert response.status_code == 404
+    assert error(response)["code"] in {"service_not_found", "path_not_found"}
+
+
+def test_an_unknown_id_is_quoted_no_longer_than_an_id_can_be(client: httpx.Client) -> None:
+    message = error(client.get(f"/v1/services/{'a' * 60_000}"))["message"]
+    assert f"`{'a' * 256}…`" in message
+    assert len(message) < 400
+
+
+DESCRIBED = [
+    ("/v1/services", "?limit=200"),
+    ("/v1/services", "?endpoints=none&facets=category,network,scheme,integrationType,tag"),
+    ("/v1/services", "?limit=0"),
+    ("/v1/services", "?sort=size"),
+    ("/v1/search/services", "?q=weather+api"),
+    ("/v1/search/services", "?q=weather&match=all&maxPrice=0.05&category=Data&facets=tag"),
+    ("/v1/search/services", ""),
+    ("/v1/services/search", "?q=tide"),
+    ("/v1/services/tidewatch-example", ""),
+    ("/v1/services/nope", ""),
+    ("/v1/ecosystem/overview", "?timeframe=7"),
+    ("/v1/ecosystem/overview", "?timeframe=week"),
+    ("/v1/ecosystem/stats", "?timeframe=1"),
+    ("/v1/ecosystem/stats", "?timeframe=30"),
+    ("/v1/ecosystem/transactions", "?limit=200"),
+    ("/healthz", ""),
+    ("/readyz", ""),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(("path", "query"), DESCRIBED)
+def test_every_response_is_as_the_openapi_document_describes_it(
+    client: httpx.Client, path: str, query: str, method: str
+) -> None:
+    document = get(client, "/openapi.json")
+    known = path in document["paths"]
+    operation = document["paths"][path if known else "/v1/services/{id}"]["get"]
+    response = client.request(method, path + query)
+    described = operation["responses"][str(response.status_code)]
+    if "$ref" in described:
+        described = document["components"]["responses"][described["$ref"].rpartition("/")[2]]
+    assert {name.lower() for name in described["headers"]} <= set(response.headers)
+    schema = described["content"]["application/json"]["schema"]
+    validator = Draft202012Validator(schema | {"components": document["components"]})
+    assert [fault.message for fault in validator.iter_errors(response.json())] == []
+
+
+def test_the_overview_has_the_shape_that_clients_parse(client: httpx.Client) -> None:
+    body = get(client, "/v1/ecosystem/overview")
+    assert body.keys() == {"overview"}
+    assert body["overview"].keys() == {"json"}
+    overview = body["overview"]["json"]
+    assert overview.keys() == TOTALS | {"latest_block_timestamp"}
+    assert overview["latest_block_timestamp"] == "2026-05-30T18:42:07.000Z"
+    assert get(client, "/v1/ecosystem/overview", timeframe=30) == body
+
+
+@pytest.mark.parametrize("timeframe", [120, 121, 10**30])
+def test_a_timeframe_longer_than_the_data_means_all_of_it(
+    client: httpx.Client, timeframe: int
+) -> None:
+    overview = get(client, "/v1/ecosystem/overview", timeframe=timeframe)["overview"]["json"]
+    assert overview["total_transactions"] == 6000
+    buckets = get(client, "/v1/ecosystem/stats", timeframe=timeframe)["stats"]["json"]
+    assert sum(bucket["total_transactions"] for bucket in buckets) == 6000
+
+
+@pytest.mark.parametrize(("timeframe", "buckets"), [(1, 25), (2, 3), (7, 8), (30, 31)])
+def test_stats_are_buckets_without_gaps_that_add_up_to_the_overview(
+    client: httpx.Client, timeframe: int, buckets: int
+) -> None:
+    stats = get(client, "/v1/ecosystem/stats", timeframe=timeframe)["stats"]["json"]
+    overview = get(client, "/v1/ecosystem/overview", timeframe=timeframe)["overview"]["json"]
+    assert len(stats) == buckets
+    assert all(bucket.keys() == TOTALS | {"bucket_start"} for bucket in stats)
+    starts = [bucket["bucket_start"] for bucket in stats]
+    assert starts == sorted(set(starts))
+    end = ":00:00.000Z" if timeframe == 1 else "T00:00:00.000Z"
+    assert all(start.endswith(end) for start in starts)
+    for total in ("total_transactions", "total_amount"):
+        assert sum(bucket[total] for bucket in stats) == overview[total]
+
+
+def test_transactions_page_through_all_payments_newest_first(client: httpx.Client) -> None:
+    seen: list[Json] = []
+    page, more = 0, True
+    while more:
+        body = get(client, "/v1/ecosystem/transactions", page=page, limit=200)
+        assert body.keys() == {"transactions"}
+        found = body["transactions"]["json"]
+        assert found.keys() == {"items", "page", "hasNextPage"}
+        assert found["page"] == page
+        seen += found["items"]
+        page, more = page + 1, found["hasNextPage"]
+    assert len(seen) == len({item["id"] for item in seen}) == 6000
+    moments = [item["block_timestamp"] for item in seen]
+    assert moments == sorted(moments, reverse=True)
+    required = {"id", "tx_hash", "block_timestamp", "sender", "recipient", "amount", "decimals"}
+    assert all(required | {"chain"} <= item.keys() for item in seen)
+    assert all(isinstance(item["amount"], int) for item in seen)
+
+
+def test_a_page_of_transactions_past_the_end_is_empty(client: httpx.Client) -> None:
+    found = get(client, "/v1/ecosystem/transactions", page=10**30)["transactions"]["json"]
+    assert found == {"items": [], "page": 10**30, "hasNextPage": False}
+
+
+def test_readiness_tells_the_snapshot_and_its_counts(client: httpx.Client) -> None:
+    body = get(client, "/readyz")
+    assert body["status"] == "ready"
+    assert body["counts"] == {"services": 184, "endpoints": 1732, "payments": 6000}
+    assert body["built_at"].endswith("Z")
+    assert body["checked_at"] >= body["built_at"][:19]
+
+
+def test_health_is_ok(client: httpx.Client) -> None:
+    assert get(client, "/healthz") == {"status": "ok"}

@@ -1,0 +1,334 @@
+"""Filters, orders, facets and the form without endpoints, against a count by brute force."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.__main__ import main
+from service.networks import network_key, network_label
+from service.search.filters import Narrowing
+from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.running import Build, Json, endpoint, service
+
+PATHS = ("/v1/services", "/v1/search/services?q=data+api+search")
+
+
+def found(client: httpx.Client, path: str, **params: Any) -> Json:
+    url = httpx.URL(path)
+    response = client.get(url.copy_merge_params({"limit": 200} | params))
+    assert response.status_code == 200, response.text
+    body: Json = response.json()
+    return body
+
+
+def prices(record: Json) -> list[float]:
+    given = [each["pricing"] for each in record["endpoints"]]
+    return [float(text) for each in given if (text := each["amount"] or each.get("minAmount"))]
+
+
+def networks(record: Json) -> set[str]:
+    own = record.get("networks") or [
+        name for each in record["endpoints"] if (name := each["pricing"].get("network"))
+    ]
+    return {network_key(name) for name in own}
+
+
+def schemes(record: Json) -> set[str]:
+    return {each["pricing"].get("scheme") for each in record["endpoints"]}
+
+
+def calls(record: Json) -> int:
+    qualities = [each.get("quality") or {} for each in record["endpoints"]]
+    return sum(int(quality.get("l30DaysTotalCalls", 0)) for quality in qualities)
+
+
+CONDITIONS: list[tuple[Json, Callable[[Json], bool]]] = [
+    ({"category": "Data"}, lambda r: r.get("category") == "Data"),
+    ({"category": "data"}, lambda r: r.get("category") == "Data"),
+    ({"category": ["Data", "Travel"]}, lambda r: r.get("category") in {"Data", "Travel"}),
+    ({"category": ""}, lambda r: not r.get("category")),
+    ({"category": "Nowhere"}, lambda _: False),
+    ({"network": "Base"}, lambda r: "base" in networks(r)),
+    ({"network": "eip155:8453"}, lambda r: "base" in networks(r)),
+    ({"network": ["solana", "polygon"]}, lambda r: bool(networks(r) & {"solana", "polygon"})),
+    ({"network": "atlantis"}, lambda _: False),
+    ({"scheme": "upto"}, lambda r: "upto" in schemes(r)),
+    ({"integrationType": "3P"}, lambda r: r.get("integrationType") == "3P"),
+    ({"integrationType": ["1p", ""]}, lambda r: r.get("integrationType", "") in {"1P", ""}),
+    ({"enriched": "true"}, lambda r: r.get("enriched") is True),
+    ({"enriched": "false"}, lambda r: r.get("enriched") is not True),
+    ({"maxPrice": "0.002"}, lambda r: min(prices(r), default=1e9) <= 0.002),
+    ({"maxPrice": "0"}, lambda r: min(prices(r), default=1e9) <= 0),
+    (
+        {"category": ["Data", "Search"], "network": "base", "maxPrice": "0.01", "enriched": "true"},
+        lambda r: (
+            r.get("category") in {"Data", "Search"}
+            and "base" in networks(r)
+            and min(prices(r), default=1e9) <= 0.01
+            and r.get("enriched") is True
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("params", "holds"), CONDITIONS, ids=[str(c[0]) for c in CONDITIONS])
+def test_conditions_hold_together_and_the_total_is_exact(
+    client: httpx.Client, path: str, params: Json, holds: Callable[[Json], bool]
+) -> None:
+    everything = found(client, path)["services"]
+    body = found(client, path, **params)
+    assert body["services"] == [record for record in everything if holds(record)]
+    assert body["total"] == len(body["services"])
+
+
+def test_a_tag_narrows_in_any_case(client: httpx.Client) -> None:
+    everything = found(client, "/v1/services")["services"]
+    tags = Counter(tag for record in everything for tag in set(record.get("tags", [])))
+    tag, count = tags.most_common(1)[0]
+    assert found(client, "/v1/services", tag=tag.upper())["total"] == count
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("sort", "key"),
+    [
+        ("popularity", lambda r: -calls(r)),
+        ("price", lambda r: min(prices(r), default=float("inf"))),
+        ("name", lambda r: r["name"].casefold()),
+    ],
+)
+def test_an_order_is_kept_through_paging(
+    client: httpx.Client, path: str, sort: str, key: Callable[[Json], Any]
+) -> None:
+    # The sample has 600 more endpoints than a page of all its services should carry.
+    everything = found(client, path)["services"]
+    listing = {r["id"]: n for n, r in enumerate(found(client, "/v1/services")["services"])}
+    expected = sorted(everything, key=lambda r: (key(r), listing[r["id"]]))
+    for narrowing in ({}, {"network": "Base"}):
+        kept = [r for r in expected if not narrowing or "base" in networks(r)]
+        paged = []
+        for offset in range(0, len(kept), 20):
+            paged += found(client, path, sort=sort, limit=20, offset=offset, **narrowing)[
+                "services"
+            ]
+        assert paged == kept
+
+
+def test_relevance_is_the_order_by_default(client: httpx.Client) -> None:
+    for path in PATHS:
+        assert found(client, path) == found(client, path, sort="relevance", match="any")
+
+
+def test_match_all_asks_for_every_term(client: httpx.Client) -> None:
+    path = "/v1/search/services?q=weather+forecast"
+    some = {record["id"] for record in found(client, path)["services"]}
+    both = {record["id"] for record in found(client, path, match="all")["services"]}
+    assert both
+    assert both < some
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
+    names = "category,network,scheme,integrationType,tag"
+    params = {"enriched": "false"}
+    records = found(client, path, **params)["services"]
+    body = found(client, path, facets=names, limit=1, **params)
+    assert list(body["facets"]) == names.split(",")
+    counted = {
+        name: {each["value"]: each["count"] for each in values}
+        for name, values in body["facets"].items()
+    }
+    assert counted["category"] == Counter(record.get("category", "") for record in records)
+    assert counted["network"] == Counter(
+        network_label(name) for record in records for name in networks(record)
+    )
+    assert counted["scheme"] == Counter(s for record in records for s in schemes(record) if s)
+    for values in body["facets"].values():
+        counts = [each["count"] for each in values]
+        assert counts == sorted(counts, reverse=True)
+    assert body["total"] == len(records)
+
+
+def test_without_facets_there_is_no_key_for_them(client: httpx.Client) -> None:
+    assert "facets" not in found(client, "/v1/services")
+    assert "facets" not in found(client, "/v1/services", facets="")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_endpoints_can_be_left_out(client: httpx.Client, path: str) -> None:
+    whole = found(client, path)["services"]
+    short = found(client, path, endpoints="none")["services"]
+    assert short == [
+        record | {"endpoints": [], "endpointCount": len(record["endpoints"])} for record in whole
+    ]
+    assert found(client, path, endpoints="all")["services"] == whole
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "allowed"),
+    [
+        ("integrationType", "2P", "1P, 3P, empty"),
+        ("enriched", "yes", "true, false"),
+        ("enriched", "", "true, false"),
+        ("match", "some", "any, all"),
+        ("sort", "random", "relevance, popularity, price, name"),
+        ("facets", "category,colour", "category, network, scheme, integrationType, tag"),
+        ("endpoints", "some", "all, none"),
+        ("maxPrice", "cheap", "a decimal such as 0.05"),
+        ("maxPrice", "-1", "a decimal such as 0.05"),
+        ("maxPrice", "1e3", "a decimal such as 0.05"),
+        ("maxPrice", "nan", "a decimal such as 0.05"),
+        ("maxPrice", "", "a decimal such as 0.05"),
+    ],
+)
+def test_an_unknown_choice_is_400_and_names_those_allowed(
+    client: httpx.Client, parameter: str, value: str, allowed: str
+) -> None:
+    for path in PATHS:
+        response = client.get(httpx.URL(path).copy_merge_params({parameter: value}))
+        assert response.status_code == 400
+        error = response.json()["error"]
+        assert error["parameter"] == parameter
+        assert allowed in error["message"]
+
+
+@pytest.mark.parametrize("parameter", ["enriched", "maxPrice", "match", "sort", "facets"])
+def test_what_may_not_repeat_is_400_given_twice(client: httpx.Client, parameter: str) -> None:
+    assert client.get(f"/v1/services?{parameter}=1&{parameter}=1").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Base", "BASE"),
+        ("Base", "eip155:8453"),
+        ("base-mainnet", "eip155:8453"),
+        ("Solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"),
+        ("Solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKpBHvNsQ4bVn"),
+        ("polygon", "eip155:137"),
+        ("base_sepolia", "eip155:84532"),
+        ("Newnet", "newnet"),
+    ],
+)
+def test_a_network_has_many_names(one: str, other: str) -> None:
+    assert network_key(one) == network_key(other)
+
+
+def test_a_price_on_a_test_network_does_not_make_a_service_cheap(
+    artifacts: Path, build: Build
+) -> None:
+    def on(network: str, amount: str, **pricing: str) -> Json:
+        return endpoint(amount, network=network, **pricing)
+
+    records = [
+        service("real", endpoints=[on("base-sepolia", "0.01"), on("Base", "5")]),
+        service("play", endpoints=[on("base-sepolia", "0.02")]),
+        service("unpriced", endpoints=[on("base-sepolia", "0.01"), on("Base", "")]),
+        service("bounded", endpoints=[on("Base", "", scheme="upto", maxAmount="0.03")]),
+    ]
+    assert build(records) == 0
+    snapshot = open_snapshot(artifacts)
+    assert snapshot.list(narrowing=Narrowing(max_price=1.0)).ids == ["bounded", "play"]
+    ordered = snapshot.list(narrowing=Narrowing(sort="price"))
+    assert ordered.ids == ["play", "bounded", "real", "unpriced"]
+
+
+def test_an_empty_catalogue_narrows_to_nothing(artifacts: Path, build: Build) -> None:
+    source = artifacts.parent / "empty.json"
+    source.write_text("[]")
+    assert build(source) == 0
+    snapshot = open_snapshot(artifacts)
+    for sort in ("relevance", "popularity", "price", "name"):
+        narrowing = Narrowing({"category": ["Data"]}, sort=sort, counted=("category", "tag"))
+        for hits in (snapshot.list(narrowing=narrowing), snapshot.search("a", narrowing=narrowing)):
+            assert (hits.total, hits.ids, hits.facets) == (0, [], {"category": [], "tag": []})
+
+
+CATEGORIES = st.sampled_from(["Data", "data", "Search", ""])
+records = st.lists(
+    st.tuples(
+        CATEGORIES,
+        st.lists(st.sampled_from(["Base", "eip155:8453", "solana", "x"]), max_size=3),
+        st.sampled_from(["", "0.1", "0.10", "0.2", "7"]),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+wanted = st.fixed_dictionaries(
+    {},
+    optional={
+        "category": st.lists(CATEGORIES, min_size=1, max_size=2),
+        "network": st.lists(st.sampled_from(["base", "Solana", "y"]), min_size=1, max_size=2),
+    },
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    records,
+    wanted,
+    st.none() | st.booleans(),
+    st.none() | st.sampled_from([0.0, 0.1, 0.2]),
+    st.sampled_from(["relevance", "popularity", "price", "name"]),
+    st.integers(1, 5),
+)
+def test_paging_visits_every_match_exactly_once_under_any_conditions(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, list[str], str, bool]],
+    facets: dict[str, list[str]],
+    enriched: bool | None,
+    max_price: float | None,
+    sort: Any,
+    limit: int,
+) -> None:
+    snapshot = build_rows(tmp_path_factory.mktemp("narrow"), rows)
+    narrowing = Narrowing(facets, enriched, max_price, sort=sort, counted=("category",))
+    expected = {
+        f"s{number}"
+        for number, (category, names, price, curated) in enumerate(rows)
+        if ("category" not in facets or category.lower() in [c.lower() for c in facets["category"]])
+        and (
+            "network" not in facets
+            or {network_key(n) for n in names} & {network_key(n) for n in facets["network"]}
+        )
+        and enriched in {None, curated}
+        and (max_price is None or (price != "" and float(price) <= max_price))
+    }
+    for ask in (snapshot.list, lambda *page: snapshot.search("thing", *page)):
+        pages = [ask(limit, offset, narrowing) for offset in range(0, len(rows) + 1, limit)]
+        seen = [service_id for page in pages for service_id in page.ids]
+        assert sorted(seen) == sorted(expected)
+        assert {page.total for page in pages} == {len(expected)}
+        counts = [each["count"] for page in pages[:1] for each in (page.facets or {})["category"]]
+        assert sum(map(int, counts)) == len(expected)
+
+
+def build_rows(folder: Path, rows: list[tuple[str, list[str], str, bool]]) -> Snapshot:
+    source = folder / "source.json"
+    source.write_text(
+        json.dumps(
+            [
+                service(
+                    f"s{number}",
+                    name="Thing",
+                    category=category,
+                    networks=names,
+                    enriched=curated,
+                    endpoints=[endpoint(price)],
+                )
+                for number, (category, names, price, curated) in enumerate(rows)
+            ]
+        )
+    )
+    assert main(["build", str(source), "--out", str(folder / "artifacts")]) == 0
+    return open_snapshot(folder / "artifacts")

@@ -1,0 +1,503 @@
+"""The headers of answers: tags and 304, how long to keep, codings, CORS, request ids."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import re
+import socket
+import string
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from service.app import create_app
+from service.http.compression import CODINGS, WORTH_COMPRESSING
+from service.settings import Settings
+from tests.support.running import Build, endpoint, eventually, serve, service
+
+LARGE, SMALL = "/v1/services", "/v1/services?limit=1&endpoints=none"
+CACHEABLE = (
+    LARGE,
+    SMALL,
+    "/v1/services/tidewatch-example",
+    "/v1/search/services?q=tide",
+    "/v1/services/search?q=tide&facets=category",
+    "/v1/ecosystem/overview",
+    "/v1/ecosystem/stats",
+    "/v1/ecosystem/transactions",
+    "/openapi.json",
+)
+NOT_CACHEABLE = {
+    "/v1/services?limit=0": 400,
+    "/v1/services/nowhere": 404,
+    "/nowhere": 404,
+    "/healthz": 200,
+    "/readyz": 200,
+    "/metrics": 200,
+}
+ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+EXAMPLES = settings(
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # a client keeps nothing
+)
+
+
+def fetch(client: httpx.Client, path: str, method: str = "GET", **headers: str) -> httpx.Response:
+    """The response with its body as sent; `Accept-Encoding` only if it is given."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = client.build_request(method, path, headers={"accept-encoding": ""} | given)
+    if "accept_encoding" not in headers:
+        del request.headers["accept-encoding"]
+    response = client.send(request, stream=True)
+    body = b"".join(response.iter_raw())
+    return httpx.Response(
+        response.status_code,
+        headers=[pair for pair in response.headers.multi_items() if pair[0] != "content-encoding"],
+        extensions={"coding": response.headers.get("content-encoding", "")},
+        content=body,
+    )
+
+
+def coding_of(response: httpx.Response) -> str:
+    coding: str = response.extensions["coding"]
+    return coding
+
+
+def decoded(response: httpx.Response) -> bytes:
+    match coding_of(response):
+        case "gzip":
+            return gzip.decompress(response.content)
+        case "zstd":
+            body: bytes = import_module(ZSTD).decompress(response.content)
+            return body
+        case _:
+            return response.content
+
+
+@pytest.mark.parametrize("coding", ["", *(name.decode() for name in CODINGS)])
+@pytest.mark.parametrize("path", CACHEABLE)
+def test_what_a_client_has_already_is_304_without_a_body(
+    client: httpx.Client, path: str, coding: str
+) -> None:
+    first = fetch(client, path, accept_encoding=coding)
+    tag = first.headers["etag"]
+    again = fetch(client, path, accept_encoding=coding, if_none_match=tag)
+    assert (first.status_code, again.status_code) == (200, 304)
+    assert again.content == b""
+    for name in ("etag", "vary", "cache-control", "ratecard-snapshot"):
+        assert again.headers[name] == first.headers[name]
+    assert not {"content-type", "content-length"} & again.headers.keys()
+    assert coding_of(again) == ""
+    assert fetch(client, path, accept_encoding=coding, if_none_match='"other"').status_code == 200
+
+
+def test_each_coding_has_its_own_tag(client: httpx.Client) -> None:
+    codings = ("", *(name.decode() for name in CODINGS))
+    tags = [fetch(client, LARGE, accept_encoding=coding).headers["etag"] for coding in codings]
+    assert len({*tags}) == len(codings) > 1
+    assert fetch(client, LARGE, accept_encoding="gzip", if_none_match=tags[0]).status_code == 200
+
+
+def test_answers_that_differ_have_tags_that_differ_at_one_path(client: httpx.Client) -> None:
+    services = client.get("/v1/services?limit=200").json()["services"]
+    tags = {fetch(client, f"/v1/services/{one['id']}").headers["etag"] for one in services}
+    assert len(tags) == len(services)
+
+
+def test_the_tag_of_a_service_changes_only_with_its_record(artifacts: Path, build: Build) -> None:
+    assert build([service("same"), service("other")]) == 0
+    paths = ("/v1/services/same", "/v1/services/other", "/v1/services", "/v1/ecosystem/overview")
+    with serve(artifacts) as client:
+        before = {path: fetch(client, path).headers for path in paths}
+        assert build([service("same"), service("other", endpoints=[endpoint("0.02")])]) == 0
+        current = (artifacts / "CURRENT").read_text().strip()
+        eventually(lambda: client.get("/readyz").json()["snapshot"] == current)
+        after = {
+            path: fetch(client, path, if_none_match=before[path]["etag"]).headers for path in paths
+        }
+        kept = fetch(client, "/v1/services/same", if_none_match=before["/v1/services/same"]["etag"])
+    assert kept.status_code == 304
+    assert before["/v1/services/same"]["ratecard-snapshot"] != current
+    assert kept.headers["ratecard-snapshot"] == current
+    changed = {path for path in paths if after[path]["etag"] != before[path]["etag"]}
+    assert changed == {*paths} - {"/v1/services/same"}
+    assert all("content-length" in after[path] for path in changed)
+
+
+# RFC 9110, section 5.5; what else comes is refused before it is a request, or cut off at its ends.
+field_values = st.lists(
+    st.sampled_from([*range(0x21, 0x7F), *range(0x80, 0x100), 0x09, 0x20]), max_size=20
+).map(lambda codes: bytes(codes).strip(b" \t"))
+optional_space = st.sampled_from(["", " ", "\t", "  "])
+opaque = st.text("!#$%&'()*+,-./:;<=>?@[]^`{|}~abcXYZ019", max_size=6)
+
+
+@st.composite
+def tag_lists(draw: st.DrawFn) -> str:
+    """An `If-None-Match` that may have OURS among its tags."""
+    tags = draw(st.lists(st.just("OURS") | opaque, max_size=5))
+    parts = [f'{draw(st.sampled_from(["", "W/"]))}"{tag}"' for tag in tags]
+    empty = draw(st.lists(st.just(""), max_size=2))
+    spaced = [
+        draw(optional_space) + part + draw(optional_space)
+        for part in draw(st.permutations(parts + empty))
+    ]
+    return ",".join(spaced)
+
+
+@EXAMPLES
+@given(tag_lists())
+def test_tags_are_compared_weakly_within_lists(client: httpx.Client, tags: str) -> None:
+    ours = fetch(client, SMALL).headers["etag"].strip('"')
+    response = fetch(client, SMALL, if_none_match=tags.replace("OURS", ours).strip())
+    assert response.status_code == (304 if "OURS" in tags else 200)
+
+
+def test_tags_in_several_header_lines_are_one_list(client: httpx.Client) -> None:
+    tag = fetch(client, SMALL).headers["etag"]
+    for lines in (["*"], ['"x"', tag], [f"W/{tag}", '"y"'], ['"x", "y"', f'"z", {tag}']):
+        headers = [("if-none-match", line) for line in lines]
+        assert client.get(SMALL, headers=headers).status_code == 304
+    none_of_ours = [("if-none-match", '"x"'), ("if-none-match", '"y"')]
+    assert client.get(SMALL, headers=none_of_ours).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    ["", "x", '"', '"*', "**", '*, "x"', "x*y", '"a b', "W/", "W/*", "*\t*", '"a" *', "{}", "'{}'"],
+)
+def test_a_malformed_list_of_tags_matches_nothing(client: httpx.Client, malformed: str) -> None:
+    tag = fetch(client, SMALL).headers["etag"].strip('"')
+    assert fetch(client, SMALL, if_none_match=malformed.format(tag)).status_code == 200
+
+
+@EXAMPLES
+@given(field_values)
+def test_arbitrary_bytes_for_tags_match_nothing_and_break_nothing(
+    client: httpx.Client, header: bytes
+) -> None:
+    response = client.get(SMALL, headers=[(b"if-none-match", header)])
+    assert response.status_code == (304 if header == b"*" else 200)
+
+
+@pytest.mark.parametrize("path", CACHEABLE)
+def test_answers_may_be_kept_for_a_minute(client: httpx.Client, path: str) -> None:
+    response = fetch(client, path)
+    assert response.headers["cache-control"] == "public, max-age=60"
+    assert response.headers["vary"] == "Accept-Encoding"
+
+
+def test_how_long_answers_may_be_kept_is_a_setting(sample: Path) -> None:
+    expected = {0: "no-cache", 1: "public, max-age=1", 86400: "public, max-age=86400"}
+
+    async def ask(max_age: int) -> str:
+        app = create_app(Settings(artifacts=str(sample), max_age=max_age))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            response = await client.get(SMALL)
+            tagged = await client.get(SMALL, headers={"if-none-match": response.headers["etag"]})
+            assert tagged.status_code == 304
+            assert tagged.headers["cache-control"] == response.headers["cache-control"]
+            return str(response.headers["cache-control"])
+
+    assert {seconds: asyncio.run(ask(seconds)) for seconds in expected} == expected
+
+
+@pytest.mark.parametrize("path", NOT_CACHEABLE)
+def test_errors_and_what_is_of_the_moment_are_kept_by_nobody(
+    client: httpx.Client, path: str
+) -> None:
+    response = fetch(client, path, accept_encoding="gzip", if_none_match="*")
+    assert response.status_code == NOT_CACHEABLE[path]
+    assert response.headers["cache-control"] == "no-store"
+    assert "etag" not in response.headers
+    assert coding_of(response) == ""
+
+
+def test_what_no_method_or_snapshot_answers_is_kept_by_nobody(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    assert client.post(LARGE).headers["cache-control"] == "no-store"
+    assert client.options(LARGE).headers["cache-control"] == "no-store"
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(tmp_path))))
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            return await client.get(LARGE)
+
+    unavailable = asyncio.run(ask())
+    assert (unavailable.status_code, unavailable.headers["cache-control"]) == (503, "no-store")
+
+
+@pytest.mark.parametrize("coding", [name.decode() for name in CODINGS])
+@pytest.mark.parametrize("path", CACHEABLE)
+def test_bodies_worth_it_are_compressed(client: httpx.Client, path: str, coding: str) -> None:
+    plain, packed = fetch(client, path), fetch(client, path, accept_encoding=coding)
+    assert int(packed.headers["content-length"]) == len(packed.content)
+    assert decoded(packed) == plain.content
+    json.loads(plain.content)
+    if len(plain.content) >= WORTH_COMPRESSING:
+        assert coding_of(packed) == coding
+        assert len(packed.content) < len(plain.content)
+    else:
+        assert coding_of(packed) == ""
+        assert packed.headers["etag"] == plain.headers["etag"]
+
+
+def test_there_are_answers_on_both_sides_of_what_is_worth_compressing(
+    client: httpx.Client,
+) -> None:
+    assert len(fetch(client, SMALL).content) < WORTH_COMPRESSING < len(fetch(client, LARGE).content)
+
+
+qvalues = st.one_of(
+    st.sampled_from(["0", "0.", "0.0", "0.000", "1", "1.", "1.000"]),
+    st.integers(1, 999).map(lambda thousandths: f"0.{thousandths:03}"),
+    st.integers(1, 9).map(lambda tenths: f"0.{tenths}"),
+)
+wishes = st.dictionaries(
+    st.sampled_from(["gzip", "zstd", "identity", "*", "br", "deflate"]),
+    st.none() | qvalues,
+    max_size=6,
+)
+
+
+def likings(wishes: dict[str, str | None]) -> dict[str, float]:
+    """RFC 9110, section 12.5.3, read slowly: how much a client likes each coding we have."""
+
+    def liking(coding: str) -> float:
+        for name in (coding, "*"):
+            if name in wishes:
+                weight = wishes[name]
+                return 1.0 if weight is None else float(weight)
+        return 0.0
+
+    return {coding: liking(coding) for coding in ("zstd", "gzip", "identity")}
+
+
+@EXAMPLES
+@given(wishes, st.data())
+def test_the_coding_is_the_one_that_the_client_likes_best(
+    client: httpx.Client, wishes: dict[str, str | None], data: st.DataObject
+) -> None:
+    items = []
+    for name, weight in wishes.items():
+        spelled = data.draw(st.sampled_from([name, name.upper()]))
+        space = data.draw(optional_space)
+        q = data.draw(st.sampled_from("qQ"))
+        items.append(f"{spelled}{space};{space}{q}={weight}" if weight is not None else spelled)
+    separator = data.draw(st.sampled_from([",", ", ", " ,\t", ",,"]))
+    response = fetch(client, LARGE, accept_encoding=separator.join(items))
+    liked = likings(wishes)
+    if b"zstd" not in CODINGS:
+        liked["zstd"] = 0.0
+    # Of those liked as much, the first; a body as it is when the client accepts nothing at all.
+    best = max(liked, key=lambda coding: liked[coding]) if any(liked.values()) else "identity"
+    assert coding_of(response) == ("" if best == "identity" else best)
+    assert response.headers["vary"] == "Accept-Encoding"
+
+
+@pytest.mark.parametrize(
+    ("header", "coding"),
+    [
+        ("", ""),
+        ("gzip", "gzip"),
+        ("gzip, deflate, br", "gzip"),
+        ("identity;q=0, gzip;q=0.1", "gzip"),
+        ("identity;q=0", ""),
+        ("*;q=0", ""),
+        ("gzip;q=0, *;q=0", ""),
+        ("br", ""),
+        ("gzip;q=0.0000", ""),  # no weight may be so long, but this one is no wish for gzip
+        ("gzip;q=", ""),
+        ("gzip;q=2", ""),
+        ("gzip;q=-1", ""),
+        ("gzip;q=0x1", ""),
+        ("gzip;level=9", ""),
+        ("gzipped, xgzip", ""),
+        ("gzip;q=0.5, identity;q=0.8", ""),
+        ("gzip;q=0.8, identity;q=0.5", "gzip"),
+        ("gzip" + ", x" * 200, "gzip"),  # longer than what is remembered
+    ],
+)
+def test_what_is_accepted_is_read_with_care(client: httpx.Client, header: str, coding: str) -> None:
+    assert coding_of(fetch(client, LARGE, accept_encoding=header)) == coding
+
+
+@EXAMPLES
+@given(st.text("gzipstd*;q=,.01 \t\"'", max_size=30).map(str.strip))
+def test_whatever_is_accepted_the_body_can_be_decoded(client: httpx.Client, header: str) -> None:
+    plain, response = fetch(client, LARGE), fetch(client, LARGE, accept_encoding=header)
+    assert response.status_code == 200
+    assert decoded(response) == plain.content
+    assert coding_of(response) in header or "*" in header
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+@pytest.mark.parametrize("path", [*CACHEABLE, *NOT_CACHEABLE])
+def test_head_has_the_headers_of_get(client: httpx.Client, path: str, coding: str) -> None:
+    def headers(response: httpx.Response) -> dict[str, str]:
+        of_the_request = {"date", "x-request-id"}
+        if path == "/metrics":  # which counts the request before
+            of_the_request.add("content-length")
+        return {
+            name: value for name, value in response.headers.items() if name not in of_the_request
+        }
+
+    get = fetch(client, path, accept_encoding=coding)
+    head = fetch(client, path, "HEAD", accept_encoding=coding)
+    assert head.content == b""
+    assert head.status_code == get.status_code
+    assert headers(head) == headers(get)
+    assert coding_of(head) == coding_of(get)
+    assert "content-length" in head.headers
+
+
+def test_head_is_304_as_get_is(client: httpx.Client) -> None:
+    tag = fetch(client, LARGE, accept_encoding="gzip").headers["etag"]
+    assert (
+        fetch(client, LARGE, "HEAD", accept_encoding="gzip", if_none_match=tag).status_code == 304
+    )
+
+
+@pytest.mark.parametrize("path", [LARGE, "/v1/services/nowhere", "/nowhere", "/readyz"])
+def test_a_preflight_from_any_origin_is_allowed_what_it_asks_for(
+    client: httpx.Client, path: str
+) -> None:
+    response = client.options(
+        path,
+        headers={
+            "origin": "https://a.example",
+            "access-control-request-method": "GET",
+            "access-control-request-headers": "if-none-match, x-request-id",
+        },
+    )
+    assert (response.status_code, response.content) == (204, b"")
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert "GET" in response.headers["access-control-allow-methods"]
+    assert response.headers["access-control-allow-headers"] == "*"
+    assert "content-length" not in response.headers
+
+
+@pytest.mark.parametrize("path", [LARGE, *NOT_CACHEABLE])
+def test_scripts_of_any_origin_may_read_answers_and_errors(client: httpx.Client, path: str) -> None:
+    response = client.get(path, headers={"origin": "https://a.example"})
+    assert response.headers["access-control-allow-origin"] == "*"
+    exposed = response.headers["access-control-expose-headers"].lower().split(", ")
+    assert {"etag", "ratecard-snapshot", "retry-after", "x-request-id"} == {*exposed}
+    assert "access-control-allow-credentials" not in response.headers
+
+
+HARMLESS = string.ascii_letters + string.digits + "_.:/+=@-"
+
+
+@EXAMPLES
+@example("a" * 128)
+@given(st.text(HARMLESS, min_size=1, max_size=128))
+def test_a_harmless_request_id_comes_back(client: httpx.Client, request_id: str) -> None:
+    response = client.get("/healthz", headers={"x-request-id": request_id})
+    assert response.headers.get_list("x-request-id") == [request_id]
+
+
+@EXAMPLES
+@given(field_values)
+def test_another_request_id_comes_back_only_if_it_is_harmless(
+    client: httpx.Client, request_id: bytes
+) -> None:
+    response = client.get("/healthz", headers=[(b"x-request-id", request_id)])
+    (returned,) = response.headers.get_list("x-request-id")
+    harmless = bool(request_id) and all(chr(byte) in HARMLESS for byte in request_id)
+    assert (returned.encode("latin-1") == request_id) == harmless
+    assert {*returned} <= {*HARMLESS}
+
+
+@pytest.mark.parametrize(
+    "request_id",
+    [
+        "",
+        "a" * 129,
+        "a b",
+        "a\tb",
+        'a"b',
+        "a'b",
+        "a\\b",
+        "a\xe9",
+        "a,b",
+        "<b>",
+    ],
+)
+def test_a_request_id_that_could_do_harm_is_replaced(client: httpx.Client, request_id: str) -> None:
+    headers = [(b"x-request-id", request_id.encode("latin-1"))]
+    response = client.get("/healthz", headers=headers)
+    assert response.status_code == 200
+    assert re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", response.headers["x-request-id"])
+
+
+def test_a_repeated_request_id_is_replaced(client: httpx.Client) -> None:
+    response = client.get("/healthz", headers=[("x-request-id", "a"), ("x-request-id", "b")])
+    assert re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", response.headers["x-request-id"])
+
+
+def test_requests_without_an_id_get_one_that_nobody_else_has(client: httpx.Client) -> None:
+    paths = [LARGE, SMALL, *NOT_CACHEABLE] * 10
+    ids = {client.get(path).headers["x-request-id"] for path in paths}
+    assert len(ids) == len(paths)
+
+
+@pytest.mark.parametrize("control", [b"\n", b"\r", b"\0", b"\x1b", b"\x7f"])
+def test_no_request_id_brings_a_control_character_back(
+    client: httpx.Client, control: bytes
+) -> None:
+    answer = ask_raw(client, b"X-Request-Id: a" + control + b"X-Injected: 1")
+    assert answer.startswith(b"HTTP/1.1 ")
+    assert b"injected" not in answer.lower()
+
+
+def test_space_around_a_header_is_no_part_of_it(client: httpx.Client) -> None:
+    assert b"x-request-id: mine\r\n" in ask_raw(client, b"X-Request-Id:  mine \t")
+    assert ask_raw(client, b"If-None-Match: \t* ", SMALL).startswith(b"HTTP/1.1 304 ")
+    assert b"content-encoding: gzip\r\n" in ask_raw(client, b"Accept-Encoding:  gzip ", LARGE)
+
+
+def ask_raw(client: httpx.Client, header: bytes, path: str = "/healthz") -> bytes:
+    """The whole answer to a request with a header that a client would not send."""
+    address = (client.base_url.host, client.base_url.port or 80)
+    with socket.create_connection(address, timeout=10) as raw:
+        lines = [b"GET %b HTTP/1.1" % path.encode(), b"Host: a", b"Connection: close", header]
+        raw.sendall(b"".join(b"%b\r\n" % line for line in lines) + b"\r\n")
+        return b"".join(iter(lambda: raw.recv(65536), b""))
+
+
+def test_an_unexpected_error_is_500_and_its_id_is_in_the_log_beside_the_traceback(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.ordinal_of", fail)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(sample))))
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            return await client.get("/v1/services/a", headers={"x-request-id": "find-me"})
+
+    with caplog.at_level(logging.ERROR):
+        response = asyncio.run(ask())
+    assert response.status_code == 500
+    assert response.headers["x-request-id"] == "find-me"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert response.json()["error"]["code"] == "internal_error"
+    assert "secret" not in response.text
+    (record,) = [record for record in caplog.records if "find-me" in record.getMessage()]
+    assert record.exc_info is not None
+    assert "secret" in caplog.text

@@ -1,0 +1,152 @@
+"""Text to words and terms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from whoosh import index
+
+from indexer.snapshot.whoosh_index import index_part
+from service.search import analysis
+from service.search.analysis import Terms, name_key, query_words, term_of, words_of
+from service.search.stopwords import STOP_WORDS
+
+HAN_KANA_HANGUL = "東京天気予報検索々カタログータひらがな가격비교검색"
+hidden = st.text(HAN_KANA_HANGUL, min_size=2, max_size=8)
+PUNCTUATION = " .,;:!?-_/()[]{}<>'\"`*~^|&+=@#$%\n\t"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("getWeatherData", ["get", "weather", "data", "getweatherdata"]),
+        ("get_weather_data", ["get", "weather", "data", "getweatherdata"]),
+        ("GPT4o", ["gpt", "4", "gpt4o"]),
+        ("getURLs", ["get", "urls", "geturls"]),
+        ("x402", ["402", "x402"]),
+        ("HTTPServer", ["http", "server", "httpserver"]),
+        ("YouTube", ["you", "tube", "youtube"]),
+        ("WEATHER", ["weather"]),
+        ("a_b", ["ab"]),
+        ("R", ["r"]),
+        ("7", ["7"]),
+        ("Crème brûlée, groß", ["creme", "brulee", "gross"]),
+        ("Łódź Ørsted İstanbul ısı", ["lodz", "orsted", "istanbul", "isi"]),
+        ("\uff21\uff30\uff29 \ufb01le", ["api", "file"]),
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("한국어", ["한국", "국어"]),
+        ("ｶﾞｽ", ["ガス"]),
+        ("AI翻訳", ["ai", "翻訳"]),
+        ("が", ["が"]),
+        ("हिन्दी", ["हिन्दी"]),
+        ("Погода Λύκος", ["погода", "λυκοσ"]),
+        ("שָׁלוֹם مَرْحَبًا", ["שלום", "مرحبا"]),
+        ("😀 !!", []),
+        ("", []),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert [word.text for word in words_of(text)] == words
+
+
+@pytest.mark.parametrize(
+    ("words", "term"),
+    [
+        (["forecast", "forecasts", "forecasting"], "forecast"),
+        (["погодами"], "погодами"),
+        (["gpt4s"], "gpt4s"),
+        (["caféses"], "caféses"),
+        (["予報s"], "予報s"),
+    ],
+)
+def test_only_words_in_english_letters_are_stemmed(words: list[str], term: str) -> None:
+    assert {term_of(word) for word in words} == {term}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("I need, can you find weather please", ["weather"]),
+        ("Please help me find an API for the weather", ["api", "weather"]),
+        ("can you find", ["can", "you", "find"]),
+        ("The THE the", ["the"]),
+    ],
+)
+def test_the_words_of_requests_are_stopped_unless_nothing_else_is_left(
+    query: str, words: list[str]
+) -> None:
+    assert [word.text for word in query_words(query)] == words
+
+
+def test_stop_words_are_written_as_the_analysis_folds_them() -> None:
+    assert [word for word in sorted(STOP_WORDS) if [w.text for w in words_of(word)] != [word]] == []
+
+
+@given(st.text(alphabet=st.characters(codec="ascii"), max_size=30))
+def test_the_short_cut_for_plain_words_agrees_with_the_chain(text: str) -> None:
+    for piece in text.split():
+        chain = [(token.text, token.joined) for token in analysis._CHAIN(piece)]  # noqa: SLF001  # the reference
+        assert [tuple(word) for word in words_of(piece)] == chain
+
+
+@given(st.text(max_size=40))
+def test_indexing_and_queries_share_their_terms(text: str) -> None:
+    terms = Counter(term_of(word.text).encode() for word in words_of(text))
+    indexed = [(term, count, weight) for term, count, weight, _ in Terms().index(text)]
+    assert indexed == [(term, count, float(count)) for term, count in terms.items()]
+
+
+@given(hidden, st.sampled_from(["", "API ", "x-", "2024"]), st.sampled_from(["", " 3", "の", "."]))
+def test_any_two_adjacent_characters_of_unspaced_scripts_are_a_word(
+    text: str, before: str, after: str
+) -> None:
+    words = {word.text for word in words_of(before + text + after)}
+    for left, right in pairwise(text):
+        assert left + right in words
+
+
+@given(st.text(max_size=40))
+@example("x_y")
+@example("Tシャツ")
+@example("٣ ½ ² Ⅷ 〇")
+def test_no_letter_or_digit_is_dropped(text: str) -> None:
+    together = "".join(word.text for word in words_of(text))
+    assert set(name_key(text)) <= set(together)
+
+
+@given(st.text(max_size=40), st.sampled_from(PUNCTUATION), st.text(max_size=40))
+def test_a_text_has_the_words_of_its_parts(left: str, between: str, right: str) -> None:
+    if between == "_":
+        return  # it joins
+    assert words_of(f"{left} {between} {right}") == words_of(left) + words_of(right)
+
+
+@given(st.text(st.characters(codec="latin-1"), max_size=20))
+def test_words_are_folded_already(text: str) -> None:
+    for word in words_of(text):
+        assert [again.text for again in words_of(word.text)][-1:] == [word.text]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Weather API", "weather-api", "weatherAPI", "WEATHER_API!", "Wéather  Api", "(weather)api"],
+)
+def test_a_name_is_known_by_its_letters_and_digits(name: str) -> None:
+    assert name_key(name) == "weatherapi"
+
+
+@pytest.mark.parametrize("name", ["😀", "!!", "", " ", "_"])
+def test_a_name_without_letters_and_digits_has_no_key(name: str) -> None:
+    assert name_key(name) == ""
+
+
+def test_a_word_as_long_as_a_document_is_indexed(tmp_path: Path) -> None:
+    word = "ж" * 70_000
+    index_part(tmp_path, [(word, word, ""), ("other", "", "")])
+    with index.open_dir(str(tmp_path)).reader() as reader:
+        assert reader.doc_frequency("name", word) == 1

@@ -1,0 +1,318 @@
+"""Completion, correction, exact names, scripts and stop words."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.search.config import ENGINE
+from service.search.filters import Narrowing
+from service.search.spelling import edit_distance
+from service.snapshot.snapshot import Snapshot
+from tests.support.searching import Document, catalogue, compiled, edits, every, found, identifier
+
+CATALOGUE = [
+    ("Weather Forecasts", "Daily forecasts of the weather", "Data"),
+    ("Crypto Prices", "Prices of crypto currencies", "Trading"),
+    ("Image Generation", "Generates images from text", "Media"),
+    ("Generator of Names", "Generator", "Media"),
+    ("YouTube transcripts", "Captions of videos", "Media"),
+    ("GPT4o", "A language model", "Inference"),
+    ("Reporting", "report report", "Data"),
+    ("天気予報", "東京の天気", "Data"),
+    ("😀", "", ""),
+    ("To be or not to be", "", ""),
+    ("Zebra", "striped zbra", ""),
+    ("get_exchange_rate", "", "Data"),
+    ("Café Finder", "Restaurants in São Paulo", ""),
+    ("환율 조회", "실시간 환율", "Data"),
+    *[("Plain", "zebra", "")] * 50,
+]
+# A script of its own, so that no word is stemmed.
+letters = st.text(alphabet="абвг", min_size=3, max_size=9)
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return catalogue(tmp_path_factory.mktemp("forgiving"), CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("cryp", 1),
+        ("curren", 1),
+        ("wether forcast", 0),
+        ("weatehr", 0),
+        ("generatoin image", 2),
+        ("transcirpt", 4),
+        ("youtube", 4),
+        ("you tube", 4),
+        ("YouTube", 4),
+        ("YOUTUBE", 4),
+        ("gpt-4o", 5),
+        ("gpt 4o", 5),
+        ("GPT4O", 5),
+        ("gpt4o", 5),
+        ("天気", 7),
+        ("気予", 7),
+        ("予", 7),
+        ("東京", 7),
+        ("조회", 13),
+        ("the weather please", 0),
+        ("WÉATHER", 0),
+        ("exchange rate", 11),
+        ("getExchangeRate", 11),
+        ("get-exchange-rate", 11),
+        ("sao paulo", 12),
+        ("CAFE", 12),
+        ("Sa\u0303o", 12),
+        ("to be or not", 9),
+        ("TO BE", 9),
+    ],
+)
+def test_a_query_finds_first(snapshot: Snapshot, query: str, expected: int) -> None:
+    assert found(snapshot, query)[0] == expected
+
+
+def test_a_name_without_letters_is_listed_and_not_searched(snapshot: Snapshot) -> None:
+    assert identifier(8) in snapshot.list(200).ids
+    assert snapshot.search("😀").total == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "matches"),
+    [
+        ("wether", True),  # one edit
+        ("waether", True),  # a swap is one edit
+        ("weateh", False),  # two edits in six letters
+        ("forcsats", True),  # two edits in eight letters
+        ("firecstas", False),  # three
+        ("zera", True),  # one edit in four letters
+        ("zeb", True),  # a prefix of three letters
+        ("ze", False),
+        ("zba", False),  # one edit in three letters
+        ("402", False),  # numbers are meant as they are
+    ],
+)
+def test_how_far_a_word_may_be_from_what_it_means(
+    tmp_path: Path, query: str, matches: bool
+) -> None:
+    known = [("weather", "forecasts", ""), ("zebra", "4021", ""), ("other", "403", "")]
+    assert (catalogue(tmp_path, known).search(query).total > 0) is matches
+
+
+@st.composite
+def misspelt(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Some words, and one of them after a few edits."""
+    words = draw(st.lists(letters, min_size=1, max_size=12, unique=True))
+    text = list(words[0])
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(text)))
+        edit = draw(st.sampled_from(["insert", "delete", "substitute", "swap", "cut"]))
+        if edit == "insert":
+            text.insert(place, draw(st.sampled_from("абвг")))
+        elif edit == "substitute":
+            text[place : place + 1] = draw(st.sampled_from("абвг"))
+        elif edit == "swap":
+            text[place : place + 2] = reversed(text[place : place + 2])
+        elif edit == "delete":
+            del text[place : place + 1]
+        else:
+            del text[max(place, 1) :]
+    return words, "".join(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(misspelt())
+def test_a_misspelt_word_means_all_words_that_are_near_it_by_definition(
+    asked: tuple[list[str], str],
+) -> None:
+    words, query = asked
+    with tempfile.TemporaryDirectory() as name:
+        postings = compiled(Path(name), [(word, "", "") for word in words])
+        assert sorted(every(postings, query)) == [
+            number for number, word in enumerate(words) if word in near(query, words)
+        ]
+
+
+def near(query: str, words: list[str]) -> set[str]:
+    """The word itself; or what it begins, and what is one edit away, or failing that two."""
+    if query in words:
+        return {query}
+    completed = {word for word in words if query and word.startswith(query)}
+    for most in range(1, 1 + (len(query) >= 4) + (len(query) >= 8)):
+        corrected = {word for word in words if edits(query, word) <= most}
+        if corrected:
+            return completed | corrected
+    return completed
+
+
+@given(st.text("abc", max_size=7), st.text("abc", max_size=7), st.sampled_from([1, 2]))
+def test_edit_distance_equals_its_textbook_definition(left: str, right: str, most: int) -> None:
+    assert edit_distance(left, right, most) == min(edits(left, right), most + 1)
+
+
+def test_a_word_that_exists_is_left_alone(tmp_path: Path) -> None:
+    known = [("form", "", "")] * 3 + [("farm", "", "")] * 150 + [("formal", "", "")]
+    assert found(catalogue(tmp_path, known), "form") == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("rare", "frequent", "joins_in"),
+    [(1, 20, True), (1, 19, False), (2, 40, True), (2, 39, False), (3, 150, False)],
+)
+def test_a_neighbour_of_a_rare_word_joins_in_if_it_is_twenty_times_as_frequent(
+    tmp_path: Path, rare: int, frequent: int, joins_in: bool
+) -> None:
+    known = [("zebra", "", "")] * frequent + [("zbra", "", "")] * rare
+    order = found(catalogue(tmp_path, known), "zbra")
+    assert order[:rare] == list(range(frequent, frequent + rare))
+    assert len(order) == rare + frequent * joins_in
+
+
+def test_only_a_neighbour_at_one_edit_joins_a_rare_word(tmp_path: Path) -> None:
+    known = [("forecasts", "", "")] * 60 + [("foecats", "", "")]
+    assert found(catalogue(tmp_path, known), "foecats") == [60]
+
+
+def test_an_exact_term_outweighs_a_correction_and_a_completion(tmp_path: Path) -> None:
+    others = [("other", "", "")] * 20
+    for known, query in [
+        ([("seas", "", ""), ("weather", "", "")], "wether seas"),
+        ([("seas", "", ""), ("weather", "", "")], "weath seas"),
+        ([("seas", "", ""), ("forecast", "", "")], "foercsat seas"),
+    ]:
+        folder = tmp_path / query.replace(" ", "")
+        folder.mkdir()
+        assert found(catalogue(folder, [*known[::-1], *others]), query) == [1, 0]
+
+
+def test_at_most_four_words_are_expanded(tmp_path: Path) -> None:
+    words = ["weather", "forecasts", "satellite", "pictures", "temperature", "pressures"]
+    misspelt_words = ["weathar", "forecazts", "satelite", "picturse", "temperture", "presures"]
+    snapshot = catalogue(tmp_path, [(word, "", "") for word in words])
+    for number, word in enumerate(misspelt_words):
+        assert found(snapshot, word) == [number]
+    assert snapshot.search(" ".join(misspelt_words[:4])).total == 4
+    assert snapshot.search(" ".join(misspelt_words)).total == 4
+
+
+def test_a_word_has_at_most_sixteen_candidates_and_they_are_the_most_frequent(
+    tmp_path: Path,
+) -> None:
+    words = [f"абв{first}{second}" for first in "абвгд" for second in "абвгд"]
+    known = [(word, "", "") for number, word in enumerate(words) for _ in range(1 + number % 3)]
+    frequencies = Counter(name for name, _, _ in known)
+    names = [known[number][0] for number in found(catalogue(tmp_path, known), "абв")]
+    assert len(set(names)) == ENGINE.candidates == 16
+    assert set(names) >= {word for word in words if frequencies[word] == 3}
+    assert {word for word in words if frequencies[word] == 1}.isdisjoint(names)
+    assert Counter(names) == {name: frequencies[name] for name in set(names)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["forcast", "forcasts", "maps"],
+        ["YouTub", "youtub"],
+        ["YouTube", "youtube"],
+        ["wether", "forcast", "pictrues", "sattelite", "temprature"],
+        ["zbra", "zbras", "zebras"],
+        ["a_b", "ab", "a"],
+    ],
+)
+@pytest.mark.parametrize("match_all", [False, True])
+def test_the_order_of_misspelt_and_joined_words_does_not_matter(
+    tmp_path: Path, words: list[str], match_all: bool
+) -> None:
+    known: list[Document] = [
+        ("forecast", "", ""),
+        ("fortcasts", "maps", ""),
+        ("forecasts of pictures", "satellite", ""),
+        ("tube you", "", ""),
+        ("YouTube", "", ""),
+        ("youtubes", "temperature", ""),
+        ("zbra", "zbras", ""),
+        ("weather maps", "ab", ""),
+        ("a_b", "", ""),
+        ("a b", "", ""),
+        *[("zebra", "", "")] * 60,
+    ]
+    snapshot = catalogue(tmp_path, known)
+    narrowing = Narrowing(match_all=match_all)
+    answers = set()
+    for order in permutations(words):
+        hits = snapshot.search(" ".join([*order, "a"]), 200, 0, narrowing)
+        answers.add((hits.total, tuple(hits.ids)))
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize("match_all", [False, True])
+@pytest.mark.parametrize(
+    "query",
+    ["zbra", "zeb", "generatoin", "plian", "crypt wether", "天", "youtub", "to be", "plain zeb"],
+)
+def test_totals_of_forgiven_queries_are_exact(
+    snapshot: Snapshot, query: str, match_all: bool
+) -> None:
+    by_relevance = snapshot.search(query, 200, 0, Narrowing(match_all=match_all))
+    by_name = snapshot.search(query, 200, 0, Narrowing(match_all=match_all, sort="name"))
+    assert by_relevance.total == by_name.total == len(by_relevance.ids)
+    assert sorted(by_relevance.ids) == sorted(by_name.ids)
+
+
+NAMES = [
+    *("Weather", "Weather Station", "Weather Station API", "Station Weather", "Crème Brûlée API"),
+    *("GPT4o", "gpt 4o mini", "YouTube", "You", "x402", "The The", "天気予報", "C++", "a_b", "3D"),
+]
+STUFFED = ("Weather weather station station api api", "weather station api", "station weather")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """Names among services that say the same words more often, listed before them."""
+    known: list[Document] = [STUFFED] * 5 + [(f"{name} {name} x", name, name) for name in NAMES]
+    return catalogue(tmp_path_factory.mktemp("named"), known + [(name, "", "") for name in NAMES])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, len(NAMES) - 1),
+    st.sampled_from([str, str.upper, str.lower, str.title, str.swapcase]),
+    st.sampled_from(["", " ", "-", "_", ".", "  ", " / "]),
+    st.sampled_from(["", "!", " ", "?", '"']),
+)
+def test_the_service_of_that_name_is_first_however_it_is_written(
+    named: Snapshot, number: int, case: type[str], separator: str, around: str
+) -> None:
+    query = around + case(separator.join(NAMES[number].split())) + around
+    assert found(named, query, 1) == [5 + len(NAMES) + number]
+
+
+def test_an_exact_name_that_no_term_finds_is_counted(tmp_path: Path) -> None:
+    snapshot = catalogue(tmp_path, [("Air Bnb", "rooms", ""), ("other", "", "")])
+    for sort in ("relevance", "name"):
+        for match_all in (False, True):
+            hits = snapshot.search("airbnb", narrowing=Narrowing(match_all=match_all, sort=sort))
+            assert (hits.total, hits.ids) == (1, [identifier(0)])
+
+
+def test_an_exact_name_is_first_only_where_it_may_match(tmp_path: Path) -> None:
+    known = [("Weather", "", "Data"), ("Weather maps", "", "Search")]
+    narrowing = Narrowing({"category": ["Search"]})
+    assert catalogue(tmp_path, known).search("weather", narrowing=narrowing).ids == [identifier(1)]
+
+
+def test_services_of_one_name_are_all_first_on_every_page(tmp_path: Path) -> None:
+    known = [("maps maps of seas", "maps", "")] * 9 + [("Maps", "", "")] * 30
+    snapshot = catalogue(tmp_path, known)
+    pages = [snapshot.search("maps", 7, offset).ids for offset in range(0, 42, 7)]
+    order = [int(service_id) for page in pages for service_id in page]
+    assert order == [*range(9, 39), *range(9)]

@@ -1,0 +1,289 @@
+"""How the service starts, what it says without a snapshot, and how it is embedded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from openapi_spec_validator import validate
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message
+
+import service.api.openapi as description
+from service.api.openapi import document
+from service.app import create_app
+from service.settings import Settings, settings_from
+from tests.support.running import ROOT, Build, serve, service
+
+
+async def answer(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
+    transport = httpx.ASGITransport(app, root_path=root_path)
+    async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+        return await client.get(path)
+
+
+def test_without_a_snapshot_everything_but_health_is_503(tmp_path: Path) -> None:
+    with serve(tmp_path) as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        for path in ("/v1/services", "/v1/services/a", "/readyz", "/openapi.json", "/nowhere"):
+            response = client.get(path)
+            assert response.status_code == 503
+            assert int(response.headers["retry-after"]) > 0
+            assert "ratecard-snapshot" not in response.headers
+            error = response.json()["error"]
+            assert error["code"] == "snapshot_missing"
+            assert "run `make index` or `python -m indexer build SOURCE --out" in error["message"]
+
+
+def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Build) -> None:
+    with serve(artifacts) as client:
+        assert client.get("/readyz").status_code == 503
+        assert build([service("a")]) == 0
+        assert client.get("/v1/services/a").status_code == 200
+
+
+def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    next((artifacts / "snapshots").glob("*/records.json")).write_text("{}")
+    with serve(artifacts) as client:
+        response = client.get("/v1/services")
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "narrowing/category.values.json"])
+def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
+    name: str, artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    (path,) = (artifacts / "snapshots").glob(f"*/{name}")
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    with serve(artifacts) as client:
+        response = client.get("/v1/services")
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
+        assert "rebuild it" in response.json()["error"]["message"]
+        assert build([service("a")]) == 0
+        assert client.get("/v1/services/a").status_code == 200
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_in_use_is_said_in_one_line_with_another_to_take(workers: str, sample: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        arguments = ["--artifacts", str(sample), "--port", port, "--workers", workers]
+        finished = subprocess.run(
+            [sys.executable, "-m", "service", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    assert finished.returncode == 1
+    where, other = f"127.0.0.1:{port}", int(port) % 65535 + 1
+    assert finished.stderr == (
+        f"error: {where}: Address already in use; "
+        f"choose another port: python -m service --port {other}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "http"),
+        ("PORT", "65536"),
+        ("PORT", "-1"),
+        ("WORKERS", "0"),
+        ("WORKERS", "2.5"),
+        *(("ROOT_PATH", path) for path in ("api", "/api/", "/ä", "/")),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_named(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"RATECARD_{name}: "):
+        settings_from({f"RATECARD_{name}": value})
+    finished = subprocess.run(
+        [sys.executable, "-m", "service"],
+        cwd=ROOT,
+        env=os.environ | {f"RATECARD_{name}": value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 2
+    assert finished.stderr.startswith(f"error: RATECARD_{name}: ")
+    assert finished.stderr.count("\n") == 1
+
+
+def test_settings_come_from_the_environment() -> None:
+    environment = {"RATECARD_ARTIFACTS": "x", "RATECARD_PORT": "81", "OTHER": "y"}
+    assert settings_from(environment) == Settings(artifacts="x", port=81)
+
+
+def test_the_application_reads_no_setting_of_the_server(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATECARD_PORT", "abc")
+    monkeypatch.setenv("RATECARD_ARTIFACTS", str(sample))
+    assert asyncio.run(answer(create_app(), "/readyz")).status_code == 200
+    program = "import service.app"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("target", ["run", "serve"])
+def test_make_leaves_the_port_to_the_environment_unless_it_is_told(target: str) -> None:
+    def plan(*arguments: str) -> str:
+        inherited = {"PORT", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+        environment = {name: os.environ[name] for name in os.environ if name not in inherited}
+        command = ["make", "--dry-run", "--no-print-directory", target, *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "-m service" in plan()
+    assert "--port" not in plan()
+    assert "-m service --port 8781" in plan("PORT=8781")
+
+
+def test_two_workers_serve(sample: Path) -> None:
+    with serve(sample, "--workers", "2") as client:
+        assert client.get("/v1/services?limit=1").status_code == 200
+
+
+def test_the_application_answers_when_mounted_under_a_prefix(sample: Path) -> None:
+    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(sample))))])
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(outer)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            listed = await client.get("/shop/v1/services?limit=1")
+            assert listed.status_code == 200
+            service_id = listed.json()["services"][0]["id"]
+            assert (await client.get(f"/shop/v1/services/{service_id}")).status_code == 200
+            assert (await client.get("/shop/healthz")).json() == {"status": "ok"}
+            assert (await client.get("/shop/nowhere")).json()["error"]["code"] == "path_not_found"
+            described = (await client.get("/shop/openapi.json")).json()
+            assert described["servers"] == [{"url": "/shop"}]
+            assert (await client.get("/v1/services")).status_code == 404
+
+    asyncio.run(ask())
+
+
+def test_a_mounted_application_without_a_snapshot_is_healthy(tmp_path: Path) -> None:
+    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(tmp_path))))])
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(outer)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            assert (await client.get("/shop/healthz")).status_code == 200
+            assert (await client.get("/shop/v1/services")).status_code == 503
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/api/healthz"])
+def test_health_is_found_whether_or_not_the_server_passes_its_prefix_on(
+    path: str, tmp_path: Path
+) -> None:
+    app = create_app(Settings(artifacts=str(tmp_path)))
+    assert asyncio.run(answer(app, path, root_path="/api")).status_code == 200
+    assert asyncio.run(answer(app, "/api/readyz", root_path="/api")).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("root_path", "server"),
+    [("", "/"), ("/", "/"), ("/api", "/api"), ("/api/", "/api"), ("/a b/{c}", "/a%20b/%7Bc%7D")],
+)
+def test_the_openapi_document_names_where_the_application_is_mounted(
+    root_path: str, server: str
+) -> None:
+    described = json.loads(document(root_path))
+    assert described["servers"] == [{"url": server}]
+    assert described["openapi"] == "3.1.0"
+
+
+def test_the_openapi_document_speaks_to_its_readers() -> None:
+    for response in json.loads(document(""))["components"]["responses"].values():
+        assert "Base of" not in response["description"]
+        assert "the base of" not in response["description"]
+
+
+def test_a_tenant_in_the_mount_path_costs_no_memory(sample: Path) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    outer = Starlette(routes=[Mount("/t/{tenant}", app)])
+    for tenant in ("a", "b", "ü"):
+        response = asyncio.run(answer(outer, f"/t/{tenant}/openapi.json"))
+        assert response.json()["servers"] == [{"url": f"/t/{quote(tenant)}"}]
+    caches = [value for value in vars(description).values() if hasattr(value, "cache_info")]
+    assert all(cache.cache_info().currsize <= 1 for cache in caches)
+
+
+@pytest.mark.parametrize("path", ["/\udcff", "/v1/services/\udcff", "/v1/\ud800/x"])
+def test_a_path_that_is_no_unicode_is_404(sample: Path, path: str) -> None:
+    """As a server may pass it on; uvicorn does not."""
+    messages: list[Any] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        messages.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+    asyncio.run(create_app(Settings(artifacts=str(sample)))(scope, receive, send))
+    assert messages[0]["status"] == 404
+    assert json.loads(messages[1]["body"])["error"]["code"].endswith("_not_found")
+
+
+def test_a_failure_inside_is_500_in_the_usual_shape_and_leaks_nothing(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.ordinal_of", fail)
+    app = create_app(Settings(artifacts=str(sample)))
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            response = await client.get("/v1/services/a")
+            assert response.status_code == 500
+            assert response.json()["error"]["code"] == "internal_error"
+            assert "secret" not in response.text
+            assert response.headers["access-control-allow-origin"] == "*"
+
+    asyncio.run(ask())
+
+
+def test_the_application_imports_without_what_only_the_indexer_needs() -> None:
+    program = (
+        "import sys; sys.modules.update(duckdb=None, httpx=None, rich=None); "
+        "import service.app, service.snapshot; assert 'indexer' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_openapi_document_is_valid_and_describes_what_answers(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    validate(document)
+    assert document["openapi"] == "3.1.0"
+    assert document["info"]["version"] == "1.0.0"
+    for path, operations in document["paths"].items():
+        assert client.get(path.replace("{id}", "tidewatch-example")).status_code in {200, 400}
+        for operation in operations.values():
+            assert operation["summary"]
+            assert {"200", "405", "500"} <= operation["responses"].keys()
+            assert all(parameter["description"] for parameter in operation["parameters"])

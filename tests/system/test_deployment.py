@@ -1,0 +1,232 @@
+"""The container, the systemd units and the page for operators hold what they say."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.http.metrics import Metrics
+from service.settings import Settings, variable
+from service.snapshot.snapshot import MANIFEST
+from tests.support.running import ROOT, Build, eventually, serve, service
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
+UNIT = (ROOT / "docs" / "ratecard.service").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+UNITS = {"ratecard.service": UNIT} | {
+    name: text
+    for text in re.findall(r"```ini\n(.+?)```", OPERATIONS, re.DOTALL)
+    for name in re.findall(r"^# /etc/systemd/system/(\S+)$", text, re.MULTILINE)
+}
+INTERPRETER = "/opt/ratecard/bin/python"
+
+analysed = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd is not installed"
+)
+
+
+PACKAGES = ["service", "indexer"]
+
+
+def instruction(name: str) -> list[str]:
+    """The command of an instruction of the Dockerfile, in the form that no shell reads."""
+    (command,) = re.findall(rf"^{name} .*?(\[.*\])$", DOCKERFILE, re.MULTILINE)
+    words: list[str] = json.loads(command)
+    return words
+
+
+def environment() -> dict[str, str]:
+    """What the image sets."""
+    (line,) = re.findall(r"^ENV (.+)$", DOCKERFILE, re.MULTILINE)
+    return dict(setting.split("=", 1) for setting in line.split())
+
+
+def install(folder: Path) -> None:
+    """Put in a folder the files that a wheel would have, and no others."""
+    for package in PACKAGES:
+        (folder / package).mkdir(parents=True)
+        for kind in ("**/*.py", *data_of(package)):
+            for path in (ROOT / package).glob(kind):
+                copy = folder / path.relative_to(ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, copy)
+
+
+def data_of(package: str) -> list[str]:
+    names: list[str] = PROJECT["tool"]["setuptools"]["package-data"][package]
+    return names
+
+
+def test_what_is_installed_serves_and_the_health_check_tells(sample: Path, tmp_path: Path) -> None:
+    """In an empty folder, by the commands and with the settings of the image."""
+    install(tmp_path / "installed")
+    (tmp_path / "empty").mkdir()
+    settings = environment() | {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(tmp_path / "installed"),
+        "RATECARD_ARTIFACTS": str(sample),
+        "RATECARD_HOST": "127.0.0.1",
+        "RATECARD_PORT": "0",
+        "TMPDIR": str(tmp_path),
+        "http_proxy": "http://127.0.0.1:9",  # as Docker may set it in every container
+    }
+
+    def python(command: list[str]) -> list[str]:
+        assert command[0] == "python"
+        return [sys.executable, *command[1:]]
+
+    def healthy(port: str) -> int:
+        check = python(instruction("HEALTHCHECK"))
+        known = settings | {"RATECARD_PORT": port}
+        return subprocess.run(
+            check, env=known, check=False, timeout=30, stderr=subprocess.DEVNULL
+        ).returncode
+
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            python(instruction("ENTRYPOINT") + instruction("CMD")),
+            cwd=tmp_path / "empty",
+            env=settings,
+            stderr=output,
+        ) as process,
+    ):
+        try:
+            eventually(lambda: "running on" in log.read_text() or process.poll() is not None)
+            (address,) = re.findall(r"running on (\S+)", log.read_text())
+            port = address.rpartition(":")[2]
+            assert healthy(port) == 0
+            assert httpx.get(f"{address}/v1/search/services?q=tide").json()["total"] > 0
+            assert httpx.get(f"{address}/docs").status_code == 200
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+    assert healthy(port) == 1
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_everything_that_is_imported_is_installed(tmp_path: Path) -> None:
+    install(tmp_path)
+    for package in PACKAGES:
+        here = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*") if path.is_file()}
+        copied = (path for path in (tmp_path / package).rglob("*") if path.is_file())
+        there = {path.relative_to(tmp_path) for path in copied}
+        assert {path for path in here if "__pycache__" not in path.parts} == there
+
+
+def test_the_image_is_built_of_what_it_is_given_and_needs() -> None:
+    given = {
+        line.strip("!/") for line in (ROOT / ".dockerignore").read_text().split() if "!" in line
+    }
+    copied = {
+        name
+        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+        for name in line.split()
+    }
+    needed = {"pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]}
+    assert given == copied == needed | set(PACKAGES)
+    assert all((ROOT / name).exists() for name in given)
+    assert re.search(r"^USER \d+:\d+$", DOCKERFILE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", [DOCKERFILE, UNIT, OPERATIONS], ids=["image", "unit", "page"])
+def test_only_settings_that_exist_are_named(text: str) -> None:
+    named = set(re.findall(r"RATECARD_[A-Z_]+", text))
+    assert named
+    assert named <= {variable(name) for name in Settings.__struct_fields__}
+
+
+@analysed
+def test_the_units_are_valid(tmp_path: Path) -> None:
+    assert UNITS.keys() == {"ratecard.service", "ratecard-index.service", "ratecard-index.timer"}
+    for name, text in UNITS.items():
+        (tmp_path / name).write_text(text.replace(INTERPRETER, sys.executable))
+    paths = [str(tmp_path / name) for name in UNITS]
+    verified = analyse("verify", "--man=no", *paths)
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@analysed
+def test_the_service_is_confined(tmp_path: Path) -> None:
+    unit = tmp_path / "ratecard.service"
+    unit.write_text(UNIT)
+    assessed = analyse("security", "--offline=yes", "--threshold=20", str(unit))  # 2.0 of 10
+    assert assessed.returncode == 0, assessed.stdout
+
+
+def analyse(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_there_is_time_to_stop() -> None:
+    settings = dict(re.findall(r"^Environment=(\w+)=(.*)$", UNIT, re.MULTILINE))
+    needed = float(settings[variable("drain")]) + Settings().client_timeout
+    (allowed,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
+    assert needed < int(allowed)
+    (of_docker,) = re.findall(r"--stop-timeout (\d+) --env RATECARD_DRAIN=5 ", OPERATIONS)
+    assert int(of_docker) == int(allowed)
+
+
+def test_a_service_that_is_older_than_what_is_published_serves_the_one_before_it(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("old")]) == 0
+    assert build([service("new")]) == 0
+    current = (artifacts / "CURRENT").read_text().strip()
+    path = artifacts / "snapshots" / current / MANIFEST
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"format": manifest["format"] + 1}))
+    with serve(artifacts) as client:
+        assert client.get("/v1/services/old").status_code == 200
+        assert client.get("/readyz").json()["refused"]["code"] == "snapshot_unsupported"
+
+
+def test_every_test_that_the_page_names_is_here() -> None:
+    named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", OPERATIONS))
+    assert len(named) > 30
+    assert OPERATIONS.count("::") == len(re.findall(r"`tests/[\w/]+\.py::\w+`", OPERATIONS))
+    assert [test for test in sorted(named) if test[1] not in functions_of(ROOT / test[0])] == []
+
+
+def test_every_promise_names_a_test() -> None:
+    table = OPERATIONS[OPERATIONS.index("| promise |") :].splitlines()[2:]
+    assert [row for row in table if not re.search(r"\| `tests/\S+`(, `tests/\S+`)* \|$", row)] == []
+
+
+def test_every_metric_is_on_the_page_and_no_other() -> None:
+    metrics = Metrics()
+    metrics.observe("/", 200, 0.1)
+    metrics.counts.built_at = 1.0
+    told = set(re.findall(r"^(ratecard_\w+)", metrics.text("a").decode(), re.MULTILINE))
+    described = set(re.findall(r"ratecard_[a-z_]+", OPERATIONS))
+    assert described <= told | {name.removesuffix("_bucket") for name in told}
+    parts = re.compile("_(bucket|count|sum)$")
+    assert {parts.sub("", name) for name in told} <= described
+
+
+def test_every_link_of_the_page_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", OPERATIONS)
+    headings = re.findall(r"^##+ (.+)$", OPERATIONS, re.MULTILINE)
+    anchors = {"#" + heading.lower().replace(" ", "-") for heading in headings}
+    assert [link for link in links if link[0] == "#" and link not in anchors] == []
+    assert [link for link in links if link[0] != "#" and not (ROOT / "docs" / link).exists()] == []
+
+
+def functions_of(path: Path) -> set[str]:
+    """The names of the test functions of a file."""
+    tree = ast.parse(path.read_text()) if path.exists() else ast.Module([], [])
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

@@ -1,0 +1,601 @@
+"""Requests and records that mean no good: every answer keeps its documented shape.
+
+What a request or a record says is data: it reaches bodies as JSON, and neither a response header
+nor a line of the log nor a metric nor a file name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import os
+import re
+import socket
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service import records
+from service.api.openapi import document
+from service.errors import RatecardError
+from service.records import ErrorEnvelope, ServiceList
+from tests.support.running import (
+    ROOT,
+    SOAK,
+    Json,
+    endpoint,
+    eventually,
+    payment,
+    run_indexer,
+    service,
+    write_lines,
+)
+
+CANARY = "canary"
+"""A word that every attempt to get into a header, a log line or a file name carries."""
+HEADERS = {
+    *("access-control-allow-headers", "access-control-allow-methods", "access-control-max-age"),
+    *("access-control-allow-origin", "access-control-expose-headers", "allow", "cache-control"),
+    *("connection", "content-encoding", "content-length", "content-type", "date", "etag"),
+    *("content-security-policy", "referrer-policy"),
+    *("ratecard-snapshot", "retry-after", "vary", "x-content-type-options", "x-request-id"),
+}
+FOR_PEOPLE = re.compile(r"/|/ecosystem|/services/[^/]+|/assets/.+", re.DOTALL)
+HTML = "text/html; charset=utf-8"
+LONGEST_HEAD = 64 * 1024
+HEAD_TOO_LARGE = 431
+REQUEST_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
+DESCRIBED: Json = json.loads(document(""))
+_header = re.compile(rb"([a-z-]+): ([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
+_error = msgspec.json.Decoder(ErrorEnvelope)
+_zstd = importlib.import_module(
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+)
+
+
+def _kinds(error: type[RatecardError]) -> Iterator[tuple[int, str]]:
+    yield error.status, error.code
+    for special in error.__subclasses__():
+        yield from _kinds(special)
+
+
+REFUSALS = set(_kinds(RatecardError)) - {(500, "internal_error")}
+
+
+def _decoder(path: str) -> msgspec.json.Decoder[Any]:
+    content = DESCRIBED["paths"][path]["get"]["responses"]["200"]["content"]
+    name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    return msgspec.json.Decoder(getattr(records, name))
+
+
+ENVELOPES = {path: _decoder(path) for path in DESCRIBED["paths"]}
+ENVELOPES["/openapi.json"] = msgspec.json.Decoder(dict[str, Any])
+PATHS = sorted(ENVELOPES)
+QUERY_PARAMETERS = {
+    path: [each["name"] for each in operations["get"]["parameters"] if each["in"] == "query"]
+    for path, operations in DESCRIBED["paths"].items()
+}
+
+
+class Answer(NamedTuple):
+    """A response as it came, its body decompressed."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Wire:
+    """A keep-alive connection that sends what it is given, where a library would mend it."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._received = b""
+
+    def ask(self, request: bytes, method: str = "GET") -> Answer:
+        """Send the bytes of one request, and check that its answer is well-formed HTTP."""
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, timeout=30)
+        self._socket.sendall(request)
+        head = self._until(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        matched = [_header.fullmatch(line) for line in lines]
+        assert all(matched), head
+        pairs = [(match[1].decode(), match[2].decode()) for match in matched if match]
+        headers = dict(pairs)
+        assert len(headers) == len(pairs), head
+        assert first.startswith(b"HTTP/1.1 "), head
+        status = int(first.split(b" ")[1])
+        empty = method == "HEAD" or status in {204, 304}
+        body = self._exactly(0 if empty else int(headers["content-length"]))
+        if headers.get("connection") == "close":
+            self.close()
+        match headers.get("content-encoding", "") if body else "":
+            case "gzip":
+                body = gzip.decompress(body)
+            case "zstd":
+                body = _zstd.decompress(body)
+        return Answer(status, headers, body)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._received = None, b""
+
+    def _until(self, end: bytes) -> bytes:
+        while end not in self._received:
+            self._receive()
+        head, _, self._received = self._received.partition(end)
+        return head
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            self._receive()
+        body, self._received = self._received[:size], self._received[size:]
+        return body
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        received = self._socket.recv(1 << 20)
+        assert received, "closed without an answer"
+        self._received += received
+
+
+class Running(NamedTuple):
+    """A service that logs every request, and what it has written."""
+
+    address: tuple[str, int]
+    log: Path
+
+    def get(self, target: str) -> Answer:
+        with closing(Wire(self.address)) as wire:
+            return wire.ask(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+
+
+@contextmanager
+def serve_logged(artifacts: Path) -> Iterator[Running]:
+    log = artifacts.with_name("service.log")
+    command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
+    # A loaded machine is no reason to refuse what is asked here.
+    command += ["--log-requests", "--max-lag", "0", "--trusted-proxies", "127.0.0.1"]
+    environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment
+        ) as process,
+    ):
+        try:
+            eventually(
+                lambda: "startup complete" in (said := log.read_text()) and "running on" in said
+            )
+            host, _, port = log.read_text().partition("http://")[2].partition(" ")[0].partition(":")
+            yield Running((host, int(port)), log)
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def running(sample: Path) -> Iterator[Running]:
+    """A service that serves the sample catalogue."""
+    with serve_logged(sample) as running:
+        yield running
+
+
+def check(answer: Answer, method: str, target: str) -> None:
+    """The answer is one that the contract has for the request; `target` is in origin form."""
+    status, headers, body = answer
+    assert headers.keys() <= HEADERS
+    assert headers["access-control-allow-origin"] == "*"
+    assert headers["x-content-type-options"] == "nosniff"
+    if (status, method) == (204, "OPTIONS"):
+        return
+    path = unquote(target.partition("?")[0].partition("#")[0])
+    decoder = envelope_of(path)
+    answers = decoder is not None or FOR_PEOPLE.fullmatch(path) is not None
+    if status in {200, 304}:
+        assert answers
+        assert method in {"GET", "HEAD"}
+    if status == 304:
+        assert "etag" in headers
+        return
+    if headers["content-type"].startswith("text/"):
+        assert decoder is None
+        assert status in {200, 400, 404, 405}
+        assert not re.search(rb"<(?:script|img|svg)[^<>]*(?:canary|onload|src=x)", body)
+        assert headers["content-type"] != HTML or headers["content-security-policy"]
+        return
+    assert headers["content-type"] == "application/json"
+    if method == "HEAD":
+        assert status in {200, 400, 404}
+    elif status == 200 and decoder is not None:
+        envelope = decoder.decode(body)
+        if isinstance(envelope, ServiceList):
+            assert len(envelope.services) <= envelope.limit <= 200
+    else:
+        error = _error.decode(body).error
+        assert (status, error.code) in REFUSALS
+        assert answers or status != 400 or error.code == "bad_request"
+        assert "allow" in headers or status != 405
+        assert isinstance(error.parameter, str) == (error.code == "invalid_parameter")
+
+
+def reached(answer: Answer) -> bool:
+    """Whether the application was asked; what is no HTTP and too long a head never gets there."""
+    if request_id := answer.headers.get("x-request-id"):
+        assert REQUEST_ID.fullmatch(request_id)
+    else:
+        assert answer.status in {400, HEAD_TOO_LARGE}
+        assert answer.headers["connection"] == "close"
+    return bool(request_id)
+
+
+def envelope_of(path: str) -> msgspec.json.Decoder[Any] | None:
+    """What a decoded path answers with; None where nothing answers."""
+    if path in ENVELOPES:
+        return ENVELOPES[path] if "{" not in path else ENVELOPES["/v1/services/{id}"]
+    parent, _, service_id = path.rpartition("/")
+    return ENVELOPES["/v1/services/{id}"] if parent == "/v1/services" and service_id else None
+
+
+VALUES = r"""
+%20 %09 %0b + %c2%a0 %e3%80%80 %e2%80%8b
+% %% %2 %zz %u0041 %c0%ae %c1%9c %ff%fe %e2%82 %80 %f0%9f %ed%a0%80 %ed%bf%bf%ed%a0%80
+%f4%90%80%80 %f8%88%80%80%80 %252e%252e%252f %2525 %25%30%30 %2500 %25250a %26limit=0 %3d %23
+. .. ../ ..%2f..%2fCURRENT %2e%2e/%2e%2e/etc/passwd ..;/ ..%5c..%5c ....// ~ /etc/passwd
+file:///etc/passwd %2fproc%2fself%2fenviron manifest.json
+%00 a%00 %00canary a%00.json %01 %07 %08 %1b %1f %7f
+%0d %0a %0d%0a x%0d%0aX-Canary:%20yes x%0aSet-Cookie:%20canary=1 x%0d%20X-Canary:%20yes
+%0d%0a%0d%0aHTTP/1.1%20200%20OK%0d%0a%0d%0acanary %e5%98%8a%e5%98%8dcanary %c2%85 %e2%80%a8canary
+%1b[31mcanary %1b]0;canary%07 %9b31m %c2%9b31m
+%e2%80%aecanary %e2%81%a6a%e2%81%a9 %ef%bb%bf %ef%bf%bf %ef%bf%be
+<script>canary</script> '><img%20src=x> "><svg/onload=canary> javascript:canary
+'%20OR%201=1-- ';DROP%20TABLE%20a;-- $%7Bjndi:ldap://127.0.0.1/canary%7D {{7*7}} %s%n%x %25s%25n
+`id` $(id) |id * a* ? ((( [] {} \ ^ |
+0 -0 -1 +1 1.0 1e9 1e999 0x10 010 1_000 1,000 NaN -inf null true [object] __proto__
+2147483648 9223372036854775808 18446744073709551616 %d9%a3 %ef%bc%91 %c2%b2 1%00 1%0a %201 1%20
+0.1 .5 5. 1e-400 1.7976931348623157e309
+name price relevance all none any 1P 3p category category,network
+""".split()  # noqa: SIM905  # a list of them would be two pages long
+VALUES += ["", "9" * 400, "9" * 5000, "1" + "0" * 99, "0" * 99 + ".1", "0." + "0" * 99 + "1"]
+VALUES += ["a" * 256, "a" * 257, "a" * 2000, "a" * 2001, "a+" * 1500, "%00" * 700, "e%cc%81" * 300]
+VALUES += ["%f0%9f%a6%8a" * 500]
+NAMES = sorted({name for names in QUERY_PARAMETERS.values() for name in names})
+NAMES += [
+    "LIMIT",
+    "limit[]",
+    "limit[$gt]",
+    "%6cimit",
+    "limit%00",
+    "__proto__",
+    "%ff",
+    "",
+    "a" * 300,
+]
+URLS = 10_000
+
+
+def nasty_urls(seed: int) -> Iterator[str]:
+    """Targets in origin form: every parameter with every value, then what chance makes of them."""
+    for path, names in QUERY_PARAMETERS.items():
+        query = "q=weather&" if "search" in path else ""
+        for name in names:
+            yield from (f"{path}?{'' if name == 'q' else query}{name}={value}" for value in VALUES)
+    for name in QUERY_PARAMETERS["/v1/search/services"]:
+        yield from (f"/?{name}={value}" for value in VALUES)
+    beginnings = ("/v1/services/", "/", "/v1/services/a/", "/services/", "/assets/")
+    for value in VALUES:
+        yield from (f"{path}{value}" for path in (*PATHS, *beginnings))
+    for length in (1, 255, 256, 257, 4096, 60_000, 65_510, 65_536, 70_000, 100_000):
+        for text in ("a", "/", "%2e", "%f0%9f%a6%8a", "&q", "="):
+            yield f"/v1/services/{(text * length)[:length]}"
+            yield f"/v1/search/services?q={(text * length)[:length]}"
+    chance = Random(seed)  # noqa: S311  # the same URLs at every run
+    while True:
+        yield _mutated(chance)
+
+
+def _mutated(chance: Random) -> str:
+    path = chance.choice((*PATHS, "/", "/services/{id}")).replace("{id}", chance.choice(VALUES))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        at = chance.randrange(len(path))
+        piece = chance.choice(
+            (*VALUES, "/", "//", "/./", f"%{ord(path[at]):02x}", path[at].upper())
+        )
+        path = path[:at] + piece + path[at + chance.randrange(2) :]
+    separator = chance.choice(("&",) * 8 + ("&&", ";", "&amp;", "%26", "?"))
+    pairs = [
+        f"{chance.choice(NAMES)}{chance.choice(('=',) * 9 + ('', '==', '%3d'))}"
+        + chance.choice((chance.choice(VALUES), quote(chance.randbytes(chance.randrange(12)))))
+        for _ in range(chance.choice((0, 1, 1, 2, 3, 8)))
+    ]
+    pairs *= chance.choice((1,) * 20 + (2, 50))
+    path = path if path.startswith("/") else f"/{path}"
+    # Past this length a head is refused, which the URLs of a given length show.
+    return f"{path.replace('#', '')}?{separator.join(pairs)}"[: LONGEST_HEAD - 4096]
+
+
+def test_10_000_nasty_urls_have_documented_answers_and_reach_no_header_or_log_line(
+    running: Running,
+) -> None:
+    generated = nasty_urls(seed=6)
+    urls = [next(generated) for _ in range(URLS)]
+    assert all(url.isascii() and url.isprintable() and " " not in url for url in urls)
+    deadline = time.monotonic() + 120
+    lines = len(logged(running.log))
+
+    def ask_all(part: Sequence[str]) -> int:
+        with closing(Wire(running.address)) as wire:
+            return sum(ask(wire, url) for url in part)
+
+    def ask(wire: Wire, url: str) -> bool:
+        assert time.monotonic() < deadline
+        answer = wire.ask(f"GET {url} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+        try:
+            check(answer, "GET", url)
+            assert CANARY not in str(answer.headers)
+            assert reached(answer) == (answer.status != HEAD_TOO_LARGE)
+            assert reached(answer) or len(url) > LONGEST_HEAD - 100
+        except Exception as error:
+            shown = f"{answer.status} to {url[:300]}: {answer.body[:300]!r}"
+            raise AssertionError(shown) from error
+        return reached(answer)
+
+    with ThreadPoolExecutor(4) as threads:
+        answered = sum(threads.map(ask_all, [urls[part::4] for part in range(4)]))
+    wait_until_logged(running, lines + answered)
+    assert CANARY not in running.get("/metrics").body.decode()
+
+
+def logged(log: Path) -> list[Json]:
+    """The requests in the log, each of whose lines is plain text or JSON that a terminal shows."""
+    whole, _, _ = log.read_text("ascii").rpartition("\n")
+    lines = whole.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert {line.partition(":")[0] for line in lines if line[:1] != "{"} <= {"INFO", "WARNING"}
+    return [json.loads(line) for line in lines if line[:1] == "{"]
+
+
+def wait_until_logged(running: Running, count: int) -> None:
+    """Lines are written when the client has its answer already."""
+    eventually(lambda: len(logged(running.log)) >= count)
+
+
+TARGET = "".join(map(chr, range(0x21, 0x7F)))
+NAME = string.ascii_letters + string.digits + "!#$%&'*+-.^_`|~"
+FIELD = bytes((9, *range(0x20, 0x7F), *range(0x80, 0x100)))
+FRAMING = ("Content-Length", "Transfer-Encoding")
+HEADER_VALUES = {
+    "Accept": ["", "text/html", "image/*;q=0", "application/json;q=9", "*/*" + ";a=b" * 2000],
+    "Accept-Encoding": [
+        "gzip",
+        "zstd",
+        "gzip;q=0",
+        "*;q=0.5",
+        "identity;q=0",
+        "gzip;q=9, br, ,;",
+        "a," * 3000,
+    ],
+    "If-None-Match": ["*", 'W/"a"', '"a", "b"', '"' * 999, "W/", "*" * 5000, 'W/W/"'],
+    "Range": ["bytes=0-0", "bytes=-1", "bytes=9999999999-", "bytes=" + "0-1," * 3000],
+    "Host": ["", "a", "127.0.0.1:0", "[::1]", "a:99999", "canary/../", "a, b", "@"],
+    "Content-Length": ["0", "5", "5, 5", "-1", "+5", "0x5", "99999999999999999999", "5 5", "\x00"],
+    "Transfer-Encoding": ["chunked", "gzip, chunked", "identity", "chunked, chunked", "xchunked"],
+    "X-Forwarded-For": ["127.0.0.1", "canary", "unknown, ::1", "a" * 3000, ","],
+    "X-Forwarded-Proto": ["https", "canary", "ws", "javascript"],
+    "X-Forwarded-Host": ["canary"],
+    "X-Forwarded-Prefix": ["/canary"],
+    "X-Request-Id": ["a", "a b", "a" * 128, "a" * 129, "a,b", '"', "\xe9"],
+    "Connection": ["close", "keep-alive", "upgrade", "close, upgrade", "x"],
+    "Upgrade": ["websocket", "h2c", "TLS/1.0"],
+    "Expect": ["100-continue", "200-ok"],
+    "Origin": ["null", "https://canary.example"],
+    "X-Http-Method-Override": ["DELETE"],
+}
+field_values = st.lists(st.sampled_from(FIELD), max_size=30).map(lambda codes: bytes(codes).strip())
+header_fields = st.one_of(
+    st.sampled_from(
+        [
+            (name, value.encode("latin-1"))
+            for name, values in HEADER_VALUES.items()
+            for value in values
+        ]
+    ),
+    st.tuples(st.sampled_from(sorted(HEADER_VALUES)), field_values),
+    st.tuples(st.text(NAME, min_size=1, max_size=20), field_values),
+)
+targets = st.one_of(
+    st.sampled_from(PATHS),
+    st.builds("{}{}".format, st.sampled_from(PATHS), st.text(TARGET, max_size=40)),
+    st.builds(
+        "{}?{}={}".format,
+        st.sampled_from(PATHS),
+        st.sampled_from(NAMES),
+        st.one_of(st.sampled_from(VALUES), st.text(TARGET, max_size=40)),
+    ),
+    st.text(TARGET, max_size=60).map("/".__add__),
+)
+methods = st.sampled_from(
+    ["GET"] * 6 + ["HEAD", "HEAD", "OPTIONS", "POST", "DELETE", "TRACE", "LOCK"]
+)
+
+
+@pytest.mark.soak
+@settings(max_examples=20_000 if SOAK else 500, deadline=None, derandomize=not SOAK)
+@given(methods, targets, st.lists(header_fields, max_size=6))
+def test_any_target_and_headers_have_a_documented_answer(
+    running: Running, method: str, target: str, headers: list[tuple[str, bytes]]
+) -> None:
+    lines = b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in headers)
+    framed = any(name.title() in FRAMING for name, _ in headers)
+    request = f"{method} {target} HTTP/1.1\r\nhost: a\r\n".encode() + lines + b"\r\n"
+    with closing(Wire(running.address)) as wire:
+        answer = wire.ask(request + b"hello" * framed, method)
+    check(answer, method, target)
+    assert reached(answer) or framed
+    shown = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+    assert CANARY not in str(shown)
+
+
+def test_what_any_request_says_reaches_the_log_as_one_line_of_plain_text(running: Running) -> None:
+    lines = len(logged(running.log))
+    values = [b"a", b"a b", b"a" * 129, b'","id":"', b"\xe2\x80\xae", b"\x9b31m", b"\t%0a\\n"]
+    with closing(Wire(running.address)) as wire:
+        for value in values:
+            request = b"GET /v1/services/%0d%0a%1b[31m HTTP/1.1\r\nx-forwarded-for: " + value
+            wire.ask(request + b"\r\nx-request-id: " + value + b"\r\n\r\n")
+    wait_until_logged(running, lines + len(values))
+    for line in logged(running.log)[lines:]:
+        assert REQUEST_ID.fullmatch(line["id"])
+        assert line["target"] == "/v1/services/%0d%0a%1b[31m"
+
+
+TEXTS = [
+    *("x\r\nX-Canary: yes", "x\nSet-Cookie: canary=1", "\x00canary", "\x1b[31mcanary"),
+    *("\x9b31mcanary", "\u202ecanary", "\u2066canary", "\u2028canary", "\ufeffcanary"),
+    *("\ufffecanary", "\x85canary\x7f", "../../canary", "..\\canary", "/canary", "canary/../x"),
+    *("%2e%2e%2fcanary", "<script>canary</script>", '"><img src=x onerror=canary>'),
+    *("</script><!--canary", "javascript:canary", "${jndi:ldap://canary}", "{{canary}}"),
+    *("%s%n canary", "`canary`", "';DROP TABLE canary;--", "canary" * 17_000),
+]
+LEGAL_IDS = ["-", "~", "_", "...", "..a", "CURRENT", "manifest.json", "con", "a.b", "a" * 256]
+
+
+def hostile_record(number: int, text: str) -> Json:
+    """A record that says the same wherever it may say anything."""
+    pricing = {"network": text, "scheme": text}
+    described = {"group": "query", "name": text, "type": "string", "example": text, text: text}
+    return service(
+        f"hostile-{number}",
+        name=text,
+        description=f"harbour {text}",
+        category=text,
+        provider=text,
+        providerUrl=text,
+        domain=text,
+        networks=[text],
+        tags=[text, text * 2],
+        serviceName=text,
+        iconUrl=text,
+        endpoints=[
+            endpoint(currency=text, **pricing)
+            | {"url": text, "method": text, "description": text, "parameters": [described]}
+        ],
+    ) | {text: {text: [text]}}
+
+
+def test_what_records_say_reaches_no_header_log_line_metric_or_file_name(tmp_path: Path) -> None:
+    kept = [hostile_record(number, text) for number, text in enumerate(TEXTS)]
+    kept += [service(each) for each in LEGAL_IDS]
+    kept += [
+        service(f"dear-{n}", category=TEXTS[3], endpoints=[endpoint("0.01" if n else "9999")])
+        for n in range(30)
+    ]
+    refused = [service(text) for text in (*TEXTS, "%")]
+    refused += [service(integrationType=text) for text in TEXTS]
+    derived = [service(None, domain=text) for text in TEXTS]
+    paid = [
+        payment(
+            tx_hash=text, log_index=1, chain=text, sender=text, recipient=text, facilitator_id=text
+        )
+        for text in TEXTS
+    ]
+    shown = built(tmp_path / "hostile", [*kept, *refused, *derived], paid)
+    assert "Invalid enum value" in shown
+    assert "suspicious price: dear-0" in shown
+    assert all(line.isprintable() and line[:2] != "X-" for line in shown.split("\n")), shown
+    harmless = tmp_path / "harmless"
+    built(harmless, [service("a")], [payment()])
+    artifacts = tmp_path / "hostile" / "artifacts"
+    assert file_names(artifacts) == file_names(harmless / "artifacts")
+    with serve_logged(artifacts) as running, closing(Wire(running.address)) as wire:
+
+        def ask(path: str, **params: str) -> Json:
+            query = "&".join(f"{name}={quote(value)}" for name, value in params.items())
+            target = f"{path}?{query}" if query else path
+            answer = wire.ask(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+            check(answer, "GET", target)
+            assert answer.status == 200, target
+            assert CANARY not in str(answer.headers)
+            body: Json = json.loads(answer.body)
+            return body
+
+        for record in kept:
+            assert record.items() <= ask(f"/v1/services/{record['id']}")["service"].items()
+        facets = "category,network,scheme,integrationType,tag"
+        listed = ask("/v1/services", limit="200", facets=facets)
+        assert {record["id"] for record in kept} <= {each["id"] for each in listed["services"]}
+        assert ask("/v1/search/services", q="harbour")["total"] == len(TEXTS)
+        ask("/v1/ecosystem/transactions", limit="200")
+        ask("/v1/ecosystem/stats")
+        ask("/readyz")
+        assert CANARY not in running.get("/metrics").body.decode()
+        wait_until_logged(running, len(kept) + 6)
+        assert CANARY not in running.log.read_text()
+        for text in TEXTS[:-1]:  # the last is longer than a request may be
+            assert ask("/v1/services", category=text)["total"] >= 1
+
+
+def built(folder: Path, catalogue: list[Json], paid: list[Json]) -> str:
+    """Build into `artifacts` of a new folder; returns what is shown on the terminal."""
+    folder.mkdir()
+    source = write_lines(folder / "source.jsonl", catalogue)
+    payments = write_lines(folder / "payments.jsonl", paid)
+    options = ("--out", folder / "artifacts", "--max-rejects", "100%")
+    finished = run_indexer("build", source, "--transactions", payments, *options)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout + finished.stderr
+
+
+def file_names(artifacts: Path) -> set[str]:
+    """The names of all files, without the id of the snapshot."""
+    (snapshot,) = (artifacts / "snapshots").iterdir()
+    assert re.fullmatch("[0-9a-f]{20}", snapshot.name)
+    names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*")}
+    # Whoosh names its files by chance.
+    return {re.sub("MAIN_[0-9a-z]{16}", "", name.replace(snapshot.name, "")) for name in names}
+
+
+# `facets=` is how both a list of an empty name, which is none, and an empty list are sent.
+HOOKS = """
+import schemathesis
+
+@schemathesis.hook
+def filter_query(context, query):
+    return not query or query.get("facets") not in ("", [""])
+"""
+
+
+@pytest.mark.soak
+def test_the_service_is_as_its_openapi_document_says(running: Running, tmp_path: Path) -> None:
+    (tmp_path / "schemathesis.toml").write_text('hooks = "hooks"\nwarnings = {fail-on = true}\n')
+    (tmp_path / "hooks.py").write_text(HOOKS)
+    host, port = running.address
+    options = ["--checks", "all", "--no-color", "--max-examples", "500" if SOAK else "4"]
+    options += ["--max-time", "600"] if SOAK else ["--generation-deterministic"]
+    command = [str(Path(sys.executable).with_name("schemathesis")), "run", *options]
+    finished = subprocess.run(
+        [*command, f"http://{host}:{port}/openapi.json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert finished.returncode == 0, finished.stdout
+    assert "No issues found" in finished.stdout

@@ -1,0 +1,56 @@
+"""Real data, where it is at hand: each record served as it came, totals counted independently."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from indexer.__main__ import main
+from indexer.catalogue.record import normalise
+from indexer.sources.records import SourceRecord
+from tests.support.running import SHARED, serve
+
+PAGE = SHARED / "agentic" / "services_page_2026-05.json"
+PAYMENTS = SHARED / "transactions" / "base_payments_2026.csv"
+
+pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the shared real data is not here")
+
+
+def test_the_real_page_and_payments_run_through(tmp_path: Path) -> None:
+    arguments = ["build", str(PAGE), "--transactions", str(PAYMENTS), "--out", str(tmp_path)]
+    assert main([*arguments, "--max-rejects", "0%"]) == 0
+    expected = {record["id"]: record for record in json.loads(PAGE.read_text())["services"]}
+    with PAYMENTS.open(newline="") as file:
+        paid = [row for row in csv.DictReader(file) if row["success"] == "true"]
+    moments = [datetime.fromisoformat(row["block_time"]) for row in paid]
+    with serve(tmp_path) as client:
+        listed = client.get("/v1/services", params={"limit": 200}).json()
+        assert {service["id"]: service for service in listed["services"]} == expected
+        assert listed["total"] == 50
+        for service_id, record in expected.items():
+            assert client.get(f"/v1/services/{service_id}").json() == {"service": record}
+        hits = client.get("/v1/search/services", params={"q": "web search"}).json()
+        assert "exa-ai" in [service["id"] for service in hits["services"]]
+        for timeframe in (1, 7, 30, 60, 365):
+            start = max(moments) - timedelta(days=timeframe)
+            window = [row for row, at in zip(paid, moments, strict=True) if at > start]
+            answer = client.get("/v1/ecosystem/overview", params={"timeframe": timeframe})
+            assert answer.json()["overview"]["json"] == {
+                "total_transactions": len(window),
+                "total_amount": sum(Decimal(row["amount_usdc"]) for row in window) * 10**6,
+                "unique_buyers": len({row["from_addr"] for row in window}),
+                "unique_sellers": len({row["to_addr"] for row in window}),
+                "latest_block_timestamp": "2026-04-25T09:54:05.000Z",
+            }
+
+
+def test_the_price_summaries_of_the_real_page_are_derived_alike() -> None:
+    for record in json.loads(PAGE.read_text())["services"]:
+        given = record.pop("priceSummary")
+        derived = normalise(SourceRecord("line 1", json.dumps(record).encode())).text
+        assert json.loads(derived)["priceSummary"] == given, record["id"]

@@ -1,0 +1,147 @@
+"""Reindexing again and again under load: no request fails, none mixes snapshots, nothing leaks."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import httpx
+import pytest
+
+from tests.support.running import (
+    SOAK,
+    endpoint,
+    eventually,
+    payment,
+    run_indexer,
+    serve_process,
+    service,
+    write_lines,
+)
+
+REINDEXES, WARM = (50, 10) if SOAK else (6, 3)
+"""How many there are, and after how many nothing may grow."""
+GROWTH = 3 << 20
+"""Bytes of private memory that an allocator may still come to hold."""
+CLIENTS = 4
+SERVICES = 120
+PATHS = (
+    "/v1/services?limit=50",
+    "/v1/services?limit=200&sort=price&facets=category",
+    "/v1/services?endpoints=none",
+    "/v1/search/services?q=harbour",
+    "/v1/search/services?q=harbuor+weather&limit=100",
+    "/v1/services/s7",
+    "/v1/ecosystem/overview",
+    "/v1/ecosystem/transactions",
+)
+EDITION = re.compile(r"edition (\d+)!|\"total_transactions\":(\d+)|\"provider\":\"e(\d+)\"")
+
+
+class Answer(NamedTuple):
+    """What a response says of the snapshots that it was made from."""
+
+    path: str
+    snapshot: str
+    editions: frozenset[int]
+
+
+class Load:
+    """Clients that ask one thing after another, each over one connection kept alive."""
+
+    def __init__(self, address: str) -> None:
+        self.answers: list[Answer] = []
+        self.failures: list[str] = []
+        self._address = address
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(CLIENTS)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311  # the same load every time
+        with httpx.Client(base_url=self._address, timeout=30) as client:
+            while not self._stopped.is_set():
+                path = chance.choice(PATHS)
+                try:
+                    response = client.get(path)
+                    response.raise_for_status()
+                    found = EDITION.findall(response.text)
+                    editions = frozenset(int("".join(numbers)) for numbers in found)
+                    snapshot = response.headers["ratecard-snapshot"]
+                except (httpx.HTTPError, KeyError) as error:
+                    self.failures.append(f"{path}: {error!r}")
+                else:
+                    self.answers.append(Answer(path, snapshot, editions))
+
+
+@pytest.mark.soak
+def test_reindexing_under_load_fails_and_tears_nothing_and_leaks_nothing(tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    editions = {publish(artifacts, 1): 1}
+    held = files = 0
+    with serve_process(artifacts) as (client, process), Load(str(client.base_url)) as load:
+        for edition in range(2, REINDEXES + 2):
+            snapshot = publish(artifacts, edition)
+            editions[snapshot] = edition
+            eventually(partial(serves, client, snapshot))
+            if edition == WARM + 1:
+                held, files = private_memory(process.pid), open_files(process.pid)
+        eventually(lambda: open_files(process.pid) <= files)
+        eventually(lambda: private_memory(process.pid) - held < GROWTH)
+    assert load.failures == []
+    assert len(load.answers) > 100 * CLIENTS
+    torn = [each for each in load.answers if each.editions != {editions[each.snapshot]}]
+    assert torn == []
+    assert len({each.snapshot for each in load.answers}) > REINDEXES // 2
+
+
+def publish(artifacts: Path, edition: int) -> str:
+    """Publish a catalogue in whose every answer its edition can be read; returns its id."""
+    records = [
+        service(
+            f"s{number}",
+            name=f"Harbour {number}",
+            description=f"The weather of harbours, edition {edition}!",
+            category="Data" if number % 2 else "Media",
+            endpoints=[endpoint(amount=f"0.{number + 1:03}")],
+        )
+        for number in range(SERVICES)
+    ]
+    payments = [
+        payment(tx_hash=f"0x{edition}-{number}", provider=f"e{edition}")
+        for number in range(edition)
+    ]
+    folder = artifacts.parent
+    source = write_lines(folder / "services.jsonl", records)
+    paid = write_lines(folder / "payments.jsonl", payments)
+    done = run_indexer("build", source, "--transactions", paid, "--out", artifacts, "--quiet")
+    assert done.returncode == 0, done.stderr
+    return (artifacts / "CURRENT").read_text().strip()
+
+
+def serves(client: httpx.Client, snapshot: str) -> bool:
+    return bool(client.get("/healthz").headers["ratecard-snapshot"] == snapshot)
+
+
+def private_memory(process: int) -> int:
+    """Bytes that no other process shares and no file holds."""
+    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+    (kilobytes,) = re.findall(r"^Private_Dirty:\s+(\d+) kB$", rollup, re.MULTILINE)
+    return int(kilobytes) << 10
+
+
+def open_files(process: int) -> int:
+    return len(list(Path(f"/proc/{process}/fd").iterdir()))

@@ -1,0 +1,126 @@
+"""Three distributions share the name `whoosh`: indexes of each of them are searched alike.
+
+The project installs one. The others are each installed once into a folder beside it, and shadow it
+in processes of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import requires, version
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from service.snapshot.snapshot import MANIFEST, SNAPSHOTS, open_snapshot
+from tests.support.running import ROOT, SEEDS
+
+OTHERS = ["Whoosh==2.7.4", "Whoosh-Reloaded==2.7.5"]
+FOLDER = Path(sys.prefix) / "distributions"
+OBVIOUS = (
+    "tests/service/search/test_searcher.py::test_ranking_equals_obvious_bm25f_on_any_small_corpus",
+    "tests/service/search/test_searcher.py::test_sums_beyond_16_bits_are_exact",
+    "tests/service/search/test_query_expansion.py::test_a_query_finds_first",
+)
+QUERIES = ["weather", "I need the wether of tomorrow", "getCryptoPrice", "trans", "天気", "café"]
+SEARCH = """
+import json, sys
+from service.snapshot.snapshot import open_snapshot
+snapshot = open_snapshot(sys.argv[1])
+print(json.dumps([snapshot.search(query, 200).ids for query in sys.argv[2:]]))
+"""
+
+
+class Other(NamedTuple):
+    """A distribution that is not the installed one, and how to run Python with it."""
+
+    requirement: str
+    folder: Path
+    run: Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def other(request: pytest.FixtureRequest) -> Other:
+    requirement: str = request.param
+    folder = FOLDER / requirement
+    if not folder.exists():
+        install(requirement, folder)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
+    return Other(requirement, folder, run)
+
+
+def install(requirement: str, folder: Path) -> None:
+    """Install beside the folder first, so that one which is there is whole."""
+    fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(fresh)]
+    try:
+        done = subprocess.run(
+            [*command, requirement], capture_output=True, text=True, check=False, timeout=300
+        )
+        if done.returncode:
+            pytest.skip(f"pip cannot install {requirement} here: {done.stderr.strip()[-300:]}")
+        if not folder.exists():
+            fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def test_one_release_of_whoosh3_is_pinned_exactly() -> None:
+    pins = [each for each in requires("ratecard") or [] if each.lower().startswith("whoosh")]
+    assert pins == [f"whoosh3=={version('whoosh3')}"]
+
+
+def test_the_other_distribution_is_what_is_imported(other: Other) -> None:
+    name, _, release = other.requirement.partition("==")
+    asked = "import whoosh, whoosh.index; print(whoosh.__file__, whoosh.versionstring())"
+    run = other.run("-c", asked)
+    assert run.returncode == 0, run.stderr
+    path, said = run.stdout.split()
+    assert Path(path).is_relative_to(other.folder)
+    assert said == release
+    asked = f"import importlib.metadata; print(importlib.metadata.version({name!r}))"
+    assert other.run("-c", asked).stdout.strip() == release
+
+
+def test_its_index_of_the_sample_compiles_to_the_same_files_and_is_searched_alike(
+    other: Other, sample: Path, tmp_path: Path
+) -> None:
+    sources = ["seeds/services.jsonl", "--transactions", SEEDS / "transactions.jsonl"]
+    run = other.run("-m", "indexer", "build", *sources, "--out", tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert files_but_for_the_index(tmp_path) == files_but_for_the_index(sample)
+    run = other.run("-c", SEARCH, tmp_path, *QUERIES)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found == [open_snapshot(sample).search(query, 200).ids for query in QUERIES]
+    assert all(found[:1])
+
+
+def files_but_for_the_index(artifacts: Path) -> dict[str, dict[str, str]]:
+    folder = artifacts / SNAPSHOTS / open_snapshot(artifacts).id
+    files = json.loads((folder / MANIFEST).read_text())["files"]
+    return {name: file for name, file in files.items() if not name.startswith("whoosh/")}
+
+
+def test_the_ranking_from_its_index_equals_the_obvious_one(other: Other) -> None:
+    run = other.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *OBVIOUS)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "passed" in run.stdout

@@ -1,0 +1,108 @@
+"""The command lines of both programs: what help shows, and what errors say to do next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer.cli.parser import COMMANDS, parse_options
+from service.__main__ import EXAMPLES, option
+from service.settings import Settings, describe, variable
+from tests.support.running import ROOT, service, write_lines
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m` on a terminal 80 columns wide."""
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "80", "RATECARD_PORT": "0"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_help_of_the_service_says_what_each_setting_is_for() -> None:
+    said = run("service", "--help", RATECARD_MAX_AGE="300", RATECARD_PORT="nonsense")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    words = " ".join(said.stdout.split())
+    for name in Settings.__struct_fields__:
+        assert f"{option(name)} " in words
+        assert f"{describe(name)} ({variable(name)}, now: " in words
+    assert "(RATECARD_MAX_AGE, now: 300)" in words
+    assert all(f"  {example}\n" in said.stdout for example in EXAMPLES)
+
+
+@pytest.mark.parametrize("program", ["service", "indexer"])
+def test_both_programs_say_which_version_they_are(program: str) -> None:
+    said = run(program, "--version")
+    assert said.returncode == 0
+    assert said.stdout.startswith("ratecard ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["service", "--prot", "80"], "there is no option `--prot` here; did you mean `--port`?"),
+        (["service", "--zzzz"], "there is no option `--zzzz` here"),
+        (["indexer", "serach", "x"], "there is no command `serach` here; did you mean `search`?"),
+        (["indexer", "zzzz"], "there is no command `zzzz` here"),
+        (
+            ["indexer", "build", "--transaktions", "x"],
+            "there is no option `--transaktions` here; did you mean `--transactions`?",
+        ),
+        (["indexer", "verify", "a", "b"], "there is no argument `b` here"),
+        (["indexer", "build"], "the following arguments are required: SOURCE"),
+        (
+            ["service", "artifacts"],
+            "there is no argument `artifacts` here; did you mean `--artifacts`?",
+        ),
+    ],
+)
+def test_a_slip_is_told_from_what_was_meant(arguments: list[str], meant: str) -> None:
+    said = run(*arguments)
+    assert (said.returncode, said.stdout) == (2, "")
+    first, example, see = said.stderr.splitlines()
+    assert first == f"error: {meant}"
+    assert example.startswith("  for example: python -m ")
+    assert see.endswith(" --help")
+
+
+def test_without_a_command_the_indexer_says_which_there_are() -> None:
+    said = run("indexer")
+    assert said.returncode == 2
+    assert said.stdout == run("indexer", "--help").stdout
+    for name, described in COMMANDS.items():
+        assert f"    {name:<10}{described.summary}\n" in said.stdout
+    assert "  python -m indexer search weather forecast\n" in said.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_every_command_are_what_it_understands(name: str) -> None:
+    for example in COMMANDS[name].examples:
+        command = example.partition(" | ")[0]
+        assert command.startswith(f"python -m indexer {name} ") or command.endswith(name)
+        parse_options(shlex.split(command)[3:], dict.fromkeys(COMMANDS, lambda _: 0))
+
+
+def test_a_source_that_is_not_there_is_told_from_the_one_beside_it(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "services.jsonl", [service()])
+    mistaken = source.removesuffix("l")
+    said = run("indexer", "build", mistaken, "--out", str(tmp_path / "artifacts"))
+    assert said.returncode == 1
+    assert said.stderr == f"error: {mistaken}: there is no such file; did you mean {source}?\n"
+
+
+def test_an_address_that_nobody_has_is_said_in_one_line() -> None:
+    said = run("service", "--host", "nowhere.invalid")
+    assert said.returncode == 1
+    assert said.stderr.startswith("error: --host nowhere.invalid: ")
+    assert said.stderr.count("\n") == 1

@@ -1,0 +1,231 @@
+"""The page for every eye, hand and window: in a real browser, the sample and awkward services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import (  # type: ignore[import-untyped]  # it has none
+    Axe,
+)
+from playwright.sync_api import Browser, Page, Route, expect
+
+from indexer.__main__ import main
+from tests.support.awkward import TEXTS, hostile, large
+from tests.support.running import SEEDS, serve, write_lines
+from tests.support.visits import visit
+
+REFUSED = "says: Failed to load resource: the server responded with a status of"
+OTHERS = [
+    *(f"/services/hostile-{number:02}" for number in (0, 10, 16, 17, 18)),
+    *(f"/?category={quote(TEXTS[number])}" for number in (16, 17)),
+]
+PAGES = ("/", "/?q=weather&category=Weather", "/services/folioscope-example", "/ecosystem")
+
+# What is to be hit is at least so high and wide, but for links in running text.
+SMALL = """
+least => [...document.querySelectorAll(
+    "button, select, summary, [type=search], .filters label, nav a, .back a, .brand"
+)].filter(target => {
+    const { width, height } = target.getBoundingClientRect();
+    return target.checkVisibility() && (width < least || height < least);
+}).map(target => target.outerHTML)
+"""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a service of the sample catalogue and of services that are hard to show."""
+    folder = tmp_path_factory.mktemp("awkward")
+    source = write_lines(folder / "services.jsonl", [*hostile(), large()])
+    sources = [str(SEEDS / "services.jsonl"), source]
+    payments = ["--transactions", str(SEEDS / "transactions.jsonl")]
+    assert main(["build", *sources, *payments, "--out", str(folder / "artifacts")]) == 0
+    with serve(folder / "artifacts") as client:
+        yield client
+
+
+def settle(page: Page) -> None:
+    expect(page.locator('[aria-busy="true"]')).to_have_count(0)
+
+
+def paper(page: Page) -> str:
+    colour: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return colour
+
+
+FOCUSED = """
+(() => {
+    const at = document.activeElement;
+    const seen = [at, at.closest(".card")].some(
+        each => each && getComputedStyle(each).outlineStyle !== "none");
+    return [at.labels?.[0]?.textContent ?? at.textContent, seen, at === document.body];
+})()
+"""
+
+
+def focused(page: Page) -> str:
+    """What has the focus, by its text; it has to be seen to have it."""
+    text, seen, nothing = page.evaluate(FOCUSED)
+    assert seen or nothing, text
+    return " ".join(text.split()) if not nothing else ""
+
+
+def test_the_page_is_dark_or_light_as_is_preferred(browser: Browser, client: httpx.Client) -> None:
+    with visit(browser, client, color_scheme="dark") as page:
+        page.goto("/")
+        dark = paper(page)
+        page.emulate_media(color_scheme="light")
+        light = paper(page)
+        assert dark != light
+        button = page.get_by_role("button", name="Theme")
+        expect(button).to_have_text("Theme: auto")
+        button.click()
+        expect(button).to_have_text("Theme: light")
+        button.click()
+        expect(button).to_have_text("Theme: dark")
+        assert paper(page) == dark
+        # Before the first paint, which a script of the page could not come before.
+        page.add_init_script("""
+            new MutationObserver((_, observer) => {
+                if (!document.body) return;
+                window.first = getComputedStyle(document.body).backgroundColor;
+                observer.disconnect();
+            }).observe(document, { childList: true, subtree: true });
+        """)
+        for path in PAGES:
+            page.goto(path)
+            assert page.evaluate("first") == dark
+            expect(button).to_have_text("Theme: dark")
+        button.click()
+        expect(button).to_have_text("Theme: auto")
+        assert paper(page) == light
+
+
+def test_nothing_is_cut_off_or_too_small_to_hit(page: Page) -> None:
+    for path in (*PAGES, *OTHERS, "/services/large"):
+        page.goto(path)
+        settle(page)
+        page.locator("details").evaluate_all("all => all.forEach(each => each.open = true)")
+        for width in (320, 1600):
+            page.set_viewport_size({"width": width, "height": 640})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert page.evaluate(SMALL, 24) == []
+
+
+def test_everything_can_be_done_by_keyboard(page: Page) -> None:
+    page.goto("/?q=weather")
+    keyboard = page.keyboard
+    keyboard.press("Tab")
+    assert focused(page) == "Skip to content"
+    expect(page.get_by_role("link", name="Skip to content")).to_be_in_viewport()
+    order: list[str] = []
+    while not order or order[-1] != "Price":
+        keyboard.press("Tab")
+        order.append(focused(page))
+    assert order == [
+        *("Ratecard", "Catalogue", "Ecosystem", "API", "Theme: auto"),
+        *("Search services by what they do", "Search", "Category", "Network", "Price"),
+    ]
+    keyboard.press("Shift+Tab")
+    keyboard.press("Enter")
+    group = page.get_by_role("group", name="Network")
+    expect(group.locator(".number").first).to_be_visible()
+    keyboard.press("Tab")
+    assert focused(page).startswith("Base")
+    keyboard.press("Space")
+    expect(page).to_have_url("/?q=weather&network=Base")
+    settle(page)
+    assert focused(page).startswith("Base")
+    keyboard.press("Escape")
+    expect(group).to_be_hidden()
+    assert focused(page) == "Network"
+    keyboard.press("Enter")
+    expect(group).to_be_visible()
+    keyboard.press("Shift+Tab")
+    expect(group).to_be_hidden()
+    keyboard.press("Tab")
+    while focused(page) != "Base ×":
+        keyboard.press("Tab")
+    keyboard.press("Enter")
+    expect(page).to_have_url("/?q=weather")
+    assert focused(page) == "Search services by what they do"
+    name = page.locator("#results a").first.text_content()
+    while focused(page) != name:
+        keyboard.press("Tab")
+    keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(name or "")
+    settle(page)
+    while focused(page) != "Copy":
+        keyboard.press("Tab")
+
+
+def test_the_skip_link_leads_to_the_content(page: Page) -> None:
+    for path in PAGES:
+        page.goto(path)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("main")).to_be_focused()
+
+
+def trouble(page: Page) -> None:
+    def fail(route: Route) -> None:
+        route.fulfill(status=502, body="")
+
+    page.route("**/v1/**", fail)
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+def opened(page: Page) -> None:
+    page.locator("summary", has_text="Category").click()
+    expect(page.locator("details[open] .number").first).to_be_visible()
+
+
+def every_detail(page: Page) -> None:
+    page.locator("details").evaluate_all("all => all.forEach(each => each.open = true)")
+
+
+def nothing(_: Page) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("/", opened),
+        ("/?q=weather&category=Weather&enriched=true", trouble),
+        ("/?q=zzzzzz", nothing),
+        ("/services/folioscope-example", every_detail),
+        ("/services/hostile-17", every_detail),
+        ("/services/nobody", nothing),
+        ("/ecosystem", every_detail),
+    ],
+)
+def test_axe_finds_nothing(
+    path: str, change: object, browser: Browser, client: httpx.Client
+) -> None:
+    # The policy of the page would not let axe's script in.
+    with visit(browser, client, allowed=REFUSED, bypass_csp=True) as page:
+        page.goto(path)
+        settle(page)
+        assert callable(change)
+        change(page)
+        for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]  # mypy takes it for any text
+            found = Axe().run(page, options=rules).response["violations"]
+            assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_regions_are_named_and_news_are_announced(path: str, page: Page) -> None:
+    page.goto(path)
+    settle(page)
+    for role in ("banner", "main", "contentinfo"):
+        expect(page.get_by_role(role)).to_have_count(1)
+    expect(page.get_by_role("navigation", name="Site")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    expect(page.get_by_role("status")).to_have_count(1)
+    expect(page.get_by_role("status")).not_to_be_empty()

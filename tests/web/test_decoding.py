@@ -1,0 +1,52 @@
+"""What a browser makes of compressed answers: the bytes that were compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page
+
+from service.http.compression import CODINGS
+
+PATHS = (
+    "/v1/services",
+    "/v1/services?limit=200",
+    "/v1/services/tidewatch-example",
+    "/v1/search/services?q=tide",
+    "/v1/ecosystem/stats?timeframe=365",
+    "/openapi.json",
+)
+READ = """async path => {
+    const response = await fetch(path, {cache: "no-store"});
+    const hash = await crypto.subtle.digest("SHA-256", await response.arrayBuffer());
+    const bytes = Array.from(new Uint8Array(hash));
+    return bytes.map(byte => byte.toString(16).padStart(2, "0")).join("");
+}"""
+
+
+@pytest.fixture(scope="module", params=["", *(coding.decode() for coding in CODINGS)])
+def page(request: pytest.FixtureRequest, browser: Browser, client: httpx.Client) -> Iterator[Page]:
+    """A page that the service itself sent, so that it may read all headers of others.
+
+    It says of itself what it accepts, or is made to accept one coding alone.
+    """
+    accepted = {"Accept-Encoding": request.param} if request.param else None
+    page = browser.new_page(extra_http_headers=accepted)
+    page.goto(f"{client.base_url}/healthz")
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_chromium_decodes_what_was_compressed(path: str, page: Page, client: httpx.Client) -> None:
+    plain = client.get(path, headers={"Accept-Encoding": "identity"})
+    with page.expect_response(lambda response: response.url.endswith(path)) as answered:
+        read = page.evaluate(READ, path)
+    accepted = answered.value.request.all_headers()["accept-encoding"].split(", ")
+    coding = answered.value.all_headers()["content-encoding"]
+    assert coding == next(each.decode() for each in CODINGS if each.decode() in accepted)
+    assert "content-encoding" not in plain.headers
+    assert read == sha256(plain.content).hexdigest()
