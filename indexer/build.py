@@ -13,26 +13,31 @@ import numpy as np
 from indexer.catalogue.catalogue import Catalogue, Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import read_overlays
-from indexer.catalogue.record import Faulty, normalise
+from indexer.catalogue.record import InvalidRecord, normalise
 from indexer.cli.progress import Stages, counted
 from indexer.cli.report import Report, report_build
 from indexer.options import BuildOptions, Policy
 from indexer.payments.database import open_payments
 from indexer.payments.usage import count_usage, fill_usage, read_addresses
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.snapshot.filters import write_narrowing
+from indexer.snapshot.filters import write_filters
 from indexer.snapshot.pool import Worker, hire
 from indexer.snapshot.postings import compile_postings
 from indexer.snapshot.prior import prior_of
 from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
-from indexer.snapshot.record_store import read_store, write_ids, write_records, write_store
+from indexer.snapshot.record_store import (
+    read_record_store,
+    write_ids,
+    write_record_store,
+    write_records,
+)
 from indexer.snapshot.summaries import summarise_services
 from indexer.snapshot.whoosh_index import index_span, indexing
 from indexer.sources.inputs import Input, Inputs, gather_inputs, recall, remember
 from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Rejects, collect_rejects
 from indexer.x402.grouping import Discovery
-from indexer.x402.resource import LeftOut, read_resource
+from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
 from service.snapshot.snapshot import FORMAT, Manifest, Source
 
@@ -92,7 +97,7 @@ def build_within(
     before, changes = since_last(options.out, built)
     manifest = reuse(options.out, snapshot_id)
     if manifest is not None:
-        outliers = find_outliers(read_store(built, "records"))
+        outliers = find_outliers(read_record_store(built, "records"))
     else:
         outliers = index_services(built, [listed.entry for listed in listing], workers, stages)
         endpoint_count = sum(listed.entry.endpoints for listed in listing)
@@ -139,9 +144,9 @@ def read_catalogue(
                             rejects.note(tally, "with an unknown asset", reject)
                     else:
                         catalogue.add(number, record.position, normalise(record))
-                except Faulty as fault:
+                except InvalidRecord as fault:
                     rejects.malformed(tally, source.reject(record, fault.path, fault.reason))
-                except LeftOut as fault:
+                except Unlisted as fault:
                     reject = source.reject(record, fault.path, fault.reason)
                     rejects.left_out(tally, fault.policy, reject)
         for service in discovery.services():
@@ -175,10 +180,12 @@ def index_services(
         stages.stage("index", count) as advance,
         indexing(built / "whoosh", built, count, workers, advance) as parts,
     ):
-        write_store(built, "summaries", summarise_services(read_store(built, "records")))
+        write_record_store(
+            built, "summaries", summarise_services(read_record_store(built, "records"))
+        )
         calls = [entry.calls for entry in entries]
-        write_narrowing(built / "narrowing", read_store(built, "records"), calls)
-        outliers = find_outliers(read_store(built, "records"))
+        write_filters(built / "narrowing", read_record_store(built, "records"), calls)
+        outliers = find_outliers(read_record_store(built, "records"))
     with stages.stage("compile"):
         names = [entry.name for entry in entries]
         prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])

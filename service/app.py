@@ -29,7 +29,7 @@ from service.http.responses import from_cache, momentary, tagged
 from service.http.serving import Serving
 from service.records import ErrorBody, Readiness, format_timestamp
 from service.settings import OF_THE_APPLICATION, Settings, settings_from
-from service.snapshot.manager import Published
+from service.snapshot.manager import SnapshotManager
 from service.snapshot.snapshot import Snapshot
 from service.web.pages import ASSETS, PAGES
 
@@ -117,7 +117,7 @@ async def readiness(request: Request) -> Response:
     if request.app.state.drain.active:
         raise Draining("the service stops in a moment; send requests elsewhere")
     snapshot = _snapshot(request)
-    published: Published = request.app.state.published
+    published: SnapshotManager = request.app.state.published
     manifest, refusal = snapshot.manifest, published.refusal
     ready = Readiness(
         status="ready",
@@ -191,7 +191,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     """
     settings = settings or settings_from(names=OF_THE_APPLICATION)
     metrics = Metrics(settings.metrics_folder)
-    published = Published(settings, metrics)
+    published = SnapshotManager(settings, metrics)
     drain = Drain(settings.drain)
     app = Ratecard(exception_handlers=REFUSALS, lifespan=_lifespan(published, drain))
     app.router.redirect_slashes = False
@@ -209,7 +209,7 @@ def _snapshot(request: Request) -> Snapshot:
 
 
 def _lifespan(
-    published: Published, drain: Drain
+    published: SnapshotManager, drain: Drain
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

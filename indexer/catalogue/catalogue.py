@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.record import Faulty, Normalised, normalise
+from indexer.catalogue.record import InvalidRecord, Normalised, normalise
 from indexer.errors import SourceError
 from indexer.sources.records import SourceRecord
 from indexer.sources.rejects import Reject, Rejects
@@ -105,7 +105,7 @@ class Catalogue:
                     record = normalise(SourceRecord(entry.position, patched))
                     spooled = self._spooled(entry.source, entry.position, record, entry.discovered)
                     self._services[service_id] = spooled
-            except Faulty as fault:
+            except InvalidRecord as fault:
                 raise SourceError(
                     f"{overlay.where}: makes {service_id} invalid: {fault}; nothing was published"
                 ) from fault

@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from indexer.catalogue.record import Faulty
+from indexer.catalogue.record import InvalidRecord
 from indexer.errors import SourceError
 from indexer.sources.records import BYTE_ORDER_MARK, expand, lone_surrogate, plain, said_of
 from indexer.sources.rejects import printable
@@ -82,12 +82,12 @@ def apply_overlay(text: bytes, overlay: Overlay, *, summary_derived: bool) -> by
 
     What the patches do not name stays as it is written. What follows a removal patches a record
     that has nothing but its id. A price summary that was derived is left out, to be derived from
-    the new prices, unless a patch names it. Raises Faulty for what is nested too deeply.
+    the new prices, unless a patch names it. Raises InvalidRecord for what is nested too deeply.
     """
     try:
         return _apply(text.decode(), overlay, summary_derived)
     except RecursionError as error:
-        raise Faulty("$", "is nested too deeply to be patched") from error
+        raise InvalidRecord("$", "is nested too deeply to be patched") from error
 
 
 def merge_patch(target: str, patch: str) -> str:

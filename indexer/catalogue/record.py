@@ -34,7 +34,7 @@ SQUARE = bytes.maketrans(b"{}", b"[]")
 OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
-class Faulty(Exception):  # it describes a record, not a failure of the program
+class InvalidRecord(Exception):  # it describes a record, not a failure of the program
     """A record that cannot be indexed: the JSON path of the fault, and the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -71,12 +71,12 @@ _decoder = msgspec.json.Decoder(CatalogueRecord)
 
 
 def normalise(source: SourceRecord) -> Normalised:
-    """Validate one record and derive its `priceSummary` when it has none; raises Faulty."""
+    """Validate one record and derive its `priceSummary` when it has none; raises InvalidRecord."""
     if source.fault:
-        raise Faulty("$", source.fault)
+        raise InvalidRecord("$", source.fault)
     record = _decode(source.text)
     if _is_deep(source.text):
-        raise Faulty("$", f"is nested too deeply: it has more than {MOST_LEVELS} levels")
+        raise InvalidRecord("$", f"is nested too deeply: it has more than {MOST_LEVELS} levels")
     compact = msgspec.json.format(source.text, indent=-1)
     summary_derived = record.price_summary is UNSET
     if summary_derived:
@@ -162,14 +162,14 @@ def _decode(text: bytes) -> CatalogueRecord:
             text.decode()  # the decoder does not look into text that it passes over
         return _decoder.decode(text)
     except UnicodeDecodeError as error:
-        raise Faulty("$", f"is not UTF-8 at byte {error.start}") from error
+        raise InvalidRecord("$", f"is not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
-        raise Faulty("$", "is nested too deeply") from error
+        raise InvalidRecord("$", "is nested too deeply") from error
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
-        raise Faulty(path.rstrip("`") or "$", _readable(reason)) from error
+        raise InvalidRecord(path.rstrip("`") or "$", _readable(reason)) from error
     except msgspec.DecodeError as error:
-        raise Faulty("$", lone_surrogate(text) or str(error)) from error
+        raise InvalidRecord("$", lone_surrogate(text) or str(error)) from error
 
 
 def _is_deep(text: bytes) -> bool:
@@ -187,9 +187,9 @@ def _domain(record: CatalogueRecord) -> str:
     if record.id is not UNSET:
         return record.domain or ""
     if not record.domain:
-        raise Faulty("$.id", "there is no id, nor a domain to derive it from")
+        raise InvalidRecord("$.id", "there is no id, nor a domain to derive it from")
     if not can_be_id(record.domain):
-        raise Faulty("$.domain", "there is no id, and none can be derived from this domain")
+        raise InvalidRecord("$.domain", "there is no id, and none can be derived from this domain")
     return record.domain
 
 

@@ -29,7 +29,7 @@ from service.api.listing import answer_listing
 from service.api.parameters import Listing
 from service.errors import InvalidParameter
 from service.records import Service, ServiceList
-from service.search.filters import EVERYTHING
+from service.search.filters import NO_FILTERS
 from service.snapshot.snapshot import SNAPSHOTS, Snapshot, open_snapshot, read_current, verify
 
 if TYPE_CHECKING:  # what draws is needed only where something is drawn
@@ -179,7 +179,7 @@ def _nothing(snapshot: Snapshot, asked: Listing, options: argparse.Namespace) ->
     narrowed = [f"--{name.replace('_', '-')}" for name in NARROWING if getattr(options, name)]
     lines = [f"there is no service{named}"]
     if narrowed:
-        wider = replace(asked, narrowing=EVERYTHING)
+        wider = replace(asked, narrowing=NO_FILTERS)
         total = _services.decode(answer_listing(snapshot, wider)).total
         lines.append(f"without {' and '.join(narrowed)} there are {total:,}")
     elif options.words:

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from indexer.errors import SourceError
 from indexer.feeds.gunzip import gunzip
-from indexer.feeds.transport import Network, NotPublic, OutOfTime
+from indexer.feeds.transport import DeadlineExceeded, Network, PrivateAddress
 from indexer.feeds.url import SHOWN, origin, read_url, redirected
 from indexer.options import Limits
 
@@ -51,7 +51,7 @@ class Declined(SourceError):
     """The server will not answer this request, however often it is made."""
 
 
-class Passing(Exception):  # an attempt ends with it, and a fetch only when all of them did
+class TransientError(Exception):  # an attempt ends with it, and a fetch only when all of them did
     """A fault that may be gone at the next attempt, in `wait` seconds at the earliest."""
 
     def __init__(self, fault: str, wait: float = 0) -> None:
@@ -59,7 +59,7 @@ class Passing(Exception):  # an attempt ends with it, and a fetch only when all 
         self.wait = wait
 
 
-class Unusable(Exception):  # a fetch ends with it, which says of what
+class PermanentError(Exception):  # a fetch ends with it, which says of what
     """A fault of an answer that will not be gone at the next attempt."""
 
 
@@ -108,18 +108,18 @@ class Fetcher:
         most: int,
         conditions: Mapping[str, str] = NO_CONDITIONS,
     ) -> Understood:
-        """Write the decompressed body of an answer, of so many bytes at most, into a file.
+        """Write the decompressed body of a response, of at most `most` bytes, into a file.
 
-        `understand` makes of it what is returned. It raises Passing when the body is damaged, and
-        then it is asked for again, or Unusable. Raises SourceError when attempts, time or bytes
-        run out, and Declined.
+        Returns what `understand` makes of it, which raises TransientError to have a damaged body
+        fetched again, or PermanentError. Raises SourceError when attempts, time or bytes run out,
+        and Declined.
         """
         attempt = 1
         while True:
             with self._explaining(url):
                 try:
                     return understand(self._follow(url, into, most, conditions))
-                except Passing as fault:
+                except TransientError as fault:
                     self._wait(url, attempt, fault)
             attempt += 1
 
@@ -127,20 +127,20 @@ class Fetcher:
     def _explaining(self, url: httpx.URL) -> Iterator[None]:
         try:
             yield
-        except OutOfTime as error:
+        except DeadlineExceeded as error:
             raise SourceError(
                 f"{url}: was not read to its end in the {self._limits.seconds:,g} seconds that a "
                 "feed may take; try again later"
             ) from error
-        except Unusable as error:
+        except PermanentError as error:
             raise SourceError(f"{url}: {error}") from error
-        except NotPublic as error:
+        except PrivateAddress as error:
             raise SourceError(
                 f"{url}: redirects to {error}, which is no public address; if it is to be "
                 "trusted, name it as the source"
             ) from error
 
-    def _wait(self, url: httpx.URL, attempt: int, fault: Passing) -> None:
+    def _wait(self, url: httpx.URL, attempt: int, fault: TransientError) -> None:
         if attempt >= self._limits.attempts:
             raise SourceError(f"{url}: {fault}, at attempt {attempt} still; try again later")
         jitter = random.uniform(0.5, 1.5)  # noqa: S311  # it spreads requests and hides nothing
@@ -220,15 +220,15 @@ def _passing_faults(url: httpx.URL) -> Iterator[None]:
     try:
         yield
     except httpcore.TimeoutException as error:
-        raise Passing("does not answer in time") from error
+        raise TransientError("does not answer in time") from error
     except (httpcore.NetworkError, httpcore.ProtocolError) as error:
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
             raise SourceError(f"{url}: the server cannot be trusted: {error}") from error
-        raise Passing(f"cannot be read: {error or type(error).__name__}") from error
+        raise TransientError(f"cannot be read: {error or type(error).__name__}") from error
     except UnicodeError as error:  # of a host name with a label of more than 63 letters
         raise SourceError(f"{url}: the host cannot be looked up: {error}") from error
     except (EOFError, zlib.error) as error:
-        raise Passing("the gzip data is damaged or cut short") from error
+        raise TransientError("the gzip data is damaged or cut short") from error
 
 
 def _check_status(
@@ -242,7 +242,7 @@ def _check_status(
     phrases = {known.value: f" {known.phrase}" for known in HTTPStatus}
     said = f"answers {status}{phrases.get(status, '')}"
     if status in PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise Passing(said, _retry_after(headers.get("retry-after", "")))
+        raise TransientError(said, _retry_after(headers.get("retry-after", "")))
     advice = NO_FEED if status == HTTPStatus.NOT_FOUND else "check what the server asks for"
     raise Declined(f"{url}: {said}; {advice}")
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.feeds.client import NO_FEED, Passing, Unusable
+from indexer.feeds.client import NO_FEED, PermanentError, TransientError
 from indexer.sources.records import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
 
 SERVICES = "services"
@@ -53,31 +53,31 @@ MASK = rb"\ufffd"
 
 
 def read_page(file: BinaryIO, most: int) -> Page:
-    """The page in this file, of which more follow; raises Passing when there is none.
+    """The page in this file, of which more follow; raises TransientError when there is none.
 
     Whatever is there instead may pass, since there was a page before it.
     """
     try:
         page = recognise(file, most)
-    except Unusable as fault:
-        raise Passing(str(fault)) from fault
+    except PermanentError as fault:
+        raise TransientError(str(fault)) from fault
     if page is None:
-        raise Passing("is a file where a page should follow")
+        raise TransientError("is a file where a page should follow")
     return page
 
 
 def recognise(file: BinaryIO, most: int) -> Page | None:
     """The page in this file, or None for a plain file: lines, an array, or a lone record.
 
-    Of a file of more than `most` bytes only lines can be told. Raises Passing for what is damaged
-    or cut short, and Unusable for a web page and for what holds no list.
+    Of a file of more than `most` bytes only lines can be told. Raises TransientError for damaged
+    or truncated content, and PermanentError for a web page and for JSON without a list.
     """
     first = _first_line(file)
     start = first.lstrip(BLANKS)[:1]
     if start == b"<":
-        raise Unusable(f"is a web page, no feed; {NO_FEED}")
+        raise PermanentError(f"is a web page, no feed; {NO_FEED}")
     if not start:
-        raise Passing("is empty; an empty feed is written as []")
+        raise TransientError("is empty; an empty feed is written as []")
     if start == b"{" and _is_object(first) and file.read(MAX_RECORD).strip(BLANKS):
         _check_last_line(file)
         return None
@@ -89,11 +89,11 @@ def recognise(file: BinaryIO, most: int) -> Page | None:
             return None
         page = _page(_object.decode(readable))
     except msgspec.ValidationError as error:
-        raise Unusable(f"is no list of services or resources; {NO_FEED}") from error
+        raise PermanentError(f"is no list of services or resources; {NO_FEED}") from error
     except RecursionError as error:
-        raise Unusable("a value is nested too deeply to be read") from error
+        raise PermanentError("a value is nested too deeply to be read") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Passing(f"is no JSON, or cut short: {error}") from error
+        raise TransientError(f"is no JSON, or cut short: {error}") from error
     if page is not None and readable is not text:
         _unmask(page, readable, text)
     return page
@@ -111,7 +111,7 @@ def _page(members: dict[str, Raw]) -> Page | None:
                 limit=_number(pagination.limit),
                 are_services=name == SERVICES,
             )
-    raise Unusable(f"is JSON without a list of services, resources or items; {NO_FEED}")
+    raise PermanentError(f"is JSON without a list of services, resources or items; {NO_FEED}")
 
 
 def _outline(members: dict[str, Raw]) -> Pagination:
@@ -144,12 +144,12 @@ def _first_line(file: BinaryIO) -> bytes:
 
 
 def _check_last_line(file: BinaryIO) -> None:
-    """Raise Passing when the file ends within a line, as it does where a connection was lost."""
+    """Raise TransientError when the file ends within a line, as after a lost connection."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - MAX_RECORD))
     last = file.read().rpartition(b"\n")[2]
     if last.strip(BLANKS) and not _is_object(last):
-        raise Passing("ends within a line")
+        raise TransientError("ends within a line")
 
 
 def _readable(text: bytes) -> bytes:
@@ -185,7 +185,7 @@ def _is_object(line: bytes) -> bool:
 def _whole(file: BinaryIO, most: int) -> bytes:
     size = file.seek(0, os.SEEK_END)
     if size > most:
-        raise Unusable(
+        raise PermanentError(
             f"is one JSON text of {size:,} bytes, more than the {most:,} that can be read at "
             "once; JSON lines may be of any length"
         )

@@ -27,7 +27,7 @@ DAY = 24 * 60 * 60
 LONGEST_NUMBER = 16
 
 
-class Progress(Struct):
+class FeedProgress(Struct):
     """How far a fetch is: the bytes received, the items met in this walk, and all of them."""
 
     bytes: int = 0
@@ -56,7 +56,7 @@ def fetch_feed(
     url: str,
     cache: Path,
     limits: Limits | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[FeedProgress], None] | None = None,
 ) -> Feed:
     """Read a feed to its end into a folder of its own in `cache`.
 
@@ -81,11 +81,11 @@ class _Reading:
     """One reading of a feed."""
 
     def __init__(
-        self, url: str, cache: Path, limits: Limits, report: Callable[[Progress], None]
+        self, url: str, cache: Path, limits: Limits, report: Callable[[FeedProgress], None]
     ) -> None:
         self._limits = limits
         self._report = report
-        self._progress = Progress()
+        self._progress = FeedProgress()
         self._cache = FeedCache(cache, read_url(url))
         self._kept = self._cache.load()
         self._fetcher = Fetcher(url, limits, self._count)

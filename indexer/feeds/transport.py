@@ -15,11 +15,11 @@ from httpcore import SOCKET_OPTION
 from indexer.urls import is_public
 
 
-class OutOfTime(Exception):  # it ends a fetch, which says of what
+class DeadlineExceeded(Exception):  # it ends a fetch, which says of what
     """The deadline passed."""
 
 
-class NotPublic(Exception):  # it ends a fetch, which says how it got there
+class PrivateAddress(Exception):  # it ends a fetch, which says how it got there
     """A host has an address that is no public one."""
 
 
@@ -27,8 +27,8 @@ class Network(httpcore.NetworkBackend):
     """Connects to one trusted host and port wherever they are, and to public addresses else.
 
     A name is resolved once, and what is connected to is the very address that was judged, so that
-    a second answer of the name server changes nothing. Raises OutOfTime once `deadline`, by the
-    monotonic clock in seconds, has passed, be it between two bytes; and NotPublic.
+    a second answer of the name server changes nothing. Raises PrivateAddress, and DeadlineExceeded
+    once `deadline`, in seconds of the monotonic clock, has passed.
     """
 
     def __init__(self, trusted: tuple[str, int], deadline: float) -> None:
@@ -37,10 +37,10 @@ class Network(httpcore.NetworkBackend):
         self._backend = httpcore.SyncBackend()
 
     def remaining(self) -> float:
-        """The seconds that are left; raises OutOfTime when none are."""
+        """The seconds that are left; raises DeadlineExceeded when none are."""
         seconds = self._deadline - monotonic()
         if seconds <= 0:
-            raise OutOfTime
+            raise DeadlineExceeded
         return seconds
 
     def connect_tcp(
@@ -94,7 +94,7 @@ class _Stream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         try:
             timeout = _sooner(timeout, self._network.remaining())
-        except OutOfTime:
+        except DeadlineExceeded:
             self.close()  # nobody else knows of this stream yet
             raise
         secure = self._stream.start_tls(ssl_context, server_hostname, timeout)
@@ -105,7 +105,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def public_addresses(host: str, port: int) -> list[str]:
-    """The addresses of a host; raises NotPublic when one is not public, and ConnectError."""
+    """The addresses of a host; raises PrivateAddress when one is not public, and ConnectError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # the latter for a label of more than 63 letters
@@ -113,7 +113,7 @@ def public_addresses(host: str, port: int) -> list[str]:
     addresses = [str(address[0]) for *_, address in found]
     for address in addresses:
         if not is_public(ip_address(address)):
-            raise NotPublic(host if host == address else f"{host} at {address}")
+            raise PrivateAddress(host if host == address else f"{host} at {address}")
     return addresses
 
 

@@ -13,8 +13,8 @@ from indexer.errors import Misuse
 from indexer.sources.rejects import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
 from service.snapshot.snapshot import CURRENT, MANIFEST, SNAPSHOTS, read_current, read_manifest
-from service.storage.ids import Ids
-from service.storage.record_store import Store
+from service.storage.ids import IdTable
+from service.storage.record_store import RecordStore
 
 LONGEST_SHOWN = 200
 READ_AT_ONCE = 2**14
@@ -166,8 +166,8 @@ class Services:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.ids = Ids(folder)
-            self._records = Store(folder, RECORDS)
+            self.ids = IdTable(folder)
+            self._records = RecordStore(folder, RECORDS)
         except (OSError, ValueError) as error:
             raise SnapshotDamaged(f"{folder}: {error}; {REBUILD}") from error
         self._folder = folder
@@ -184,7 +184,7 @@ class Services:
         """
         self._read += 1
         if self._read % READ_AT_ONCE == 0:
-            self._records = Store(self._folder, RECORDS)
+            self._records = RecordStore(self._folder, RECORDS)
         return self._records.text(ordinal)
 
 

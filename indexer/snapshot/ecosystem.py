@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from indexer.snapshot.record_store import write_store
+from indexer.snapshot.record_store import write_record_store
 from service.records import Bucket, Overview, Transaction, format_timestamp
 
 if TYPE_CHECKING:  # DuckDB is needed only where there are payments
@@ -77,7 +77,7 @@ def write_ecosystem(folder: Path, payments: DuckDBPyConnection | None) -> int:
             "transactions": _transactions(payments),
         }
     for name, rows in tables.items():
-        write_store(folder, name, map(msgspec.json.encode, rows))
+        write_record_store(folder, name, map(msgspec.json.encode, rows))
     return count
 
 

@@ -46,7 +46,7 @@ class Narrowed(Struct, rename="camel"):
 _decoder = msgspec.json.Decoder(Narrowed)
 
 
-def write_narrowing(folder: Path, services: Iterable[bytes], calls: list[int]) -> None:
+def write_filters(folder: Path, services: Iterable[bytes], calls: list[int]) -> None:
     """Write the facets, prices and orders of the services, called so often in 30 days."""
     folder.mkdir()
     facets = {name: FacetValues(name) for name in FACETS}

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from indexer.snapshot.query_expansion import write_lexicon, write_names
 from indexer.snapshot.readback import FIELDS
 from indexer.snapshot.whoosh_index import Part
-from service.search.config import ENGINE, Engine
+from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import FREQUENT_SHARE, Summary
 from service.search.top_k import BLOCK, CHAMPIONS, IMPACT_BITS, best, block_count
-from service.storage.string_table import write_strings
+from service.storage.string_table import write_string_table
 
 
 def compile_postings(
@@ -24,7 +24,7 @@ def compile_postings(
     names: Sequence[str],
     prior: npt.NDArray[np.float64],
     out_dir: Path,
-    engine: Engine = ENGINE,
+    engine: SearchConfig = SEARCH_CONFIG,
 ) -> Summary:
     """Write what the service searches: postings with impacts, the lexicon and the names.
 
@@ -36,7 +36,7 @@ def compile_postings(
     owners, ordinals = np.divmod(keys, max(documents, 1))
     offsets = np.searchsorted(owners, np.arange(len(terms) + 1))
     impacts = impacts_of(np.diff(offsets), ordinals, frequencies, documents, prior, engine)
-    write_strings(out_dir / "terms", terms)
+    write_string_table(out_dir / "terms", terms)
     _write_arrays(out_dir, offsets, ordinals, impacts, documents)
     vocabulary = {word: term for part in parts for word, term in part.vocabulary.items()}
     write_lexicon(out_dir, vocabulary, terms, np.diff(offsets), engine)
@@ -47,7 +47,7 @@ def compile_postings(
 
 
 def merge_postings(
-    parts: Sequence[Part], documents: int, engine: Engine
+    parts: Sequence[Part], documents: int, engine: SearchConfig
 ) -> tuple[list[bytes], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Terms in byte order, and of each posting its key and its frequency.
 
@@ -74,7 +74,7 @@ def impacts_of(
     frequencies: npt.NDArray[np.float64],
     documents: int,
     prior: npt.NDArray[np.float64],
-    engine: Engine,
+    engine: SearchConfig,
 ) -> npt.NDArray[np.uint16]:
     """Integer BM25F impacts (Robertson and Zaragoza 2009, section 3.6), one for each posting.
 
@@ -103,7 +103,7 @@ def _normalised(
     counts: npt.NDArray[np.float64],
     documents: int,
     field: str,
-    engine: Engine,
+    engine: SearchConfig,
 ) -> npt.NDArray[np.float64]:
     """Counts times the field's weight, divided by 1 - b + b · length / average length.
 

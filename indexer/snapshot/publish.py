@@ -19,7 +19,7 @@ from indexer.cli.report import Changes
 from indexer.errors import Busy, IndexerError
 from indexer.snapshot.compare import count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.search.config import ENGINE
+from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import (
     CURRENT,
     FORMAT,
@@ -85,7 +85,7 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
 def identify(files: Mapping[str, File]) -> str:
     """The id of a snapshot: a hash of what is served, and of how it is searched."""
     served = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    engine = msgspec.json.encode(ENGINE).decode()
+    engine = msgspec.json.encode(SEARCH_CONFIG).decode()
     return hashlib.sha256("\n".join([str(FORMAT), engine, *served]).encode()).hexdigest()[:20]
 
 

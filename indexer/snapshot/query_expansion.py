@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.search.analysis import name_key
-from service.search.config import Engine
+from service.search.config import SearchConfig
 from service.search.query_expansion import name_hash
 from service.search.spelling import (
     LONGEST,
@@ -22,8 +22,8 @@ from service.search.spelling import (
     edit_distance,
     letter_codes,
 )
-from service.storage.hash_table import write_buckets
-from service.storage.string_table import write_strings
+from service.storage.hash_table import write_hash_table
+from service.storage.string_table import write_string_table
 
 WORDS_AT_ONCE = 4096
 
@@ -33,7 +33,7 @@ def write_lexicon(
     vocabulary: Mapping[str, str],
     terms: Sequence[bytes],
     document_frequencies: npt.NDArray[np.int64],
-    engine: Engine,
+    engine: SearchConfig,
 ) -> None:
     """Write the words of a vocabulary (word → term), their terms' numbers, and their deletions.
 
@@ -44,12 +44,12 @@ def write_lexicon(
     number = {term: position for position, term in enumerate(terms)}
     word_terms = np.array([number[term] for _, term in entries], dtype=np.int32)
     words = [word.decode() for word, _ in entries]
-    write_strings(out_dir / "words", [word for word, _ in entries])
+    write_string_table(out_dir / "words", [word for word, _ in entries])
     np.save(out_dir / "word_terms.npy", word_terms)
     correctable = [position for position, word in enumerate(words) if _is_correctable(word)]
-    write_buckets(out_dir / "one_deletion", *_deletions(words, correctable, 0, 1))
+    write_hash_table(out_dir / "one_deletion", *_deletions(words, correctable, 0, 1))
     longer = [position for position in correctable if len(words[position]) >= SHORTEST_FOR_TWO]
-    write_buckets(out_dir / "two_deletions", *_deletions(words, longer, 2, 2))
+    write_hash_table(out_dir / "two_deletions", *_deletions(words, longer, 2, 2))
     frequencies = document_frequencies[word_terms]
     np.save(out_dir / "likely_meant.npy", likely_meant(words, word_terms, frequencies, engine))
 
@@ -58,7 +58,7 @@ def likely_meant(
     words: Sequence[str],
     word_terms: npt.NDArray[np.int32],
     frequencies: npt.NDArray[np.int64],
-    engine: Engine,
+    engine: SearchConfig,
 ) -> npt.NDArray[np.int32]:
     """For each word the term that it probably misspells, or -1.
 
@@ -101,7 +101,7 @@ def write_names(out_dir: Path, names: Sequence[str]) -> None:
     keys = [(name_key(name), ordinal) for ordinal, name in enumerate(names)]
     named = [(name_hash(key), ordinal) for key, ordinal in keys if key]
     hashes = np.array([hashed for hashed, _ in named], dtype=np.uint64)
-    write_buckets(
+    write_hash_table(
         out_dir / "names", hashes, np.array([ordinal for _, ordinal in named], dtype=np.int32)
     )
     np.save(

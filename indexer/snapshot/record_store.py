@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from service.storage.hash_table import write_buckets
+from service.storage.hash_table import write_hash_table
 from service.storage.ids import id_hash
 
 
-def write_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
+def write_record_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
     """Write JSON texts joined by commas, and the offset of each; returns how many."""
     offsets = array("q", [0])
     with (folder / f"{name}.json").open("wb") as file:
@@ -36,11 +36,11 @@ def write_records(folder: Path, texts: Iterable[bytes]) -> None:
             tags.append(int.from_bytes(blake2b(text, digest_size=8).digest(), "little"))
             yield text
 
-    write_store(folder, "records", tagged())
+    write_record_store(folder, "records", tagged())
     np.save(folder / "tags.npy", np.asarray(tags, np.uint64))
 
 
-def read_store(folder: Path, name: str, span: range | None = None) -> Iterator[bytes]:
+def read_record_store(folder: Path, name: str, span: range | None = None) -> Iterator[bytes]:
     """The texts of a store in their order, or those of a span of ordinals.
 
     Read and not mapped: what was read of a mapping stays with the memory of the process.
@@ -57,6 +57,6 @@ def read_store(folder: Path, name: str, span: range | None = None) -> Iterator[b
 
 def write_ids(folder: Path, ids: list[str]) -> None:
     """Write ids in listing order, and by hash."""
-    write_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
+    write_record_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
     hashes = np.fromiter(map(id_hash, ids), np.uint64, len(ids))
-    write_buckets(folder / "ids", hashes, np.arange(len(ids), dtype=np.int32))
+    write_hash_table(folder / "ids", hashes, np.arange(len(ids), dtype=np.int32))

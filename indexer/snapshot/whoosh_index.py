@@ -19,7 +19,7 @@ from indexer.cli.progress import Advance, counted
 from indexer.errors import IndexerError
 from indexer.snapshot.pool import Worker, results
 from indexer.snapshot.readback import FieldPostings, read_back
-from indexer.snapshot.record_store import read_store
+from indexer.snapshot.record_store import read_record_store
 from service.search.analysis import schema, term_of, words_of
 
 WRITE_LOCK = "MAIN_WRITELOCK"
@@ -86,7 +86,7 @@ def indexing(
 
 def index_span(folder: Path, services: Path, span: range, advance: Advance) -> Part:
     """Index a span of the stored services as one part; says now and then how far it is."""
-    records = counted(read_store(services, "records", span), advance, STEPS)
+    records = counted(read_record_store(services, "records", span), advance, STEPS)
     texts = map(_text.decode, records)
     documents = ((text.name, text.description, text.category) for text in texts)
     return index_part(folder, documents, span.start)

@@ -23,7 +23,7 @@ from indexer.sources.patterns import expand_patterns
 from indexer.sources.records import STANDARD_INPUT, SourceRecord, expand
 from indexer.sources.rejects import Reject, printable
 from service.errors import SnapshotUnavailable
-from service.search.config import ENGINE
+from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import FORMAT, read_current, sha256
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def gather_inputs(options: BuildOptions, stages: Stages) -> Inputs:
             sources += [Input(printable(file), file) for file in expand([name])]
     payments, overlays = expand_patterns(options.transactions), expand(options.overlays)
     gathered = Inputs(sources, payments, overlays, notes, None)
-    asked = [options.policy, str(options.max_rejects), FORMAT, ENGINE]
+    asked = [options.policy, str(options.max_rejects), FORMAT, SEARCH_CONFIG]
     with stages.stage("compare with the last build"):
         return msgspec.structs.replace(gathered, digest=_digest(gathered, asked))
 

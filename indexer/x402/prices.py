@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from indexer.catalogue.record import Faulty
+from indexer.catalogue.record import InvalidRecord
 from indexer.x402.stablecoins import Asset, find_asset
 from indexer.x402.testnets import is_test_network
 from indexer.x402.untrusted import decoded, line
@@ -54,7 +54,7 @@ class Accepted(Struct):
 def read_accepts(text: Raw | None) -> Accepted:
     """Price a resource by its first entry on a main network in a known asset, else its first.
 
-    Raises Faulty when there is no price, or none in whole base units that is at least 0.
+    Raises InvalidRecord when there is no price, or none in whole base units that is at least 0.
     """
     entries = _decode(text)
     offers = [_Offer(entry) for entry in entries]
@@ -108,9 +108,9 @@ def _decode(text: Raw | None) -> list[dict[str, Raw]]:
         entries = _accepts.decode(text) if text is not None else []
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
-        raise Faulty(f"$.accepts{path.rstrip('`')}", reason) from error
+        raise InvalidRecord(f"$.accepts{path.rstrip('`')}", reason) from error
     if not entries:
-        raise Faulty("$.accepts", "there is no price: nothing says what is accepted")
+        raise InvalidRecord("$.accepts", "there is no price: nothing says what is accepted")
     return entries
 
 
@@ -123,16 +123,18 @@ def _base_units(offer: _Offer, path: str) -> str:
         if given not in (None, ""):
             break
     if given in (None, ""):
-        raise Faulty(path, "there is no price: neither `amount` nor `maxAmountRequired` is given")
+        raise InvalidRecord(
+            path, "there is no price: neither `amount` nor `maxAmountRequired` is given"
+        )
     is_number = isinstance(given, (str, int)) and not isinstance(given, bool)
     found = _whole.fullmatch(str(given)) if is_number else None
     if found is None:
-        raise Faulty(f"{path}.{key}", "is no price: it must be a whole number of base units")
+        raise InvalidRecord(f"{path}.{key}", "is no price: it must be a whole number of base units")
     digits = found[2].lstrip("0") or "0"
     if found[1] and digits != "0":
-        raise Faulty(f"{path}.{key}", "is no price: it is negative")
+        raise InvalidRecord(f"{path}.{key}", "is no price: it is negative")
     if len(digits) > MOST_DIGITS:
-        raise Faulty(f"{path}.{key}", f"is no price: it has more than {MOST_DIGITS} digits")
+        raise InvalidRecord(f"{path}.{key}", f"is no price: it has more than {MOST_DIGITS} digits")
     return digits
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.catalogue.record import Faulty
+from indexer.catalogue.record import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord, lone_surrogate
 from indexer.urls import LONGEST_URL, Address, read_address
@@ -44,7 +44,7 @@ _route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _count = re.compile(r"[0-9]{1,19}")
 
 
-class LeftOut(Exception):  # it describes a record, not a failure of the program
+class Unlisted(Exception):  # it describes a record, not a failure of the program
     """A well-formed resource that is not wanted: under which policy, where and why."""
 
     def __init__(self, policy: str, path: str, reason: str) -> None:
@@ -89,7 +89,7 @@ class Resource(Struct):
 
 
 def read_resource(source: SourceRecord, policy: Policy) -> Resource:
-    """Read one resource; raises Faulty when it is malformed and LeftOut when it is not wanted."""
+    """Read one resource; raises InvalidRecord, or Unlisted when policy excludes it."""
     fields = _decode(source)
     path, given, described = _resource(fields)
     address = _judge(path, given, policy)
@@ -122,19 +122,19 @@ def read_resource(source: SourceRecord, policy: Policy) -> Resource:
 
 def _decode(source: SourceRecord) -> dict[str, Raw]:
     if source.fault:
-        raise Faulty("$", source.fault)
+        raise InvalidRecord("$", source.fault)
     try:
         if not source.text.isascii():
             source.text.decode()  # the decoder does not look into text that it passes over
         return _fields.decode(source.text)
     except UnicodeDecodeError as error:
-        raise Faulty("$", f"is not UTF-8 at byte {error.start}") from error
+        raise InvalidRecord("$", f"is not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
-        raise Faulty("$", "is nested too deeply") from error
+        raise InvalidRecord("$", "is nested too deeply") from error
     except msgspec.ValidationError as error:
-        raise Faulty("$", str(error)) from error
+        raise InvalidRecord("$", str(error)) from error
     except msgspec.DecodeError as error:
-        raise Faulty("$", lone_surrogate(source.text) or str(error)) from error
+        raise InvalidRecord("$", lone_surrogate(source.text) or str(error)) from error
 
 
 def _resource(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:
@@ -144,7 +144,9 @@ def _resource(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:
     if isinstance(resource, dict):
         path, described, resource = "$.resource.url", resource, resource.get("url")
     if not isinstance(resource, str):
-        raise Faulty(path, "there is no URL" if resource is None else "is no URL: it is no text")
+        raise InvalidRecord(
+            path, "there is no URL" if resource is None else "is no URL: it is no text"
+        )
     return path, resource, described
 
 
@@ -152,15 +154,15 @@ def _judge(path: str, url: str, policy: Policy) -> Address:
     try:
         address = read_address(url)
     except ValueError as error:
-        raise Faulty(path, str(error)) from error
+        raise InvalidRecord(path, str(error)) from error
     if address.scheme not in {"http", "https"}:
-        raise LeftOut("resources not over https", path, f"is a resource of {address.scheme}:")
+        raise Unlisted("resources not over https", path, f"is a resource of {address.scheme}:")
     if address.is_private and not policy.allow_private:
-        raise LeftOut("private addresses", path, f"{address.host} is not on the public internet")
+        raise Unlisted("private addresses", path, f"{address.host} is not on the public internet")
     if address.has_credentials:
-        raise LeftOut("URLs with credentials", path, "names a user before the host")
+        raise Unlisted("URLs with credentials", path, "names a user before the host")
     if address.scheme == "http" and not policy.allow_http:
-        raise LeftOut("http resources", path, "is not encrypted")
+        raise Unlisted("http resources", path, "is not encrypted")
     return address
 
 
@@ -168,7 +170,7 @@ def _judge_price(accepted: Accepted, policy: Policy) -> None:
     if accepted.amount is not None and accepted.amount > policy.max_price:
         price = f"{accepted.amount:f} {accepted.pricing.currency}"
         reason = f"{price} is more than the {policy.max_price:f} that a request plausibly costs"
-        raise LeftOut("implausible prices", f"$.accepts[{accepted.place}]", reason)
+        raise Unlisted("implausible prices", f"$.accepts[{accepted.place}]", reason)
 
 
 def _with_route(url: str, route: Any) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from service.errors import InvalidParameter
 from service.search.facets import FACETS
-from service.search.filters import EVERYTHING, Narrowing, Sort
+from service.search.filters import NO_FILTERS, Filters, Sort
 
 MAX_LIMIT = 200
 MAX_QUERY = 2000
@@ -44,7 +44,7 @@ class Listing(Struct, frozen=True, tag=True):
 
     query: str | None
     page: Page
-    narrowing: Narrowing
+    narrowing: Filters
     with_endpoints: bool
 
 
@@ -191,12 +191,12 @@ class Params:
         """Whether services are answered with their endpoints."""
         return self._choice("endpoints", ENDPOINTS, "all") == "all"
 
-    def narrowing(self) -> Narrowing:
+    def narrowing(self) -> Filters:
         """The conditions, the order and the facets that are asked for."""
         if NARROWING.isdisjoint(self._values):
-            return EVERYTHING
+            return NO_FILTERS
         enriched = self._choice("enriched", BOOLEANS, "")
-        return Narrowing(
+        return Filters(
             facets={name: self._facet(name) for name in FACETS if name in self._values},
             enriched=enriched == "true" if enriched else None,
             max_price=self._max_price(),

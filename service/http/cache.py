@@ -13,7 +13,7 @@ LARGEST_SHARE = 8
 """No response may take more than this part of the cache, or one request would empty it."""
 
 
-class Made(NamedTuple):
+class CachedResponse(NamedTuple):
     """A response as it goes out, with the header lines of a 200, and those of a 304."""
 
     body: bytes
@@ -31,9 +31,9 @@ class Cache:
     def __init__(self, size: int, counts: Counts) -> None:
         self._size = self._free = size
         self._counts = counts
-        self._made: OrderedDict[bytes, Made] = OrderedDict()
+        self._made: OrderedDict[bytes, CachedResponse] = OrderedDict()
 
-    def get(self, key: bytes) -> Made | None:
+    def get(self, key: bytes) -> CachedResponse | None:
         """What was stored, now the most recently used."""
         made = self._made.get(key)
         if made is None:
@@ -43,7 +43,7 @@ class Cache:
         self._made.move_to_end(key)
         return made
 
-    def put(self, key: bytes, made: Made) -> None:
+    def put(self, key: bytes, made: CachedResponse) -> None:
         """Store a response that was not there, and drop others for it, if it is not too large."""
         cost = _cost(key, made)
         if cost > self._size // LARGEST_SHARE:
@@ -54,5 +54,5 @@ class Cache:
             self._free += _cost(*self._made.popitem(last=False))
 
 
-def _cost(key: bytes, made: Made) -> int:
+def _cost(key: bytes, made: CachedResponse) -> int:
     return len(key) + len(made.body) + OVERHEAD

@@ -22,7 +22,7 @@ from service.http.exception_handlers import refuse
 from service.http.headers import METHODS, REQUEST_ID, heeded
 from service.http.metrics import Metrics
 from service.http.responses import Encoded, preflight
-from service.snapshot.manager import Published
+from service.snapshot.manager import SnapshotManager
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -48,7 +48,7 @@ class Front:
         app: ASGIApp,
         routes: Iterable[Route],
         unpinned: frozenset[str],
-        published: Published,
+        published: SnapshotManager,
         metrics: Metrics,
         log: RequestLog | None,
     ) -> None:

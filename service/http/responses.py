@@ -10,7 +10,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.http.cache import Made
+from service.http.cache import CachedResponse
 from service.http.compression import CODINGS, IDENTITY, WORTH_COMPRESSING, accepted
 from service.http.headers import (
     ACCEPT_ENCODING,
@@ -98,7 +98,9 @@ def preflight(request: Request) -> Response:
     return momentary(request, b"", 204, PREFLIGHT)
 
 
-def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes, content_type: bytes) -> Made:
+def _finish(
+    serving: Serving, body: bytes, tag: bytes, coding: bytes, content_type: bytes
+) -> CachedResponse:
     """Compress what is worth it, and make the headers; each coding has a tag of its own."""
     encoding = b""
     if coding and len(body) >= WORTH_COMPRESSING:
@@ -108,4 +110,4 @@ def _finish(serving: Serving, body: bytes, tag: bytes, coding: bytes, content_ty
     entity_tag = b'"%b"' % tag
     lines = b"%betag: %b\r\n" % (serving.cacheable, entity_tag)
     whole = b"%b%b%bcontent-length: %d\r\n" % (lines, content_type, encoding, len(body))
-    return Made(body, whole, lines, entity_tag)
+    return CachedResponse(body, whole, lines, entity_tag)

@@ -13,7 +13,7 @@ class FieldWeights(msgspec.Struct, frozen=True):
     category: float
 
 
-class Engine(msgspec.Struct, frozen=True):
+class SearchConfig(msgspec.Struct, frozen=True):
     """Everything that decides which services a query finds, and in which order.
 
     `analysis` grows by one whenever the analysers or the stop list change meaning: it stands for
@@ -47,4 +47,4 @@ class Engine(msgspec.Struct, frozen=True):
     """...if a neighbour at one edit is in at least so many times as many."""
 
 
-ENGINE = Engine()
+SEARCH_CONFIG = SearchConfig()

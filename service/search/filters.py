@@ -20,7 +20,7 @@ Sort = Literal["relevance", "popularity", "price", "name"]
 Counted = dict[str, list[dict[str, str | int]]]
 
 
-class Narrowing(Struct, frozen=True):
+class Filters(Struct, frozen=True):
     """All conditions must hold; of the values of one facet any may.
 
     `max_price` is compared with the cheapest price of a service, in units of its currency.
@@ -34,7 +34,7 @@ class Narrowing(Struct, frozen=True):
     counted: tuple[str, ...] = ()
 
 
-EVERYTHING = Narrowing()
+NO_FILTERS = Filters()
 
 
 class Buffers(threading.local):
@@ -46,7 +46,7 @@ class Buffers(threading.local):
         self.one = np.empty(services, np.bool_)
 
 
-class Narrower:
+class FilterIndex:
     """Selects and orders the services of one snapshot.
 
     `cheapest` is float64[n], NaN where nothing has a price, `enriched` bool[n], and each order
@@ -64,7 +64,7 @@ class Narrower:
         }
         self.buffers = Buffers(services)
 
-    def keep(self, narrowing: Narrowing) -> Mask | None:
+    def keep(self, narrowing: Filters) -> Mask | None:
         """Which services may match (read only, until this thread's next), or None when all may."""
         kept: Mask | None = None
         for condition in self._conditions(narrowing):
@@ -111,7 +111,7 @@ class Narrower:
             for name in names
         }
 
-    def _conditions(self, narrowing: Narrowing) -> Iterator[Mask]:
+    def _conditions(self, narrowing: Filters) -> Iterator[Mask]:
         """The services that satisfy each condition; all but the first share a buffer."""
         buffers = chain([self.buffers.kept], repeat(self.buffers.one))
         for name, values in narrowing.facets.items():

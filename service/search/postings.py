@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from service.search.config import Engine
+from service.search.config import SearchConfig
 from service.search.query_expansion import FULL_WEIGHT, FULL_WEIGHT_BITS, WeightedTerm
-from service.search.top_k import IMPACT_MASK, Frequent, ImpactList, Integers
+from service.search.top_k import IMPACT_MASK, DenseTerm, ImpactList, Integers
 from service.storage.memory_map import items_of, open_array
 
 FREQUENT_SHARE = 1 / 40
@@ -27,7 +27,7 @@ class Summary(msgspec.Struct, frozen=True):
     documents: int
     terms: int
     postings: int
-    engine: Engine
+    engine: SearchConfig
 
 
 class PostingLists:
@@ -48,7 +48,7 @@ class PostingLists:
         )
         rows = open_array(folder / "frequent_rows.npy")
         counts = self.document_frequencies()[rows >= 0].tolist()
-        self._frequent = list(map(Frequent, impacts, bounds, bits, champions, counts))
+        self._frequent = list(map(DenseTerm, impacts, bounds, bits, champions, counts))
         self._offset_of = items_of(self._offsets)
         self._row_of = items_of(rows)
         # A cache of a bound method would be a cycle, which keeps a snapshot mapped after use.

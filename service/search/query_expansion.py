@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from service.search.analysis import Word, term_of
-from service.search.config import Engine
-from service.search.spelling import Typos
-from service.storage.hash_table import open_buckets
+from service.search.config import SearchConfig
+from service.search.spelling import SpellingIndex
+from service.storage.hash_table import open_hash_table
 from service.storage.memory_map import items_of, open_array
-from service.storage.string_table import Strings, open_strings
+from service.storage.string_table import StringTable, open_string_table
 
 FULL_WEIGHT_BITS = 8
 FULL_WEIGHT = 1 << FULL_WEIGHT_BITS
@@ -30,7 +30,7 @@ WeightedTerm: TypeAlias = tuple[int, int]
 """A term's number, and its weight in parts of `FULL_WEIGHT`: plain, as queries make many."""
 
 
-class Meaning(NamedTuple):
+class Expansion(NamedTuple):
     """What one word of a query stands for; remembered between queries, so not to be changed.
 
     That is its terms, none if there are none, and whether the word says anything that the others do
@@ -41,19 +41,19 @@ class Meaning(NamedTuple):
     required: bool
 
 
-class Lexicon:
+class QueryExpander:
     """Looks up the words of a query, completes and corrects them."""
 
     def __init__(
         self,
-        terms: Strings,
-        words: Strings,
+        terms: StringTable,
+        words: StringTable,
         word_terms: npt.NDArray[np.int32],
-        typos: Typos,
+        typos: SpellingIndex,
         likely_meant: npt.NDArray[np.int32],
         document_frequencies: npt.NDArray[np.int64],
         documents: int,
-        engine: Engine,
+        engine: SearchConfig,
     ):
         self._terms = terms
         self._words = words
@@ -67,12 +67,12 @@ class Lexicon:
         self._engine = engine
         # Caches of bound methods would be cycles, which keep a snapshot mapped after its last use.
         this = weakref.proxy(self)
-        self._sense_of = lru_cache(maxsize=REMEMBERED_WORDS)(partial(Lexicon._look_up, this))
+        self._sense_of = lru_cache(maxsize=REMEMBERED_WORDS)(partial(QueryExpander._look_up, this))
         self._candidates_of = lru_cache(maxsize=REMEMBERED_EXPANSIONS)(
-            partial(Lexicon._candidates, this)
+            partial(QueryExpander._candidates, this)
         )
 
-    def meanings_of(self, words: list[Word]) -> list[Meaning]:
+    def meanings_of(self, words: list[Word]) -> list[Expansion]:
         """What each word stands for; neither that nor what is expanded depends on their order.
 
         Of words that are one term the plainest counts, and the longest terms are expanded first,
@@ -88,7 +88,7 @@ class Lexicon:
                 chosen[identity] = word
             elif _plainness(word) < _plainness(earlier):
                 chosen[identity] = word
-        meanings: list[Meaning] = []
+        meanings: list[Expansion] = []
         doubtful: list[tuple[int, str, int]] = []
         for word in chosen.values():
             meaning, _, is_doubtful = self._sense_of(word)
@@ -100,10 +100,10 @@ class Lexicon:
             for _, text, position in doubtful[: self._engine.expanded_words]:
                 known = meanings[position].terms
                 terms = [*known, self._neighbour(text)] if known else self._candidates_of(text)
-                meanings[position] = Meaning(terms, True)
+                meanings[position] = Expansion(terms, True)
         return meanings
 
-    def _look_up(self, word: Word) -> tuple[Meaning, int | str, bool]:
+    def _look_up(self, word: Word) -> tuple[Expansion, int | str, bool]:
         """What a word stands for as written, what tells terms apart, and whether to expand it."""
         text, joined = word
         number = self._words.find(text)
@@ -115,9 +115,9 @@ class Lexicon:
             stemmed = term_of(text)
             term = self._terms.find(stemmed)
             if term < 0:
-                return Meaning([], not joined), stemmed, not joined and _expandable(text)
+                return Expansion([], not joined), stemmed, not joined and _expandable(text)
             doubtful = False
-        return Meaning([(term, FULL_WEIGHT)], not joined), term, doubtful and not joined
+        return Expansion([(term, FULL_WEIGHT)], not joined), term, doubtful and not joined
 
     def _neighbour(self, text: str) -> WeightedTerm:
         """The term that a word in very few documents probably misspells."""
@@ -175,16 +175,18 @@ class Lexicon:
 
 
 def open_lexicon(
-    folder: Path, document_frequencies: npt.NDArray[np.int64], documents: int, engine: Engine
-) -> Lexicon:
+    folder: Path, document_frequencies: npt.NDArray[np.int64], documents: int, engine: SearchConfig
+) -> QueryExpander:
     """Map the compiled lexicon."""
-    words = open_strings(folder / "words")
-    return Lexicon(
-        terms=open_strings(folder / "terms"),
+    words = open_string_table(folder / "words")
+    return QueryExpander(
+        terms=open_string_table(folder / "terms"),
         words=words,
         word_terms=cast("npt.NDArray[np.int32]", open_array(folder / "word_terms.npy")),
-        typos=Typos(
-            words, open_buckets(folder / "one_deletion"), open_buckets(folder / "two_deletions")
+        typos=SpellingIndex(
+            words,
+            open_hash_table(folder / "one_deletion"),
+            open_hash_table(folder / "two_deletions"),
         ),
         likely_meant=open_array(folder / "likely_meant.npy"),
         document_frequencies=document_frequencies,

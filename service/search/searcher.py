@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from service.errors import REBUILD, SnapshotUnsupported
 from service.search.analysis import name_key, query_words
-from service.search.config import ENGINE
+from service.search.config import SEARCH_CONFIG
 from service.search.intersection import common_ordinals, sums_at
 from service.search.postings import PostingLists, Summary
-from service.search.query_expansion import Lexicon, Meaning, name_hash, open_lexicon
+from service.search.query_expansion import Expansion, QueryExpander, name_hash, open_lexicon
 from service.search.top_k import (
     IMPACT_BITS,
     NONE,
@@ -25,7 +25,7 @@ from service.search.top_k import (
     Ranked,
     best,
 )
-from service.storage.hash_table import Buckets, open_buckets
+from service.storage.hash_table import HashTable, open_hash_table
 from service.storage.memory_map import items_of, open_array
 
 
@@ -36,15 +36,15 @@ class Hits(NamedTuple):
     ordinals: Integers
 
 
-class Postings:
+class Searcher:
     """The searchable side of a snapshot. Safe to use from several threads at once."""
 
     def __init__(
         self,
         summary: Summary,
         lists: PostingLists,
-        lexicon: Lexicon,
-        names: Buckets,
+        lexicon: QueryExpander,
+        names: HashTable,
         name_hashes: npt.NDArray[np.uint64],
     ):
         self.summary = summary
@@ -115,7 +115,7 @@ class Postings:
 class _Plan(NamedTuple):
     """What the words of a query stand for, the lists of those that do, and exact names."""
 
-    meanings: list[Meaning]
+    meanings: list[Expansion]
     lists: list[ImpactList]
     named: Integers
 
@@ -123,21 +123,21 @@ class _Plan(NamedTuple):
 _NOTHING = _Plan([], [], NONE)
 
 
-def open_postings(folder: Path) -> Postings:
+def open_searcher(folder: Path) -> Searcher:
     """Map what `compile_postings` wrote; raises SnapshotUnsupported for that of another version."""
     summary = msgspec.json.decode((folder / "postings.json").read_bytes(), type=Summary)
     written = (summary.engine.layout, summary.engine.analysis)
-    if written != (ENGINE.layout, ENGINE.analysis):
+    if written != (SEARCH_CONFIG.layout, SEARCH_CONFIG.analysis):
         raise SnapshotUnsupported(
             f"{folder} was compiled with layout and analysis {written}, this version reads "
-            f"{(ENGINE.layout, ENGINE.analysis)}; {REBUILD}"
+            f"{(SEARCH_CONFIG.layout, SEARCH_CONFIG.analysis)}; {REBUILD}"
         )
     lists = PostingLists(folder)
-    return Postings(
+    return Searcher(
         summary,
         lists,
         open_lexicon(folder, lists.document_frequencies(), summary.documents, summary.engine),
-        open_buckets(folder / "names"),
+        open_hash_table(folder / "names"),
         cast("npt.NDArray[np.uint64]", open_array(folder / "name_hashes.npy")),
     )
 

@@ -15,8 +15,8 @@ from operator import mul
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.hash_table import MASK, Buckets, Hashes
-from service.storage.string_table import Strings
+from service.storage.hash_table import MASK, Hashes, HashTable
+from service.storage.string_table import StringTable
 
 SHORTEST, LONGEST = 3, 24
 """Letters of a word that can be a correction; a word in a query is from one letter longer."""
@@ -25,10 +25,12 @@ ONE_EDIT_FROM, TWO_EDITS_FROM = 4, 8
 """Letters that a word of a query needs for one edit, and for two."""
 
 
-class Typos:
+class SpellingIndex:
     """Finds the words of a lexicon that are one or two edits from a misspelt one."""
 
-    def __init__(self, words: Strings, one_deletion: Buckets, two_deletions: Buckets) -> None:
+    def __init__(
+        self, words: StringTable, one_deletion: HashTable, two_deletions: HashTable
+    ) -> None:
         self._words = words
         self._one_deletion = one_deletion
         self._two_deletions = two_deletions

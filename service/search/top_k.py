@@ -41,7 +41,7 @@ ORDINAL_MASK = (1 << 32) - 1
 NONE = np.empty(0, np.int64)
 
 
-class Frequent(NamedTuple):
+class DenseTerm(NamedTuple):
     """A frequent term over all blocks.
 
     `impacts` is uint16[blocks, 64], `bounds` int32[blocks], the largest impact of each block,
@@ -64,7 +64,7 @@ class ImpactList(NamedTuple):
     """
 
     postings: Integers
-    frequent: Frequent | None = None
+    frequent: DenseTerm | None = None
     distinct: bool = True
 
 
@@ -118,7 +118,7 @@ class Accumulator(threading.local):
             keys.sort()
         return Ranked(total, keys[: min(first, total)] & ORDINAL_MASK)
 
-    def _count(self, frequent: list[Frequent], keep: Keep) -> int:
+    def _count(self, frequent: list[DenseTerm], keep: Keep) -> int:
         """How many services have any of these terms."""
         if len(frequent) == 1 and keep is None:
             return frequent[0].services
@@ -132,7 +132,7 @@ class Accumulator(threading.local):
         return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
 
     def _above(
-        self, floor: int, frequent: list[Frequent], first: int, keep: Keep
+        self, floor: int, frequent: list[DenseTerm], first: int, keep: Keep
     ) -> tuple[Integers, Integers]:
         """The ordinals and sums of the frequent terms that can be among the best `first`.
 
@@ -217,7 +217,7 @@ def _gather(sums: Integers, repeats: Integers) -> None:
     sums[repeats] = 0
 
 
-def _added(frequent: list[Frequent], ordinals: Integers) -> Integers:
+def _added(frequent: list[DenseTerm], ordinals: Integers) -> Integers:
     """What frequent terms add to the sums of these ordinals."""
     added = frequent[0].impacts.ravel().take(ordinals).astype(np.int64)
     for each in frequent[1:]:
@@ -225,7 +225,7 @@ def _added(frequent: list[Frequent], ordinals: Integers) -> Integers:
     return added
 
 
-def _champions_floor(frequent: list[Frequent], first: int, keep: Keep) -> int:
+def _champions_floor(frequent: list[DenseTerm], first: int, keep: Keep) -> int:
     """What the best `first` reach at least, as that many champions of the terms do, or 1."""
     champions = [
         each.champions[:first] if keep is None else each.champions[keep.take(each.champions)]
@@ -237,7 +237,7 @@ def _champions_floor(frequent: list[Frequent], first: int, keep: Keep) -> int:
 
 
 def _summed(
-    frequent: list[Frequent], rows: Integers, floor: int, keep: Keep
+    frequent: list[DenseTerm], rows: Integers, floor: int, keep: Keep
 ) -> tuple[Integers, Integers]:
     """The ordinals of these blocks whose sums reach the floor, and the sums."""
     blocks = frequent[0].impacts.take(rows, axis=0).astype(np.int32)

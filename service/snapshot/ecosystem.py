@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.storage.record_store import Store
+from service.storage.record_store import RecordStore
 
 
 class Ecosystem:
@@ -18,11 +18,11 @@ class Ecosystem:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._overview = Store(folder, "overview")
-        self._hours = Store(folder, "hours")
-        self._days = Store(folder, "days")
-        self._first_days = Store(folder, "first_days")
-        self._transactions = Store(folder, "transactions")
+        self._overview = RecordStore(folder, "overview")
+        self._hours = RecordStore(folder, "hours")
+        self._days = RecordStore(folder, "days")
+        self._first_days = RecordStore(folder, "first_days")
+        self._transactions = RecordStore(folder, "transactions")
 
     def overview(self, timeframe: int) -> bytes:
         """The totals of the last `timeframe` days, as a JSON object."""

@@ -12,7 +12,7 @@ from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.http.metrics import Metrics
 from service.http.serving import Serving
 from service.search.facets import FACETS
-from service.search.filters import Narrowing
+from service.search.filters import Filters
 from service.settings import Settings
 from service.snapshot.snapshot import (
     CURRENT,
@@ -32,7 +32,7 @@ Signature = tuple[tuple[int, int, int], ...]
 _log = logging.getLogger("uvicorn.error")
 
 
-class Published:
+class SnapshotManager:
     """What an artifacts folder publishes, as one application serves it.
 
     A thread looks at it twice a second. A snapshot that was published since is verified, opened and
@@ -170,7 +170,7 @@ class Published:
         return tuple(_state_of(path) for path in paths)
 
 
-def _follow(reference: weakref.ref[Published], closed: threading.Event) -> None:
+def _follow(reference: weakref.ref[SnapshotManager], closed: threading.Event) -> None:
     while not closed.wait(LOOK_EVERY):
         published = reference()
         if published is None:
@@ -185,7 +185,7 @@ def _follow(reference: weakref.ref[Published], closed: threading.Event) -> None:
 def _warm(snapshot: Snapshot) -> None:
     """Ask once what the first requests will ask; better it fails here."""
     try:
-        hits = snapshot.list(narrowing=Narrowing(counted=tuple(FACETS)))
+        hits = snapshot.list(narrowing=Filters(counted=tuple(FACETS)))
         for name in hits.ids:
             snapshot.find(name)
         snapshot.search(" ".join(hits.ids))

@@ -21,12 +21,12 @@ from service.errors import (
 )
 from service.records import Counts
 from service.search.facets import Mask
-from service.search.filters import EVERYTHING, Counted, Narrower, Narrowing
-from service.search.searcher import open_postings
+from service.search.filters import NO_FILTERS, Counted, FilterIndex, Filters
+from service.search.searcher import open_searcher
 from service.snapshot.ecosystem import Ecosystem
-from service.storage.ids import Ids
+from service.storage.ids import IdTable
 from service.storage.memory_map import items_of, open_array
-from service.storage.record_store import Store
+from service.storage.record_store import RecordStore
 
 FORMAT = 2
 CURRENT = "CURRENT"
@@ -77,7 +77,7 @@ class Hits:
     """
 
     def __init__(
-        self, total: int, ordinals: Sequence[int], lookup: Ids, facets: Counted | None
+        self, total: int, ordinals: Sequence[int], lookup: IdTable, facets: Counted | None
     ) -> None:
         self.total = total
         self.ordinals = ordinals
@@ -98,13 +98,13 @@ class Snapshot:
         self.id = manifest.id
         self.name = manifest.id.encode()
         self.checked_at = checked_at
-        self.services = Store(folder, "records")
-        self.summaries = Store(folder, "summaries")
+        self.services = RecordStore(folder, "records")
+        self.summaries = RecordStore(folder, "summaries")
         self.ecosystem = Ecosystem(folder / "ecosystem")
-        self._ids = Ids(folder)
+        self._ids = IdTable(folder)
         self._tags = items_of(open_array(folder / "tags.npy"))
-        self._postings = open_postings(folder / "postings")
-        self._narrower = Narrower(folder / "narrowing", len(self.services))
+        self._postings = open_searcher(folder / "postings")
+        self._narrower = FilterIndex(folder / "narrowing", len(self.services))
 
     def find(self, service_id: str) -> bytes | None:
         """The stored JSON of a service, or None."""
@@ -119,13 +119,13 @@ class Snapshot:
         """16 letters that change when the stored JSON of a service does."""
         return b"%016x" % self._tags[ordinal]
 
-    def list(self, limit: int = 24, offset: int = 0, narrowing: Narrowing = EVERYTHING) -> Hits:
+    def list(self, limit: int = 24, offset: int = 0, narrowing: Filters = NO_FILTERS) -> Hits:
         """One page of the services that satisfy the conditions, in the order asked for."""
         keep = self._narrower.keep(narrowing)
         return self._page(keep, limit, offset, narrowing)
 
     def search(
-        self, query: str, limit: int = 24, offset: int = 0, narrowing: Narrowing = EVERYTHING
+        self, query: str, limit: int = 24, offset: int = 0, narrowing: Filters = NO_FILTERS
     ) -> Hits:
         """One page of the services that match a plain-text query, best first unless asked."""
         keep = self._narrower.keep(narrowing)
@@ -141,7 +141,7 @@ class Snapshot:
             facets = self._narrower.count(narrowing.counted, matches)
         return Hits(found.total, found.ordinals.tolist(), self._ids, facets)
 
-    def _page(self, matches: Mask | None, limit: int, offset: int, narrowing: Narrowing) -> Hits:
+    def _page(self, matches: Mask | None, limit: int, offset: int, narrowing: Filters) -> Hits:
         narrower = self._narrower
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
         facets = narrower.count(narrowing.counted, matches) if narrowing.counted else None

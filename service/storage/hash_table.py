@@ -18,7 +18,7 @@ MULTIPLIER = 0x9E3779B97F4A7C15
 MASK = (1 << 64) - 1
 
 
-class Buckets:
+class HashTable:
     """Finds the members of a hash.
 
     `starts` (buckets + 1, int32) says where each bucket begins in `members` (int32) and `tags`
@@ -56,7 +56,7 @@ class Buckets:
         return found
 
 
-def write_buckets(path: Path, hashes: Hashes, members: npt.NDArray[np.int32]) -> None:
+def write_hash_table(path: Path, hashes: Hashes, members: npt.NDArray[np.int32]) -> None:
     """Write the members of the hashes (both one-dimensional, aligned), about a bucket for each."""
     bits = max(1, len(hashes).bit_length())
     order = np.argsort(hashes, kind="stable")
@@ -69,9 +69,9 @@ def write_buckets(path: Path, hashes: Hashes, members: npt.NDArray[np.int32]) ->
     np.save(f"{path}.tags.npy", hashes.astype(np.uint8))
 
 
-def open_buckets(path: Path) -> Buckets:
-    """Map what `write_buckets` wrote."""
+def open_hash_table(path: Path) -> HashTable:
+    """Map what `write_hash_table` wrote."""
     starts, members, tags = (
         open_array(Path(f"{path}.{part}.npy")) for part in ("starts", "members", "tags")
     )
-    return Buckets(starts, members, tags)
+    return HashTable(starts, members, tags)

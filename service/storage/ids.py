@@ -5,16 +5,16 @@ from __future__ import annotations
 from hashlib import blake2b
 from pathlib import Path
 
-from service.storage.hash_table import open_buckets
-from service.storage.record_store import Store
+from service.storage.hash_table import open_hash_table
+from service.storage.record_store import RecordStore
 
 
-class Ids:
+class IdTable:
     """The ids of a snapshot, by ordinal and by value."""
 
     def __init__(self, folder: Path) -> None:
-        self._texts = Store(folder, "ids")
-        self._ordinals = open_buckets(folder / "ids")
+        self._texts = RecordStore(folder, "ids")
+        self._ordinals = open_hash_table(folder / "ids")
 
     def __getitem__(self, ordinal: int) -> str:
         return self._texts.text(ordinal)[1:-1].decode("ascii")

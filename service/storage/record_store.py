@@ -12,7 +12,7 @@ from pathlib import Path
 from service.storage.memory_map import items_of, open_array, open_bytes
 
 
-class Store:
+class RecordStore:
     """JSON texts by ordinal."""
 
     def __init__(self, folder: Path, name: str) -> None:

@@ -11,14 +11,20 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.hash_table import MASK, MULTIPLIER, Buckets, open_buckets, write_buckets
+from service.storage.hash_table import (
+    MASK,
+    MULTIPLIER,
+    HashTable,
+    open_hash_table,
+    write_hash_table,
+)
 from service.storage.memory_map import items_of, open_array, open_bytes
 
 LEADING = 8
 """Bytes of each string that are also kept as a number, to find prefixes with."""
 
 
-class Strings:
+class StringTable:
     """Distinct strings in the order of their UTF-8 bytes, found by value, prefix and number."""
 
     def __init__(
@@ -26,7 +32,7 @@ class Strings:
         text: bytes | mmap.mmap,
         offsets: npt.NDArray[np.int64],
         leading: npt.NDArray[np.uint64],
-        buckets: Buckets,
+        buckets: HashTable,
     ):
         self._text = text
         self._offsets = items_of(offsets)
@@ -80,7 +86,7 @@ def string_hash(encoded: bytes) -> int:
     return crc32(encoded) * MULTIPLIER & MASK
 
 
-def write_strings(path: Path, strings: Sequence[bytes]) -> None:
+def write_string_table(path: Path, strings: Sequence[bytes]) -> None:
     """Write strings that are distinct and in ascending order."""
     Path(f"{path}.utf8").write_bytes(b"".join(strings))
     offsets = np.zeros(len(strings) + 1, dtype=np.int64)
@@ -91,10 +97,10 @@ def write_strings(path: Path, strings: Sequence[bytes]) -> None:
         np.fromiter(map(leading_number, strings), dtype=np.uint64, count=len(strings)),
     )
     hashes = np.fromiter(map(string_hash, strings), dtype=np.uint64, count=len(strings))
-    write_buckets(path, hashes, np.arange(len(strings), dtype=np.int32))
+    write_hash_table(path, hashes, np.arange(len(strings), dtype=np.int32))
 
 
-def open_strings(path: Path) -> Strings:
-    """Map what `write_strings` wrote."""
+def open_string_table(path: Path) -> StringTable:
+    """Map what `write_string_table` wrote."""
     offsets, leading = (open_array(Path(f"{path}.{part}.npy")) for part in ("offsets", "leading"))
-    return Strings(open_bytes(Path(f"{path}.utf8")), offsets, leading, open_buckets(path))
+    return StringTable(open_bytes(Path(f"{path}.utf8")), offsets, leading, open_hash_table(path))

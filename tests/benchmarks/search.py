@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from indexer.build import build_quietly
-from service.search.filters import Narrowing
+from service.search.filters import Filters
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks import peers
 from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
@@ -44,7 +44,7 @@ def bench_search(count: int, names: list[str]) -> None:
         print(f"\n{count:,} documents: open in {opened:.3f} s, postings {size / 1e6:.0f} MB")
 
         def ours(query: Query) -> int:
-            narrowing = Narrowing({"category": [query.category]} if query.category else {})
+            narrowing = Filters({"category": [query.category]} if query.category else {})
             return snapshot.search(query.words, peers.PAGE, 0, narrowing).total
 
         engines: dict[str, Search] = {OURS: ours}

@@ -17,8 +17,8 @@ from whoosh import index
 from indexer.__main__ import main
 from indexer.snapshot.postings import compile_postings
 from indexer.snapshot.whoosh_index import index_part
-from service.search.config import ENGINE
-from service.search.searcher import Postings, open_postings
+from service.search.config import SEARCH_CONFIG
+from service.search.searcher import Searcher, open_searcher
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, endpoint, service, write_lines
 
@@ -70,16 +70,16 @@ def found(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
 
 def compiled(
     folder: Path, documents: Sequence[Document], prior: Sequence[float] | None = None
-) -> Postings:
+) -> Searcher:
     """Documents indexed, compiled and opened, each with its prior."""
     known = np.array(prior if prior is not None else [0.0] * len(documents), dtype=np.float64)
     names = [name for name, _, _ in documents]
     part = index_part(folder / "whoosh", documents)
     compile_postings([part], names, known, folder / "postings")
-    return open_postings(folder / "postings")
+    return open_searcher(folder / "postings")
 
 
-def every(postings: Postings, query: str, **options: Any) -> list[int]:
+def every(postings: Searcher, query: str, **options: Any) -> list[int]:
     """The ordinals of all that a query finds, best first."""
     hits = postings.search(query, postings.summary.documents, **options)
     assert hits.total == len(hits.ordinals)
@@ -137,8 +137,8 @@ class Obvious:
     def _compute(self, term: str) -> Counter[int]:
         frequencies: dict[int, float] = defaultdict(float)
         for field in FIELDS:
-            weight = getattr(ENGINE.field_weights, field)
-            b = getattr(ENGINE.length_normalisation, field)
+            weight = getattr(SEARCH_CONFIG.field_weights, field)
+            b = getattr(SEARCH_CONFIG.length_normalisation, field)
             lengths = self._lengths[field]
             average = lengths.total() / max(len(lengths), 1)
             for ordinal, count in self._counts[field].get(term, {}).items():
@@ -147,9 +147,9 @@ class Obvious:
         idf = log(1 + (others + 0.5) / (len(frequencies) + 0.5))
         impacts: Counter[int] = Counter()
         for ordinal, frequency in frequencies.items():
-            relevance = idf * frequency / (ENGINE.saturation + frequency)
-            known = 1 + ENGINE.prior_bound * self._prior[ordinal]
-            impacts[ordinal] = max(1, round(relevance * known * ENGINE.impact_scale))
+            relevance = idf * frequency / (SEARCH_CONFIG.saturation + frequency)
+            known = 1 + SEARCH_CONFIG.prior_bound * self._prior[ordinal]
+            impacts[ordinal] = max(1, round(relevance * known * SEARCH_CONFIG.impact_scale))
         return impacts
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.catalogue.overlays import LARGEST_FILE, apply_overlay, merge_patch, read_overlays
-from indexer.catalogue.record import Faulty, normalise
+from indexer.catalogue.record import InvalidRecord, normalise
 from indexer.errors import SourceError
 from indexer.sources.records import SourceRecord
 from tests.support.running import Json, endpoint, service
@@ -296,5 +296,5 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
 def test_a_record_nested_too_deeply_to_be_patched_is_a_fault_of_the_record(tmp_path: Path) -> None:
     overlay = read_overlays(written(tmp_path, '{"id":"a","x":1}'))["a"]
     text = b'{"x":%b}' % (b"[" * 9999 + b"]" * 9999)
-    with pytest.raises(Faulty, match="nested too deeply to be patched"):
+    with pytest.raises(InvalidRecord, match="nested too deeply to be patched"):
         apply_overlay(text, overlay, summary_derived=False)

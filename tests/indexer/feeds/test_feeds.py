@@ -25,7 +25,7 @@ from indexer.errors import SourceError
 from indexer.feeds.dedup import FeedItems
 from indexer.feeds.gunzip import PIECE, gunzip
 from indexer.feeds.page import Page
-from indexer.feeds.reader import Feed, Progress, fetch_feed
+from indexer.feeds.reader import Feed, FeedProgress, fetch_feed
 from indexer.feeds.url import redirected
 from indexer.feeds.walk import walk_feed
 from indexer.options import Limits
@@ -115,7 +115,7 @@ def test_another_ratecard_is_a_feed(cache: Path, client: httpx.Client, seeds: li
     feed = fetch_feed(url, cache, QUICK)
     assert sorted(record["name"] for record in read(feed)) == sorted(one["name"] for one in seeds)
     assert (feed.items, feed.pages) == (len(seeds), -(-len(seeds) // 7))
-    told: list[Progress] = []
+    told: list[FeedProgress] = []
     assert fetch_feed(url, cache, QUICK, told.append).unchanged
     assert told[-1].items == 0  # it was told by the snapshot of the first page
 
@@ -768,7 +768,7 @@ def test_users_and_addresses_have_a_cache_of_their_own(cache: Path) -> None:
 
 
 def test_progress_is_told(cache: Path) -> None:
-    told: list[Progress] = []
+    told: list[FeedProgress] = []
     with misbehaving(WHOLE) as server:
         fetch_feed(server.url, cache, QUICK, lambda now: told.append(msgspec.structs.replace(now)))
     assert told[-1].total == 25

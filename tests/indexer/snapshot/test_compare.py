@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexer.errors import Misuse
 from indexer.snapshot import compare as diff
 from indexer.snapshot.compare import compare, count_changes, find_snapshot, summarise_difference
-from indexer.snapshot.record_store import write_ids, write_store
+from indexer.snapshot.record_store import write_ids, write_record_store
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
 from service.snapshot.snapshot import MANIFEST
 from tests.support.running import Build, Json, endpoint, service
@@ -27,7 +27,7 @@ def published(artifacts: Path) -> Path:
 def stored(folder: Path, records: list[Json]) -> Path:
     """A folder with no more than the records and their ids, as a build leaves it half-way."""
     folder.mkdir(parents=True)
-    write_store(folder, "records", (json.dumps(record).encode() for record in records))
+    write_record_store(folder, "records", (json.dumps(record).encode() for record in records))
     write_ids(folder, [record["id"] for record in records])
     return folder
 

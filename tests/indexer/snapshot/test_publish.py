@@ -18,7 +18,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.snapshot.publish import publish, stage
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
-from service.search.config import ENGINE
+from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import MANIFEST, open_snapshot, read_manifest
 from tests.support.artifacts import HARMS, folder, snapshots
 from tests.support.running import ROOT, Build, payment, run_indexer, service, write_lines
@@ -268,8 +268,8 @@ def test_postings_of_another_version_are_told_from_damaged_ones(
     artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert build([service("a")]) == 0
-    newer = msgspec.structs.replace(ENGINE, layout=ENGINE.layout + 1)
-    monkeypatch.setattr("service.search.searcher.ENGINE", newer)
+    newer = msgspec.structs.replace(SEARCH_CONFIG, layout=SEARCH_CONFIG.layout + 1)
+    monkeypatch.setattr("service.search.searcher.SEARCH_CONFIG", newer)
     with pytest.raises(SnapshotUnsupported, match="rebuild it"):
         open_snapshot(artifacts)
 

@@ -17,7 +17,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.sources.inputs import LAST
 from indexer.sources.rejects import MOST_REASONS
-from service.search.config import ENGINE
+from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder
 from tests.support.misbehaving import misbehaving, pages_of
@@ -147,9 +147,9 @@ def test_another_engine_or_program_is_another_build(
         assert inputs.build(*SHARE) == 0
         report = reported(capsys)
         assert (READING in report["stages"], report["snapshot"]) == (True, first)
-    tuned = msgspec.structs.replace(ENGINE, saturation=ENGINE.saturation + 1)
-    monkeypatch.setattr("indexer.sources.inputs.ENGINE", tuned)
-    monkeypatch.setattr("indexer.snapshot.publish.ENGINE", tuned)
+    tuned = msgspec.structs.replace(SEARCH_CONFIG, saturation=SEARCH_CONFIG.saturation + 1)
+    monkeypatch.setattr("indexer.sources.inputs.SEARCH_CONFIG", tuned)
+    monkeypatch.setattr("indexer.snapshot.publish.SEARCH_CONFIG", tuned)
     assert inputs.build(*SHARE) == 0
     report = reported(capsys)
     assert (READING in report["stages"], report["snapshot"] == first) == (True, False)

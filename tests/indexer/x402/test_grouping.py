@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
-from indexer.catalogue.record import Faulty, normalise
+from indexer.catalogue.record import InvalidRecord, normalise
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import Discovery, Grouped
 from indexer.x402.naming import readable_name
-from indexer.x402.resource import LeftOut, read_resource
+from indexer.x402.resource import Unlisted, read_resource
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json
 from tests.support.x402 import PLAY_USDC, SOLANA_USDC, accept, resource, v1, v2
@@ -290,9 +290,9 @@ def test_the_real_resources_become_services(tmp_path: Path) -> None:
                 text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
                 try:
                     found = read_resource(text, Policy())
-                except Faulty as fault:
+                except InvalidRecord as fault:
                     fates[fault.reason.partition(":")[0]] += 1
-                except LeftOut as left_out:
+                except Unlisted as left_out:
                     fates[left_out.policy] += 1
                 else:
                     fates["listed"] += 1

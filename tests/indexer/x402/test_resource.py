@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.catalogue.record import Faulty, normalise
+from indexer.catalogue.record import InvalidRecord, normalise
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import Discovery
-from indexer.x402.resource import NEVER, LeftOut, Resource, read_resource
+from indexer.x402.resource import NEVER, Resource, Unlisted, read_resource
 from tests.support.running import Json
 from tests.support.x402 import PLAY_USDC, SOLANA_USDC, URL, USDC, accept, resource, v1, v2
 
@@ -214,14 +214,14 @@ MALFORMED: dict[str, tuple[Json | bytes, str, str]] = {
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_resource_is_rejected_with_its_place_and_reason(case: str) -> None:
     record, path, reason = MALFORMED[case]
-    with pytest.raises(Faulty) as caught:
+    with pytest.raises(InvalidRecord) as caught:
         read(record)
     assert caught.value.path == path
     assert reason in caught.value.reason
 
 
 def test_a_record_that_its_source_could_not_hold_is_rejected() -> None:
-    with pytest.raises(Faulty, match="longer than"):
+    with pytest.raises(InvalidRecord, match="longer than"):
         read_resource(SourceRecord("items[0]", b"", "longer than a record"), Policy())
 
 
@@ -236,7 +236,7 @@ intranet 127.0.0.1 127.1 127.255.255.254 0.0.0.0 10.1.2.3 172.16.0.1 192.168.1.1
 
 @pytest.mark.parametrize("host", PRIVATE.split())
 def test_private_addresses_are_left_out_however_they_are_spelt(host: str) -> None:
-    with pytest.raises(LeftOut) as caught:
+    with pytest.raises(Unlisted) as caught:
         read(resource(f"https://{host}/v1"))
     assert caught.value.policy == "private addresses"
     assert caught.value.path == "$.resource"
@@ -274,7 +274,7 @@ def test_public_addresses_are_listed(host: str) -> None:
 def test_what_a_policy_leaves_out_a_setting_lets_in(
     record: Json, policy: str, allowed: Policy | None
 ) -> None:
-    with pytest.raises(LeftOut) as caught:
+    with pytest.raises(Unlisted) as caught:
         read(record)
     assert caught.value.policy == policy
     assert caught.value.reason
@@ -573,7 +573,7 @@ def test_whatever_stands_where_in_a_resource_it_is_listed_or_said_why_not(
             continue  # an earlier change took the place away
     try:
         found = read(json.dumps(record[""]).encode(), Policy(allow_http=True))
-    except (Faulty, LeftOut):
+    except (InvalidRecord, Unlisted):
         return
     with (tmp_path_factory.getbasetemp() / "mutated").open("wb") as spool:
         discovery = Discovery(spool)

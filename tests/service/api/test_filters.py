@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from service.networks import network_key, network_label
-from service.search.filters import Narrowing
+from service.search.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, endpoint, service
 
@@ -238,8 +238,8 @@ def test_a_price_on_a_test_network_does_not_make_a_service_cheap(
     ]
     assert build(records) == 0
     snapshot = open_snapshot(artifacts)
-    assert snapshot.list(narrowing=Narrowing(max_price=1.0)).ids == ["bounded", "play"]
-    ordered = snapshot.list(narrowing=Narrowing(sort="price"))
+    assert snapshot.list(narrowing=Filters(max_price=1.0)).ids == ["bounded", "play"]
+    ordered = snapshot.list(narrowing=Filters(sort="price"))
     assert ordered.ids == ["play", "bounded", "real", "unpriced"]
 
 
@@ -249,7 +249,7 @@ def test_an_empty_catalogue_narrows_to_nothing(artifacts: Path, build: Build) ->
     assert build(source) == 0
     snapshot = open_snapshot(artifacts)
     for sort in ("relevance", "popularity", "price", "name"):
-        narrowing = Narrowing({"category": ["Data"]}, sort=sort, counted=("category", "tag"))
+        narrowing = Filters({"category": ["Data"]}, sort=sort, counted=("category", "tag"))
         for hits in (snapshot.list(narrowing=narrowing), snapshot.search("a", narrowing=narrowing)):
             assert (hits.total, hits.ids, hits.facets) == (0, [], {"category": [], "tag": []})
 
@@ -292,7 +292,7 @@ def test_paging_visits_every_match_exactly_once_under_any_conditions(
     limit: int,
 ) -> None:
     snapshot = build_rows(tmp_path_factory.mktemp("narrow"), rows)
-    narrowing = Narrowing(facets, enriched, max_price, sort=sort, counted=("category",))
+    narrowing = Filters(facets, enriched, max_price, sort=sort, counted=("category",))
     expected = {
         f"s{number}"
         for number, (category, names, price, curated) in enumerate(rows)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from service.api.parameters import search
 from service.search.analysis import query_words, term_of, words_of
-from service.search.filters import Narrowing
+from service.search.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json
 
@@ -248,8 +248,8 @@ hostile = st.one_of(
 def test_any_text_has_an_exact_answer(
     snapshot: Snapshot, query: str, limit: int, offset: int, match_all: bool, enriched: bool | None
 ) -> None:
-    def narrowing(sort: Any) -> Narrowing:
-        return Narrowing(enriched=enriched, match_all=match_all, sort=sort, counted=("category",))
+    def narrowing(sort: Any) -> Filters:
+        return Filters(enriched=enriched, match_all=match_all, sort=sort, counted=("category",))
 
     hits = snapshot.search(query, limit, offset, narrowing("relevance"))
     whole = snapshot.search(query, 1000, 0, narrowing("relevance"))

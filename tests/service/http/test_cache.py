@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.cache import OVERHEAD, Cache, Made
+from service.http.cache import OVERHEAD, Cache, CachedResponse
 from service.http.metrics import Counts
 from tests.support.running import Build, Json, eventually, serve, service
 
 
-def made(size: int) -> Made:
-    return Made(bytes(size), b"", b"", b'"tag"')
+def made(size: int) -> CachedResponse:
+    return CachedResponse(bytes(size), b"", b"", b'"tag"')
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4000)), max_size=60))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.search.config import ENGINE
-from service.search.filters import Narrowing
+from service.search.config import SEARCH_CONFIG
+from service.search.filters import Filters
 from service.search.spelling import edit_distance
 from service.snapshot.snapshot import Snapshot
 from tests.support.searching import Document, catalogue, compiled, edits, every, found, identifier
@@ -211,7 +211,7 @@ def test_a_word_has_at_most_sixteen_candidates_and_they_are_the_most_frequent(
     known = [(word, "", "") for number, word in enumerate(words) for _ in range(1 + number % 3)]
     frequencies = Counter(name for name, _, _ in known)
     names = [known[number][0] for number in found(catalogue(tmp_path, known), "абв")]
-    assert len(set(names)) == ENGINE.candidates == 16
+    assert len(set(names)) == SEARCH_CONFIG.candidates == 16
     assert set(names) >= {word for word in words if frequencies[word] == 3}
     assert {word for word in words if frequencies[word] == 1}.isdisjoint(names)
     assert Counter(names) == {name: frequencies[name] for name in set(names)}
@@ -246,7 +246,7 @@ def test_the_order_of_misspelt_and_joined_words_does_not_matter(
         *[("zebra", "", "")] * 60,
     ]
     snapshot = catalogue(tmp_path, known)
-    narrowing = Narrowing(match_all=match_all)
+    narrowing = Filters(match_all=match_all)
     answers = set()
     for order in permutations(words):
         hits = snapshot.search(" ".join([*order, "a"]), 200, 0, narrowing)
@@ -262,8 +262,8 @@ def test_the_order_of_misspelt_and_joined_words_does_not_matter(
 def test_totals_of_forgiven_queries_are_exact(
     snapshot: Snapshot, query: str, match_all: bool
 ) -> None:
-    by_relevance = snapshot.search(query, 200, 0, Narrowing(match_all=match_all))
-    by_name = snapshot.search(query, 200, 0, Narrowing(match_all=match_all, sort="name"))
+    by_relevance = snapshot.search(query, 200, 0, Filters(match_all=match_all))
+    by_name = snapshot.search(query, 200, 0, Filters(match_all=match_all, sort="name"))
     assert by_relevance.total == by_name.total == len(by_relevance.ids)
     assert sorted(by_relevance.ids) == sorted(by_name.ids)
 
@@ -300,13 +300,13 @@ def test_an_exact_name_that_no_term_finds_is_counted(tmp_path: Path) -> None:
     snapshot = catalogue(tmp_path, [("Air Bnb", "rooms", ""), ("other", "", "")])
     for sort in ("relevance", "name"):
         for match_all in (False, True):
-            hits = snapshot.search("airbnb", narrowing=Narrowing(match_all=match_all, sort=sort))
+            hits = snapshot.search("airbnb", narrowing=Filters(match_all=match_all, sort=sort))
             assert (hits.total, hits.ids) == (1, [identifier(0)])
 
 
 def test_an_exact_name_is_first_only_where_it_may_match(tmp_path: Path) -> None:
     known = [("Weather", "", "Data"), ("Weather maps", "", "Search")]
-    narrowing = Narrowing({"category": ["Search"]})
+    narrowing = Filters({"category": ["Search"]})
     assert catalogue(tmp_path, known).search("weather", narrowing=narrowing).ids == [identifier(1)]
 
 

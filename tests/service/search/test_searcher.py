@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from indexer.snapshot.postings import compile_postings
 from indexer.snapshot.whoosh_index import index_part
 from service.search.analysis import term_of
-from service.search.config import ENGINE
-from service.search.filters import Narrowing
-from service.search.searcher import Hits, Postings
+from service.search.config import SEARCH_CONFIG
+from service.search.filters import Filters
+from service.search.searcher import Hits, Searcher
 from service.search.stopwords import STOP_WORDS
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service
@@ -57,7 +57,7 @@ offsets = st.sampled_from([0, 1, 3, 24, 300])
 class Corpus(NamedTuple):
     """Postings, and the obvious ranking of the same documents."""
 
-    postings: Postings
+    postings: Searcher
     obvious: Obvious
 
 
@@ -205,7 +205,7 @@ def test_repeated_words_count_once(many: Corpus, words: list[str]) -> None:
 
 
 def test_the_first_64_distinct_terms_count(many: Corpus) -> None:
-    assert ENGINE.query_terms == 64
+    assert SEARCH_CONFIG.query_terms == 64
     first, beyond = WORDS[:64], WORDS[64:]
     expected = many.obvious.ranking(first)
     assert every(many.postings, " ".join(first + beyond)) == expected
@@ -244,7 +244,7 @@ def test_threads_that_narrow_get_the_answers_that_one_gets_alone(
 ) -> None:
     snapshot = priced(tmp_path_factory.mktemp("threads"), 400)
     narrowings = [
-        Narrowing(
+        Filters(
             {"category": [category]}, max_price=price, counted=("category",), match_all=every_word
         )
         for category in ("Data", "Search")
@@ -290,7 +290,7 @@ def test_no_prior_adds_more_than_its_bound_nor_finds_anything(
             order = every(postings, query)
             assert set(order) == set(relevance)
             for before, after in itertools.combinations(order, 2):
-                most = relevance[before] * (1 + ENGINE.prior_bound) + rounding(words)
+                most = relevance[before] * (1 + SEARCH_CONFIG.prior_bound) + rounding(words)
                 assert relevance[after] <= most
 
 
@@ -316,7 +316,7 @@ def known_and_unknown(
 
 
 def test_the_bound_of_the_prior_is_a_twentieth() -> None:
-    assert ENGINE.prior_bound == 0.05
+    assert SEARCH_CONFIG.prior_bound == 0.05
 
 
 def test_the_better_known_of_equals_is_first(tmp_path: Path) -> None:
@@ -366,14 +366,14 @@ def test_match_all_asks_for_every_word(tmp_path: Path) -> None:
         ("seas", "", ""),
         ("x", "seas", "weather"),
     ]
-    hits = catalogue(tmp_path, known).search("weather seas", narrowing=Narrowing(match_all=True))
+    hits = catalogue(tmp_path, known).search("weather seas", narrowing=Filters(match_all=True))
     assert (hits.total, sorted(hits.ids)) == (2, [identifier(1), identifier(3)])
 
 
 @pytest.mark.parametrize("query", ["weather qqqqqqqqqqqqq", "qqqqqqqqqqqqq"])
 def test_match_all_finds_nothing_when_no_service_has_a_word(tmp_path: Path, query: str) -> None:
     snapshot = catalogue(tmp_path, [("weather", "", "")])
-    assert snapshot.search(query, narrowing=Narrowing(match_all=True)).total == 0
+    assert snapshot.search(query, narrowing=Filters(match_all=True)).total == 0
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_match_all_finds_a_service_by_its_own_words(
     tmp_path: Path, name: str, description: str
 ) -> None:
     snapshot = catalogue(tmp_path, [(f"{name} tool", description, ""), ("other", "", "")])
-    assert snapshot.search(name, narrowing=Narrowing(match_all=True)).ids == [identifier(0)]
+    assert snapshot.search(name, narrowing=Filters(match_all=True)).ids == [identifier(0)]
 
 
 def test_an_offset_past_the_end_is_empty(many: Corpus) -> None:

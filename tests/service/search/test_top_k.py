@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.search.top_k import BLOCK, IMPACT_BITS, Accumulator, Frequent, ImpactList, best
+from service.search.top_k import BLOCK, IMPACT_BITS, Accumulator, DenseTerm, ImpactList, best
 
 SERVICES = 3 * BLOCK
 # Seeds and sizes. Few impacts make many sums equal, so that the order of equals is seen.
@@ -63,5 +63,5 @@ def frequent_list(given: dict[int, int]) -> ImpactList:
     bits = np.packbits(blocks > 0, axis=1, bitorder="little").view(np.uint64).ravel()
     ordinals = np.flatnonzero(column)
     champions = best(ordinals, column[ordinals].astype(np.int64), len(ordinals))
-    frequent = Frequent(blocks, blocks.max(axis=1).astype(np.int32), bits, champions, len(given))
+    frequent = DenseTerm(blocks, blocks.max(axis=1).astype(np.int32), bits, champions, len(given))
     return ImpactList(rare_list(given).postings, frequent)
