@@ -35,10 +35,13 @@ class ServiceNotFound(RatecardError):
 
 
 class PathNotFound(RatecardError):
-    """Nothing answers at this path."""
+    """The path of a request is none of the documented ones."""
 
     code = "path_not_found"
     status = 404
+
+    def __init__(self, message: str = "no resource has this path; see /openapi.json") -> None:
+        super().__init__(message)
 
 
 class MethodNotAllowed(RatecardError):

@@ -25,8 +25,8 @@ from indexer.relevance import evaluate
 from indexer.snapshot.compare import compare, find_snapshot, summarise_difference
 from indexer.snapshot.rollback import roll_back
 from service.api import parameters as params
-from service.api.listing import answer_listing
-from service.api.parameters import Listing
+from service.api.listing import list_body
+from service.api.parameters import ListRequest
 from service.errors import InvalidParameter
 from service.records import Service, ServiceList
 from service.search.filters import NO_FILTERS
@@ -84,7 +84,7 @@ def search_published(options: argparse.Namespace) -> int:
     """Search as a request would, or list where there are no words."""
     asked = _asked(options)
     snapshot = open_snapshot(options.artifacts)
-    found = answer_listing(snapshot, asked)
+    found = list_body(snapshot, asked)
     if options.json:
         return answer_json(found)
 
@@ -138,16 +138,16 @@ def diff_snapshots(options: argparse.Namespace) -> int:
     return answer(summarise_difference(compare(old, new), as_json=options.json))
 
 
-def _asked(options: argparse.Namespace) -> Listing:
+def _asked(options: argparse.Namespace) -> ListRequest:
     """What the request with the same parameters asks for; raises Misuse where that is refused."""
     given = [("q", " ".join(options.words))] if options.words else []
     given += [("category", value) for value in options.category]
     given += [("network", value) for value in options.network]
     given += [("maxPrice", options.max_price)] if options.max_price is not None else []
     given += [("sort", options.sort), ("limit", options.limit), ("offset", options.offset)]
-    parse = params.search if options.words else params.listing
+    parse = params.parse_search if options.words else params.parse_listing
     try:
-        asked, _ = parse(urlencode(given, errors="replace").encode())
+        asked = parse(urlencode(given, errors="replace").encode())
     except InvalidParameter as error:
         name = {"q": "QUERY", "maxPrice": "--max-price"}.get(
             error.parameter, f"--{error.parameter}"
@@ -158,7 +158,7 @@ def _asked(options: argparse.Namespace) -> Listing:
 
 
 def _summary(
-    snapshot: Snapshot, asked: Listing, page: ServiceList, options: argparse.Namespace
+    snapshot: Snapshot, asked: ListRequest, page: ServiceList, options: argparse.Namespace
 ) -> list[str]:
     """How many services there are, and what to ask next."""
     if not page.total:
@@ -174,13 +174,13 @@ def _summary(
     return [counted, f"details: python -m indexer show {page.services[0].id}{_there(options)}"]
 
 
-def _nothing(snapshot: Snapshot, asked: Listing, options: argparse.Namespace) -> list[str]:
+def _nothing(snapshot: Snapshot, asked: ListRequest, options: argparse.Namespace) -> list[str]:
     named = f" for {plain(' '.join(options.words))!r}" if options.words else ""
     narrowed = [f"--{name.replace('_', '-')}" for name in NARROWING if getattr(options, name)]
     lines = [f"there is no service{named}"]
     if narrowed:
-        wider = replace(asked, narrowing=NO_FILTERS)
-        total = _services.decode(answer_listing(snapshot, wider)).total
+        wider = replace(asked, filters=NO_FILTERS)
+        total = _services.decode(list_body(snapshot, wider)).total
         lines.append(f"without {' and '.join(narrowed)} there are {total:,}")
     elif options.words:
         lines.append(f"try other words, or list all: python -m indexer search{_there(options)}")

@@ -9,11 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.http.metrics import Metrics
-from service.http.serving import Serving
 from service.search.facets import FACETS
 from service.search.filters import Filters
-from service.settings import Settings
 from service.snapshot.snapshot import (
     CURRENT,
     SNAPSHOTS,
@@ -41,11 +38,9 @@ class SnapshotManager:
     `refusal` says why until it is repaired or replaced.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        self._artifacts = Path(settings.artifacts)
-        self._settings = settings
-        self._metrics = metrics
-        self._serving: Serving | None = None
+    def __init__(self, artifacts: Path) -> None:
+        self._artifacts = artifacts
+        self.opened: Snapshot | None = None
         self._folder = 0  # the inode of what is served: once repaired, a snapshot has the same id
         self._verified = False
         self._seen: Signature = ()
@@ -53,56 +48,55 @@ class SnapshotManager:
         self._closed = threading.Event()
         self._follower: threading.Thread | None = None
         self.refusal: SnapshotUnavailable | None = None
+        self.swaps = self.refusals = 0
+        self._checked_at: dict[str, datetime] = {}
+        self._error: SnapshotUnavailable = SnapshotUnavailable("opening")
 
-    def serving(self) -> Serving:
-        """What to answer from; raises SnapshotUnavailable, and tries again next time."""
-        serving = self._serving
-        if serving is None:
-            with self._opening:
-                serving = self._serving or self._open_first()
-        return serving
+    def current(self) -> Snapshot:
+        if self.opened is None:
+            raise self._error
+        return self.opened
+
+    def open(self) -> None:
+        with self._opening:
+            if self.opened is None:
+                try:
+                    self._open_first()
+                except SnapshotUnavailable as error:
+                    self._error = error
 
     def checked_at(self, snapshot: Snapshot) -> datetime:
-        """When a build last found that this snapshot is what its sources make.
-
-        Builds that change nothing touch `CURRENT`; its time counts while it names this snapshot.
-        """
         try:
             published, checked_at = read_current(self._artifacts)
         except SnapshotUnavailable:
             return snapshot.checked_at
         return checked_at if published == snapshot.id else snapshot.checked_at
 
-    def follow(self) -> None:
-        """Begin to look at what is published, until this is closed or nobody needs it any more."""
+    def start(self) -> None:
         if self._follower is None:
+            self._closed = threading.Event()
             self._follower = threading.Thread(
                 target=_follow, args=(weakref.ref(self), self._closed), daemon=True
             )
             self._follower.start()
 
-    def close(self) -> None:
-        """Look no more."""
+    def stop(self) -> None:
         self._closed.set()
+        self._follower = None
 
     def look(self) -> None:
-        """Serve what is published now, if it is another one and whole."""
-        self._metrics.tell()
-        if self._serving is None or (seen := self._look_at_files()) == self._seen:
+        if self.opened is None:
+            self.open()
+            return
+        if (seen := self._look_at_files()) == self._seen:
             return
         self._seen = seen
         try:
-            self._serve_published(self._serving.snapshot)
+            self._serve_published(self.opened)
         except SnapshotUnavailable as error:
             self._refuse(error)
-        checked_at = self.checked_at(self._serving.snapshot)
-        self._metrics.counts.checked_at = checked_at.timestamp()
 
-    def _open_first(self) -> Serving:
-        """Open what is published or, where that cannot be, what was published before it.
-
-        Its hashes are checked afterwards: they would keep the first requests waiting.
-        """
+    def _open_first(self) -> Snapshot:
         snapshot_id, checked_at = read_current(self._artifacts)
         folder = self._artifacts / SNAPSHOTS / snapshot_id
         try:
@@ -133,33 +127,29 @@ class SnapshotManager:
             self._serve(folder, snapshot)
         self._verified = True
 
-    def _serve(self, folder: Path, snapshot: Snapshot) -> Serving:
-        serving = Serving(snapshot, self._settings, self._metrics.counts)
-        before = self._serving
-        self.refusal, self._metrics.counts.refused = None, False
-        self._serving, self._folder, self._verified = serving, _inode(folder), False
-        self._metrics.counts.built_at = snapshot.manifest.built_at.timestamp()
-        self._metrics.counts.checked_at = snapshot.checked_at.timestamp()
+    def _serve(self, folder: Path, snapshot: Snapshot) -> Snapshot:
+        before = self.opened
+        self.refusal = None
+        self.opened, self._folder, self._verified = snapshot, _inode(folder), False
         counts = snapshot.manifest.counts
         _log.info(
             "serving snapshot %s%s: %d services, %d endpoints, %d payments",
             snapshot.id,
-            f" instead of {before.snapshot.id}" if before else "",
+            f" instead of {before.id}" if before else "",
             counts.services,
             counts.endpoints,
             counts.payments,
         )
         if before:
-            self._metrics.counts.swaps += 1
-        return serving
+            self.swaps += 1
+        return snapshot
 
     def _refuse(self, error: SnapshotUnavailable) -> None:
         before, self.refusal = self.refusal, error
         if str(before) == str(error):
             return
-        self._metrics.counts.refusals += 1
-        self._metrics.counts.refused = True
-        served = self._serving.snapshot.id if self._serving else "nothing"
+        self.refusals += 1
+        served = self.opened.id if self.opened else "nothing"
         _log.error("still serving %s: %s", served, error)
 
     def _look_at_files(self) -> Signature:

@@ -1,4 +1,4 @@
-"""Draining: telling gateways to send nothing more before the server stops listening."""
+"""Draining: answering 503 at `/readyz` for some seconds before the server stops."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ _log = logging.getLogger("uvicorn.error")
 
 
 class Drain:
-    """Puts off a server's handling of SIGTERM by some seconds; of a second SIGTERM by none."""
+    """Delays the server's handling of the first SIGTERM; a second one ends the delay."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.active = False
 
-    def put_off_stopping(self) -> None:
-        """To be called in the running loop of a server that has set its handler of SIGTERM."""
+    def install(self) -> None:
+        """Wrap the handler of SIGTERM that the server has set; call it in the server's loop."""
         stop = signal.getsignal(signal.SIGTERM)
-        if (
-            not self._seconds
-            or not callable(stop)
-            or threading.current_thread() is not threading.main_thread()
-        ):
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if not self._seconds or not callable(stop) or not in_main_thread:
             return
         loop = asyncio.get_running_loop()
 
@@ -34,7 +31,7 @@ class Drain:
                 stop(number, frame)
                 return
             self.active = True
-            _log.info("draining: not ready for more, stopping in %g seconds", self._seconds)
+            _log.info("draining: not ready for more requests, stopping in %g seconds", self._seconds)
             loop.call_soon_threadsafe(loop.call_later, self._seconds, stop, number, None)
 
         signal.signal(signal.SIGTERM, drain)
