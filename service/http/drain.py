@@ -31,7 +31,9 @@ class Drain:
                 stop(number, frame)
                 return
             self.active = True
-            _log.info("draining: not ready for more requests, stopping in %g seconds", self._seconds)
+            _log.info(
+                "draining: not ready for more requests, stopping in %g seconds", self._seconds
+            )
             loop.call_soon_threadsafe(loop.call_later, self._seconds, stop, number, None)
 
         signal.signal(signal.SIGTERM, drain)

@@ -65,22 +65,22 @@ def run_indexer(*arguments: object, **options: Any) -> subprocess.CompletedProce
 
 
 @contextmanager
-def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
-    """Run `python -m service` on a free port; yields a client of it."""
-    with serve_process(artifacts, *arguments) as (client, _):
+def serve(artifacts: Path, *arguments: str, cwd: Path = ROOT) -> Iterator[httpx.Client]:
+    """Run `python -m service` of a folder on a free port; yields a client of it."""
+    with serve_process(artifacts, *arguments, cwd=cwd) as (client, _):
         yield client
 
 
 @contextmanager
 def serve_process(
-    artifacts: Path, *arguments: str, **options: Any
+    artifacts: Path, *arguments: str, cwd: Path = ROOT, **options: Any
 ) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
     """The same, with the process, which is stopped at the end unless it is gone."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
     environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with subprocess.Popen(
         [*command, *arguments],
-        cwd=ROOT,
+        cwd=cwd,
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
