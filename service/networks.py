@@ -48,7 +48,7 @@ def labels_of_keys() -> dict[str, str]:
 
 
 def _fold(name: str) -> str:
-    """Fold case and word separators, and cut a Solana genesis hash to the 32 characters of CAIP-2."""
+    """Fold case and separators, and cut a Solana genesis hash to the 32 characters of CAIP-2."""
     key = name.strip().casefold().replace(" ", "-").replace("_", "-")
     return key[: len("solana:") + 32] if key.startswith("solana:") else key
 
