@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.cli.parser import COMMANDS, parse_options
+from indexer.cli.main import COMMANDS, parse_options
 from service.__main__ import EXAMPLES, option
 from service.settings import Settings, describe, variable
 from tests.support.running import ROOT, service, write_lines
@@ -80,17 +80,17 @@ def test_without_a_command_the_indexer_says_which_there_are() -> None:
     said = run("indexer")
     assert said.returncode == 2
     assert said.stdout == run("indexer", "--help").stdout
-    for name, described in COMMANDS.items():
-        assert f"    {name:<10}{described.summary}\n" in said.stdout
+    for name, command in COMMANDS.items():
+        assert f"    {name:<10}{command.SUMMARY}\n" in said.stdout
     assert "  python -m indexer search weather forecast\n" in said.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_every_command_are_what_it_understands(name: str) -> None:
-    for example in COMMANDS[name].examples:
-        command = example.partition(" | ")[0]
-        assert command.startswith(f"python -m indexer {name} ") or command.endswith(name)
-        parse_options(shlex.split(command)[3:], dict.fromkeys(COMMANDS, lambda _: 0))
+    for example in COMMANDS[name].EXAMPLES:
+        words = shlex.split(example.partition(" | ")[0])
+        assert words[0] == name
+        assert parse_options(words).run is COMMANDS[name].run
 
 
 def test_a_source_that_is_not_there_is_told_from_the_one_beside_it(tmp_path: Path) -> None:

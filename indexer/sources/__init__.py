@@ -1,1 +1,4 @@
-"""Files, folders and URLs to records with their places; rejects."""
+"""Sources: from the names on the command line to records, each with its place, and their rejects.
+
+Imports `errors`, `options`, `progress`, `text` and, where a source is a URL, `feeds`.
+"""

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from indexer.catalogue.record import MOST_LEVELS
+from indexer.catalogue.record import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import HARMS, folder, snapshots
 from tests.support.misbehaving import in_turn, misbehaving, pages_of
@@ -214,6 +214,33 @@ def test_overlays_have_the_last_word(
     assert open_snapshot(artifacts).search("scam").total == 0
 
 
+@pytest.mark.parametrize("patch", [{}, {"category": "Data"}])
+def test_calls_of_endpoints_that_share_an_address_count_once_also_below_an_overlay(
+    patch: Json, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    shared = endpoint() | {"payTo": "0xab"}
+    single = endpoint() | {"quality": {"l30DaysTotalCalls": "4"}}
+    records = [service("shared", endpoints=[shared, shared]), service("single", endpoints=[single])]
+    rows = [payment(tx_hash=f"0x{n}", recipient="0xab") for n in range(3)]
+    options = overlays(tmp_path, {"shared": patch}) if patch else ()
+    assert build(records, payments=rows, options=options) == 0
+    assert ids(artifacts) == ["single", "shared"]
+
+
+def test_an_overlay_of_endpoints_has_the_last_word_on_calls(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    paid = endpoint() | {"payTo": "0xab"}
+    called = endpoint() | {"quality": {"l30DaysTotalCalls": "9"}}
+    records = [
+        service("corrected", endpoints=[paid]),
+        service("other", endpoints=[endpoint() | {"quality": {"l30DaysTotalCalls": "8"}}]),
+    ]
+    options = overlays(tmp_path, {"corrected": {"endpoints": [called]}})
+    assert build(records, payments=[payment(recipient="0xab")], options=options) == 0
+    assert ids(artifacts) == ["corrected", "other"]
+
+
 def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,10 +260,10 @@ def test_one_record_nested_without_sense_keeps_no_other_from_being_listed(
 ) -> None:
     """How much a decoder bears depends on where it is called, so none may be near its limit."""
     lines = [json.dumps(service("good")), json.dumps(at("/good"))]
-    quoted = "[" * 2 * MOST_LEVELS
+    quoted = "[" * 2 * MAX_LEVELS
     lines += [json.dumps(service("quoted", x=[quoted, '"\\', quoted]))]
-    lines += [json.dumps(service("wide", x=[[{}]] * MOST_LEVELS))]
-    for levels in (MOST_LEVELS - 1, MOST_LEVELS, 400, 700, 900, *range(940, 1001, 5)):
+    lines += [json.dumps(service("wide", x=[[{}]] * MAX_LEVELS))]
+    for levels in (MAX_LEVELS - 1, MAX_LEVELS, 400, 700, 900, *range(940, 1001, 5)):
         deep = "[" * levels + "]" * levels
         lines += [
             json.dumps(service(f"deep-{levels}", x="deep")).replace('"deep"', deep),
@@ -252,7 +279,7 @@ def test_one_record_nested_without_sense_keeps_no_other_from_being_listed(
         "good",
         "quoted",
         "wide",
-        f"deep-{MOST_LEVELS - 1}",
+        f"deep-{MAX_LEVELS - 1}",
     }
 
 

@@ -37,6 +37,14 @@ def endpoint(amount: str = "0.01", currency: str = "USDC", **pricing: Any) -> Js
     return {"url": "https://api.one.example/v1", "method": "GET", "pricing": price}
 
 
+def priced(*prices: str, **fields: Any) -> list[Json]:
+    """Services of one endpoint each."""
+    return [
+        service(f"p{number:02}", endpoints=[endpoint(price)]) | fields
+        for number, price in enumerate(prices)
+    ]
+
+
 def payment(**fields: Any) -> Json:
     """A payment of one cent in the shape of Transaction."""
     return {
@@ -53,6 +61,12 @@ def payment(**fields: Any) -> Json:
 def write_lines(path: Path, records: Iterable[Any]) -> str:
     """Write JSON lines; returns the path as a source."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def write_raw(path: Path, record: Json) -> str:
+    """Write a record with only those letters escaped that JSON must escape."""
+    path.write_text(json.dumps(record, ensure_ascii=False))
     return str(path)
 
 

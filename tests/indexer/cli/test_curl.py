@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.cli.curl import curl
+from indexer.cli.curl import make_curl_command
 from service.records import Endpoint
 from tests.support.running import Json, endpoint
 
@@ -96,14 +96,14 @@ def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
 def test_the_command_is_safe_to_run_as_it_is(
     given_endpoint: Endpoint, words: list[str] | None
 ) -> None:
-    command = curl(given_endpoint)
+    command = make_curl_command(given_endpoint)
     assert command.isprintable()
     assert shlex.split(command) == ([] if words is None else ["curl", "-i", *words])
 
 
 @given(st.text(), st.text(), st.text())
 def test_what_a_record_says_stays_in_its_word(url: str, name: str, value: str) -> None:
-    command = curl(
+    command = make_curl_command(
         described(
             f"https://a.example/{url}",
             "POST",
