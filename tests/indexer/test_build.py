@@ -38,7 +38,7 @@ def at(path: str, *accepts: Json, **fields: Any) -> Json:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
-def test_the_newest_of_all_sources_wins_whatever_their_order(
+def test_the_newest_resource_wins_in_any_order_of_sources(
     order: tuple[int, ...], artifacts: Path, build: Build
 ) -> None:
     sources = [
@@ -54,7 +54,7 @@ def test_the_newest_of_all_sources_wins_whatever_their_order(
 
 
 @pytest.mark.parametrize("sources", ["before", "after", "in one file", "in one file with another"])
-def test_a_catalogue_record_replaces_what_was_discovered(
+def test_a_catalogue_record_replaces_a_discovered_service(
     sources: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written, found = service(ID, name="Written"), at("/a", lastUpdated="2026-05-01T00:00:00Z")
@@ -70,7 +70,7 @@ def test_a_catalogue_record_replaces_what_was_discovered(
     assert left_out == {"replaced by a catalogue record": 1}
 
 
-def test_a_record_without_an_id_replaces_what_was_discovered_of_its_domain(
+def test_a_record_without_an_id_replaces_the_discovered_service_of_its_domain(
     artifacts: Path, build: Build
 ) -> None:
     written = service(None, name="Written", domain="API.weather-data.example")
@@ -99,7 +99,7 @@ FATES = [
 ]
 
 
-def test_every_resource_that_is_not_listed_as_it_came_is_told_of(
+def test_every_rejected_filtered_and_noted_resource_is_reported(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rejects = tmp_path / "rejects.jsonl"
@@ -131,7 +131,7 @@ def test_every_resource_that_is_not_listed_as_it_came_is_told_of(
         (("--max-price", "0.001"), {f"{HOST}/odd"}),
     ],
 )
-def test_what_is_left_out_by_policy_is_for_the_operator_to_say(
+def test_options_of_the_policy_decide_which_resources_are_listed(
     options: tuple[str, ...], expected: set[str], artifacts: Path, build: Build
 ) -> None:
     assert build(BROKEN, options=("--max-rejects", "50%", *options)) == 0
@@ -139,7 +139,7 @@ def test_what_is_left_out_by_policy_is_for_the_operator_to_say(
     assert {each["url"] for each in found} == expected
 
 
-def test_play_money_is_listed_and_counts_for_nothing_beside_real(
+def test_prices_on_test_networks_are_listed_but_not_summarised_beside_others(
     artifacts: Path, build: Build
 ) -> None:
     play = accept("90000000", network="eip155:84532", asset=PLAY_USDC)
@@ -151,15 +151,15 @@ def test_play_money_is_listed_and_counts_for_nothing_beside_real(
     assert toy["priceSummary"]["maxAmount"] == "90"
 
 
-def test_catalogue_records_are_never_dropped_for_where_they_are_or_what_they_cost(
-    artifacts: Path, build: Build
-) -> None:
+def test_the_policy_does_not_apply_to_catalogue_records(artifacts: Path, build: Build) -> None:
     dear = endpoint("1000000") | {"url": "http://localhost/"}
     assert build([service("a", endpoints=[dear])]) == 0
     assert ids(artifacts) == ["a"]
 
 
-def test_payments_tell_use_where_the_sources_do_not(artifacts: Path, build: Build) -> None:
+def test_usage_is_filled_in_from_payments_where_records_have_none(
+    artifacts: Path, build: Build
+) -> None:
     silent = endpoint() | {"payTo": "0xAb"}
     said = silent | {"quality": {"l30DaysTotalCalls": "7"}}
     records = [
@@ -188,7 +188,7 @@ def test_payments_tell_use_where_the_sources_do_not(artifacts: Path, build: Buil
     assert found["paid"]["priceSummary"]["minAmount"] == "0.01"
 
 
-def test_overlays_have_the_last_word(
+def test_overlays_apply_after_usage_and_before_ordering(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     patches = {
@@ -255,10 +255,10 @@ def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
     assert len(snapshots(artifacts)) == 1
 
 
-def test_one_record_nested_without_sense_keeps_no_other_from_being_listed(
+def test_deeply_nested_records_are_rejected_and_others_listed(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
-    """How much a decoder bears depends on where it is called, so none may be near its limit."""
+    """The limit of a decoder depends on the stack, so that no record may be near it."""
     lines = [json.dumps(service("good")), json.dumps(at("/good"))]
     quoted = "[" * 2 * MAX_LEVELS
     lines += [json.dumps(service("quoted", x=[quoted, '"\\', quoted]))]
@@ -284,7 +284,7 @@ def test_one_record_nested_without_sense_keeps_no_other_from_being_listed(
 
 
 @pytest.mark.parametrize(("name", "harm"), [("ids.json", "ones"), ("records.json", "zeros")])
-def test_whatever_the_served_snapshot_became_a_build_replaces_it(
+def test_a_build_replaces_a_damaged_snapshot(
     name: str, harm: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build([service("a"), service("b")]) == 0
@@ -299,7 +299,7 @@ def test_whatever_the_served_snapshot_became_a_build_replaces_it(
     assert capsys.readouterr().err.startswith(f"error: {damaged}")
 
 
-def test_the_difference_of_two_builds_is_what_their_sources_differ_in(
+def test_diff_lists_the_differences_between_the_sources_of_two_builds(
     tmp_path: Path, artifacts: Path
 ) -> None:
     old = write_lines(tmp_path / "old.jsonl", [service("a"), service("b"), at("/a")])
@@ -371,7 +371,7 @@ def test_another_ratecard_is_a_source(
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared real data is not here")
-def test_real_feeds_catalogue_and_payments_become_one_catalogue(
+def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("bazaar/resources_v1_2025-12.json", "bazaar/resources_v2_2026-06.json")

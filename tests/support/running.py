@@ -1,4 +1,4 @@
-"""Running the two programs as a user does, and records to feed them."""
+"""The two programs run as a user runs them, and records for them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def serve(artifacts: Path, *arguments: str, cwd: Path = ROOT) -> Iterator[httpx.
 def serve_process(
     artifacts: Path, *arguments: str, cwd: Path = ROOT, **options: Any
 ) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    """The same, with the process, which is stopped at the end unless it is gone."""
+    """Run `python -m service`; yields a client and the process, which is stopped at the end."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
     environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with subprocess.Popen(
@@ -108,7 +108,7 @@ def serve_process(
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
-    """Ask again and again until something holds; fails when it never does."""
+    """Poll until a condition holds; fails after a number of seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds} seconds"

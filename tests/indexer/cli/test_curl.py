@@ -1,4 +1,4 @@
-"""The command that calls an endpoint, whatever its record says."""
+"""The `curl` command that calls an endpoint."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
         ),
     ],
 )
-def test_the_command_is_safe_to_run_as_it_is(
+def test_the_command_is_safe_to_run_in_a_shell(
     given_endpoint: Endpoint, words: list[str] | None
 ) -> None:
     command = make_curl_command(given_endpoint)
@@ -102,7 +102,9 @@ def test_the_command_is_safe_to_run_as_it_is(
 
 
 @given(st.text(), st.text(), st.text())
-def test_what_a_record_says_stays_in_its_word(url: str, name: str, value: str) -> None:
+def test_text_of_a_record_stays_within_one_word_of_the_shell(
+    url: str, name: str, value: str
+) -> None:
     command = make_curl_command(
         described(
             f"https://a.example/{url}",

@@ -42,7 +42,7 @@ def test_results_are_a_table_with_a_line_for_each_in_order_of_rank(sample: Path)
     assert details == f"details: python -m indexer show {hits.ids[0]} --artifacts {sample}"
 
 
-def test_the_readme_shows_what_a_newcomer_sees(
+def test_the_search_in_the_readme_is_its_real_output(
     sample: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -141,7 +141,7 @@ def test_results_fit_a_narrow_terminal(columns: int, sample: Path) -> None:
         assert name in together
 
 
-def test_colours_are_for_terminals_that_want_them(sample: Path) -> None:
+def test_no_color_disables_colours(sample: Path) -> None:
     command = ("search", "weather", "--artifacts", str(sample))
     assert "\x1b[32m" in on_terminal(200, *command)
     assert "\x1b[32m" not in on_terminal(200, *command, NO_COLOR="1")

@@ -32,7 +32,7 @@ def parameter(name: str, example: Any, group: str = "query", **fields: Any) -> J
 
 
 def hostile() -> Json:
-    """A record that says something hostile wherever it may say anything."""
+    """A record with hostile text in every field."""
     amounts = dict.fromkeys(("minAmount", "maxAmount", "avgCostPerTransaction"), "1")
     url = f"https://one.example/{HOSTILE}/{{id}}"
     return service(

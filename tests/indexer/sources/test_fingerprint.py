@@ -114,7 +114,7 @@ CHANGES: dict[str, Callable[[Inputs], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_changed_the_sources_are_read_again(
+def test_any_change_makes_a_build_read_its_sources_again(
     change: str, inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert inputs.build(*SHARE) == 0
@@ -196,7 +196,7 @@ class ReplacingSource(Progress):
             yield stage
 
 
-def test_a_source_that_changes_while_it_is_read_is_not_taken_for_what_was_hashed(
+def test_a_source_that_changes_after_it_was_hashed_is_read_again_later(
     tmp_path: Path, artifacts: Path
 ) -> None:
     source = tmp_path / "source.jsonl"
@@ -245,7 +245,7 @@ def test_standard_input_is_read_every_time(artifacts: Path) -> None:
         assert ids(artifacts) == [name]
 
 
-def test_rejects_that_go_to_a_device_go_there_every_time(
+def test_rejects_are_written_to_a_device_by_every_build(
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--rejects", "/dev/null", "--json", *SHARE)
@@ -255,7 +255,7 @@ def test_rejects_that_go_to_a_device_go_there_every_time(
 
 
 @pytest.mark.parametrize("distinct", [0, 2 * MAX_REASONS])
-def test_a_payment_from_the_future_is_read_again_until_it_is_of_the_present(
+def test_a_payment_in_the_future_makes_every_build_read_its_sources(
     distinct: int,
     tmp_path: Path,
     artifacts: Path,
@@ -293,7 +293,7 @@ def test_a_report_that_cannot_be_kept_does_not_fail_the_build(
         assert READING in reported(capsys)["stages"]
 
 
-def test_a_failed_build_is_not_taken_for_the_last_one(
+def test_a_failed_build_is_not_remembered(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert inputs.build(*SHARE) == 0
@@ -308,7 +308,7 @@ def test_a_failed_build_is_not_taken_for_the_last_one(
     assert ids(inputs.artifacts)[0] == "a"
 
 
-def test_a_feed_that_did_not_change_costs_one_request_and_no_reading(
+def test_an_unchanged_feed_takes_one_request_and_is_not_read(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]

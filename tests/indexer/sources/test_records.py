@@ -63,7 +63,7 @@ FORMATS: dict[str, str] = {
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_form_is_recognised_by_its_content(
+def test_every_format_is_recognised_by_its_content(
     form: str,
     compress: Callable[[bytes], bytes],
     tmp_path: Path,
@@ -153,7 +153,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_no_part_of_json_lines_is_read_whole_that_is_longer_than_a_record(
+def test_memory_for_json_lines_is_bounded_by_the_size_of_a_record(
     bomb: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "bomb.jsonl.gz"
@@ -225,7 +225,7 @@ def test_an_unreadable_source_ends_the_build_and_keeps_what_was_published(
     ("name", "message"),
     [("nowhere.jsonl", "there is no such file"), ("unreadable", "no file here ends in .jsonl")],
 )
-def test_a_missing_source_is_said_to_be_missing(
+def test_a_missing_source_is_an_error(
     name: str, message: str, tmp_path: Path, artifacts: Path
 ) -> None:
     (tmp_path / "unreadable").mkdir()
@@ -235,7 +235,7 @@ def test_a_missing_source_is_said_to_be_missing(
     assert "Traceback" not in finished.stderr
 
 
-def test_a_closed_standard_input_is_said_to_be_closed(artifacts: Path) -> None:
+def test_closed_standard_input_is_an_error(artifacts: Path) -> None:
     command = f"exec '{sys.executable}' -m indexer build - --out '{artifacts}' <&-"
     finished = subprocess.run(
         ["sh", "-c", command],  # noqa: S607  # the shell of the system
