@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
+from indexer.snapshot.compare import Changes
 from indexer.sources.fingerprint import Fingerprint
 from indexer.sources.rejects import OTHER_REASONS, Reject, Rejects, Tally
 from service.errors import SnapshotUnavailable
@@ -17,14 +18,6 @@ from service.snapshot.snapshot import Manifest, read_current, sha256
 LAST = "last.json"
 """The file in the artifacts folder that holds the fingerprint and the report of the last build."""
 FUTURE = "is more than an hour in the future"
-
-
-class Changes(Struct):
-    """How many services were added, changed and removed since the snapshot before."""
-
-    added: int
-    changed: int
-    removed: int
 
 
 class Report(Struct, rename="camel"):

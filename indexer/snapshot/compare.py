@@ -22,6 +22,14 @@ RECORDS = "records"
 COMPARED = (f"{RECORDS}.", "ids.")
 
 
+class Changes(Struct):
+    """How many services were added, changed and removed between two snapshots."""
+
+    added: int
+    changed: int
+    removed: int
+
+
 class PriceRange(Struct, rename="camel"):
     """The range of a service's prices; the amounts are empty where none is fixed."""
 

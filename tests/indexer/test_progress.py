@@ -68,10 +68,20 @@ def test_a_terminal_shows_the_items_and_bytes_of_a_feed(artifacts: Path) -> None
     assert re.search(r"fetch .*25/25.* MB", shown)
 
 
-def bars_of(source: str, artifacts: Path, *options: str) -> tuple[str, str]:
-    """What a build shows on a terminal, and what it prints into a pipe."""
+def test_a_terminal_without_rich_shows_lines(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "source.jsonl", [service("a")])
+    code = "import sys; sys.modules['rich'] = None; from indexer.cli.main import main; main()"
+    shown, printed = bars_of(source, artifacts, python=("-c", code))
+    assert shown == ""
+    assert printed.splitlines()[-1].startswith("published ")
+
+
+def bars_of(
+    source: str, artifacts: Path, *options: str, python: tuple[str, ...] = ("-m", "indexer")
+) -> tuple[str, str]:
+    """Returns what a build shows on a terminal, and what it prints into a pipe."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts), *options]
+    command = [sys.executable, *python, "build", source, "--out", str(artifacts), *options]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment
