@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from indexer.urls import read_address
+from indexer.urls import parse_url
 from indexer.x402.untrusted import line, text
 
 LONGEST_NAME = 100
@@ -64,7 +64,7 @@ def _icon_url(value: Any) -> str:
     if not url:
         return ""
     try:
-        address = read_address(url)
+        address = parse_url(url)
     except ValueError:
         return ""
     is_fit = address.scheme in {"http", "https"} and not address.is_private

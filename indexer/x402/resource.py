@@ -18,7 +18,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from indexer.catalogue.record import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord, lone_surrogate
-from indexer.urls import LONGEST_URL, Address, read_address
+from indexer.urls import MAX_URL, ParsedUrl, parse_url
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
@@ -98,7 +98,7 @@ def read_resource(source: SourceRecord, policy: Policy) -> Resource:
     extension = mapping(decoded(fields.get("extensions")), "bazaar")
     url = _with_route(given, extension.get("routeTemplate"))
     if url != given:
-        address = read_address(url)
+        address = parse_url(url)
     declared = read_input(extension, _output_schema(accepted), url)
     said = {key: decoded(fields.get(key)) for key in SAID}
     entries = [{"description": decoded(each.get("description"))} for each in accepted.entries]
@@ -150,9 +150,9 @@ def _resource(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:
     return path, resource, described
 
 
-def _judge(path: str, url: str, policy: Policy) -> Address:
+def _judge(path: str, url: str, policy: Policy) -> ParsedUrl:
     try:
-        address = read_address(url)
+        address = parse_url(url)
     except ValueError as error:
         raise InvalidRecord(path, str(error)) from error
     if address.scheme not in {"http", "https"}:
@@ -184,7 +184,7 @@ def _with_route(url: str, route: Any) -> str:
         for part, given in zip(template, path, strict=True)
     )
     templated = split._replace(path=route).geturl()
-    is_fit = fits and ".." not in unquote(route) and len(templated) <= LONGEST_URL
+    is_fit = fits and ".." not in unquote(route) and len(templated) <= MAX_URL
     return templated if is_fit else url
 
 
