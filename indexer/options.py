@@ -29,6 +29,7 @@ class Limits(Struct, frozen=True):
     pages: of one walk
     attempts: for one response; the first wait is about `backoff` seconds, each further one doubles
     share: minimum share of the announced items that the feed must return
+    allow_private: read a feed whose host name resolves to a private address
     """
 
     seconds: float = 600
@@ -39,6 +40,7 @@ class Limits(Struct, frozen=True):
     attempts: int = 5
     backoff: float = 0.5
     share: float = 0.5
+    allow_private: bool = False
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):

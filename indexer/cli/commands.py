@@ -54,7 +54,11 @@ def build(options: argparse.Namespace) -> int:
         rejects=options.rejects,
         max_rejects=options.max_rejects,
         policy=Policy(options.max_price, options.allow_http, options.allow_private),
-        limits=Limits(seconds=options.feed_seconds, bytes=options.feed_bytes),
+        limits=Limits(
+            seconds=options.feed_seconds,
+            bytes=options.feed_bytes,
+            allow_private=options.allow_private_feeds,
+        ),
         quiet=options.quiet,
         json=options.json,
     )

@@ -102,6 +102,11 @@ def _build(command: argparse.ArgumentParser) -> None:
         help="keep discovered resources at private addresses",
     )
     command.add_argument(
+        "--allow-private-feeds",
+        action="store_true",
+        help="read feeds whose host name resolves to a private address",
+    )
+    command.add_argument(
         "--feed-seconds",
         type=_positive,
         default="600",

@@ -102,9 +102,10 @@ def gather_inputs(options: BuildOptions, stages: Stages) -> Inputs:
     """
     sources: list[Input] = []
     notes: list[str] = []
+    feeds = _fetch_feeds(options, stages)
     for name in options.sources:
-        if name.startswith(("http://", "https://")):
-            feed = _fetch(name, options, stages)
+        if name in feeds:
+            feed = feeds[name]
             sources.append(Input(feed.source, str(feed.path)))
             notes += [f"{feed.source}: {feed.note}"] if feed.note else []
         else:
@@ -146,17 +147,21 @@ def remember(artifacts: Path, inputs: Inputs, rejects: Path | None, report: Repo
         fresh.replace(path)
 
 
-def _fetch(url: str, options: BuildOptions, stages: Stages) -> Feed:
-    """Fetch a feed; httpx is imported here, so that a catalogue of files builds without it."""
+def _fetch_feeds(options: BuildOptions, stages: Stages) -> dict[str, Feed]:
+    """Fetch the feeds among the sources, by URL; without any, httpx need not be installed."""
+    urls = [name for name in options.sources if name.startswith(("http://", "https://"))]
+    if not urls:
+        return {}
     try:
-        from indexer.feeds.reader import fetch_feed  # noqa: PLC0415  # see above
-        from indexer.feeds.url import shown  # noqa: PLC0415  # see above
+        from indexer.feeds.reader import fetch_feeds  # noqa: PLC0415  # see above
     except ImportError as error:
         raise IndexerError(
-            "feeds are fetched by httpx, which is not installed: pip install 'ratecard[indexer]'"
+            f"feeds are fetched by {error.name}, which is not installed: "
+            "pip install 'ratecard[indexer]'"
         ) from error
-    with stages.stage(f"fetch {shown(url)}"):
-        return fetch_feed(url, options.out / FEEDS, options.limits)
+    with stages.stage("fetch feeds"):
+        feeds = fetch_feeds(urls, options.out / FEEDS, options.limits)
+    return dict(zip(urls, feeds, strict=True))
 
 
 def _digest(inputs: Inputs, asked: object) -> str | None:
