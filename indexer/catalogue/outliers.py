@@ -10,7 +10,7 @@ from statistics import median
 import msgspec
 from msgspec import Struct
 
-from indexer.x402.testnets import count_prices
+from indexer.x402.testnets import mainnet_prices
 
 MAGNITUDES = 3
 """Powers of ten from the usual price of a category from which on a price is suspicious."""
@@ -100,7 +100,7 @@ def _outliers(currency: str, ranges: list[Range]) -> Iterator[Outlier]:
 
 def _prices(service: Offered) -> dict[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
-    for price in count_prices(endpoint.pricing for endpoint in service.endpoints):
+    for price in mainnet_prices(endpoint.pricing for endpoint in service.endpoints):
         for amount in (price.amount, price.min_amount, price.max_amount):
             if amount and (value := float(amount)) > 0:
                 found[price.currency].append(value)
