@@ -21,7 +21,7 @@ from indexer.durable import sync, write_durably
 from indexer.feeds.url import origin
 from service.snapshot.snapshot import sha256
 
-FORMAT = 1
+FORMAT = 2
 ENTRY = "entry.json"
 MAX_HOST = 64  # characters of the host in the name of a folder
 UNUSED_SECONDS = 30 * 24 * 60 * 60
@@ -36,7 +36,7 @@ class CacheEntry(Struct):
 
     sha256: of the text, and the name of its file
     snapshot: the `Ratecard-Snapshot` header of the server
-    pages, items: of the walk; a plain file is one page without a known number of items
+    paged: whether it was read in pages, and is not a plain file
     read_at: seconds since the epoch
     note: a remark for the operator
     """
@@ -46,8 +46,7 @@ class CacheEntry(Struct):
     etag: Validator
     last_modified: Validator
     snapshot: str
-    pages: int
-    items: int | None
+    paged: bool
     read_at: float
     note: str
 

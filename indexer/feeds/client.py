@@ -6,8 +6,8 @@ import asyncio
 import gzip
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -32,7 +32,6 @@ HEADERS = {
     "User-Agent": "ratecard-indexer",
 }
 ENCODINGS = frozenset(("", "identity", "gzip", "x-gzip"))
-REDIRECTS = frozenset((301, 302, 303, 307, 308))
 MAX_REDIRECTS = 5
 TRANSIENT_STATUSES = frozenset((408, 425, 429))  # and 5xx
 PIECE = 2**18  # bytes decompressed at a time
@@ -112,7 +111,9 @@ class FeedClient:
         """
 
         async def attempt() -> Parsed:
-            return parse(await self._fetch(url, path, max_bytes, conditions))
+            with _translated_errors(url):
+                response = await self._fetch(url, path, max_bytes, conditions)
+            return parse(response)
 
         try:
             return await self._retry(self._retry_delay, attempt)
@@ -142,26 +143,21 @@ class FeedClient:
     ) -> httpx.Response:
         visited = [url]
         while True:
-            async with self._request(visited[-1], conditions) as response:
-                if response.status_code not in REDIRECTS or "location" not in response.headers:
+            current = visited[-1]
+            self._http.cookies.clear()  # those of a hostile server would grow with every page
+            auth = self._auth if origin(current) == self._origin else None
+            request = self._http.stream("GET", current, headers=conditions, auth=auth)
+            async with request as response:
+                if not response.has_redirect_location:
                     _check_status(url, response, conditional=bool(conditions))
                     await self._receive(url, response, path, max_bytes)
                     return response
-            target = redirect_target(visited[-1], response.headers["location"])
+            target = redirect_target(current, response.headers["location"])
             if target in visited:
                 raise SourceError(f"{url}: redirects in a circle")
             if len(visited) > MAX_REDIRECTS:
                 raise SourceError(f"{url}: redirects more than {MAX_REDIRECTS} times")
             visited.append(target)
-
-    @asynccontextmanager
-    async def _request(
-        self, url: httpx.URL, conditions: Mapping[str, str]
-    ) -> AsyncIterator[httpx.Response]:
-        auth = self._auth if origin(url) == self._origin else None
-        with _translated_errors(url):
-            async with self._http.stream("GET", url, headers=conditions, auth=auth) as response:
-                yield response
 
     async def _receive(
         self, url: httpx.URL, response: httpx.Response, path: Path, max_bytes: int

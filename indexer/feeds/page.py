@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from indexer.feeds.client import CHECK_URL, PermanentError, TransientError
 from indexer.sources.records import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
@@ -33,18 +34,10 @@ class Page(Struct):
     snapshot: str
 
 
-class Pagination(Struct):
-    """Undecoded values, so that an invalid one leaves the other usable."""
-
-    total: Raw | UnsetType = UNSET
-    limit: Raw | UnsetType = UNSET
-
-
 _object = msgspec.json.Decoder(dict[str, Raw])
 _raw = msgspec.json.Decoder(Raw)
 _array = msgspec.json.Decoder(list[Raw])
 _items = msgspec.json.Decoder(list[Raw] | None)  # some servers write null for an empty list
-_pagination = msgspec.json.Decoder(Pagination)
 _count = msgspec.json.Decoder(int, strict=False)  # accepts a string of digits
 
 # Matches pairs and escaped backslashes too, so that neither is taken for a lone surrogate.
@@ -109,37 +102,24 @@ def _parse_text(text: bytes, snapshot: str, *, is_array: bool) -> Page | None:
 def _parse_object(members: dict[str, Raw], snapshot: str) -> Page | None:
     if not RECORD_KEYS.isdisjoint(members) or not RESOURCE_KEYS.isdisjoint(members):
         return None
-    for name in LISTS:
-        if name in members:
-            pagination = _parse_pagination(members)
-            return Page(
-                items=_items.decode(members[name]) or [],
-                total=_parse_count(pagination.total),
-                limit=_parse_count(pagination.limit),
-                are_services=name == SERVICES,
-                snapshot=snapshot,
-            )
-    raise PermanentError(f"is JSON without a list of services, resources or items; {CHECK_URL}")
-
-
-def _parse_pagination(members: dict[str, Raw]) -> Pagination:
-    """Prefer the members of `pagination` to those beside the list."""
-    outer = Pagination(members.get("total", UNSET), members.get("limit", UNSET))
-    try:
-        inner = _pagination.decode(members.get("pagination", b"{}"))
-    except msgspec.DecodeError:
-        return outer
-    return Pagination(
-        outer.total if inner.total is UNSET else inner.total,
-        outer.limit if inner.limit is UNSET else inner.limit,
+    name = next((name for name in LISTS if name in members), None)
+    if name is None:
+        raise PermanentError(f"is JSON without a list of services, resources or items; {CHECK_URL}")
+    stated = dict(members)
+    with suppress(msgspec.DecodeError):
+        stated |= _object.decode(members.get("pagination", b"{}"))
+    return Page(
+        items=_items.decode(members[name]) or [],
+        total=_parse_count(stated.get("total")),
+        limit=_parse_count(stated.get("limit")),
+        are_services=name == SERVICES,
+        snapshot=snapshot,
     )
 
 
-def _parse_count(text: Raw | UnsetType) -> int | None:
-    if text is UNSET:
-        return None
+def _parse_count(text: Raw | None) -> int | None:
     try:
-        count = _count.decode(text)
+        count = -1 if text is None else _count.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return count if count >= 0 else None

@@ -50,15 +50,12 @@ class Feed(Struct):
     path: a file for `read_records`
     source: its URL, without credentials
     unchanged: whether the file is the one that was read last time
-    pages, items: of the walk; a plain file is one page without a known number of items
     note: a remark for the operator, or empty
     """
 
     path: Path
     source: str
     unchanged: bool
-    pages: int
-    items: int | None
     note: str
 
 
@@ -233,15 +230,13 @@ class _Reader:
             path=self._cache.path(entry),
             source=str(self._url),
             unchanged=unchanged,
-            pages=entry.pages,
-            items=entry.items,
             note=entry.note,
         )
 
 
 def _is_recent(entry: CacheEntry) -> bool:
     """Whether the first page may stand for all pages; a plain file has no others."""
-    return entry.items is None or 0 <= time() - entry.read_at < DAY
+    return not entry.paged or 0 <= time() - entry.read_at < DAY
 
 
 def _is_unchanged(entry: CacheEntry, response: httpx.Response) -> bool:
@@ -252,7 +247,7 @@ def _is_unchanged(entry: CacheEntry, response: httpx.Response) -> bool:
     snapshot = _snapshot(response)
     if response.status_code == HTTPStatus.NOT_MODIFIED:
         return snapshot in {"", entry.snapshot}
-    return entry.items is not None and snapshot == entry.snapshot != ""
+    return entry.paged and snapshot == entry.snapshot != ""
 
 
 def _cache_entry(
@@ -268,8 +263,7 @@ def _cache_entry(
         etag=validator(headers.get("etag", "")),
         last_modified=validator(headers.get("last-modified", "")),
         snapshot=min(snapshots) if len(snapshots) == 1 else "",
-        pages=walk.pages if walk else 1,
-        items=len(walk.keys) if walk else None,
+        paged=walk is not None,
         read_at=time(),
         note=note,
     )

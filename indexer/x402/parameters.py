@@ -33,22 +33,14 @@ _GROUPS: dict[str, Group] = {
     "inputschema": "body",
     "pathparams": "path",
 }
-_TYPES: dict[str, Type] = {
-    "string": "string",
-    "str": "string",
-    "text": "string",
-    "file": "string",
-    "number": "number",
-    "integer": "number",
-    "int": "number",
-    "float": "number",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "array": "array",
-    "list": "array",
-    "object": "object",
-    "dict": "object",
+_TYPE_NAMES: dict[Type, str] = {
+    "string": "string str text file",
+    "number": "number integer int float",
+    "boolean": "boolean bool",
+    "array": "array list",
+    "object": "object dict",
 }
+_TYPES = {name: known for known, names in _TYPE_NAMES.items() for name in names.split()}
 _METHODS_WITHOUT_BODY = frozenset(("", "GET", "HEAD", "DELETE"))
 # Keys that only a schema has, and not an example.
 _SCHEMA_KEYS = ("description", "enum", "default", "anyOf", "oneOf", "$ref", "const", "items")

@@ -107,7 +107,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a truncated entry": lambda entry: entry.write_text(entry.read_text()[:40]),
     "an empty entry": lambda entry: entry.write_text(""),
     "an entry of another format": lambda entry: entry.write_text(
-        entry.read_text().replace('"format":1', '"format":2')
+        entry.read_text().replace('"format":2', '"format":1')
     ),
     "an entry that names a file elsewhere": lambda entry: entry.write_text('{"sha256":"../../x"}'),
     "an entry with a line break in a header": lambda entry: entry.write_text(

@@ -48,7 +48,7 @@ def test_all_pages_are_read_and_their_items_become_lines(name: str, cache: Path)
     with misbehaving(pages_of(items, name=name)) as server:
         feed = fetch_feed(server.url, cache)
     assert items_of(feed) == items
-    assert (feed.items, feed.pages, feed.unchanged, feed.note) == (25, 3, False, "")
+    assert (feed.unchanged, feed.note) == (False, "")
     assert feed.source == server.url
     assert [record.position for record in read_records(str(feed.path))][-1] == "line 25"
 
@@ -74,7 +74,6 @@ def test_another_ratecard_is_a_feed(cache: Path, client: httpx.Client, seeds: li
     feed = fetch_feed(url, cache)
     names = sorted(seed["name"] for seed in seeds)
     assert sorted(record["name"] for record in items_of(feed)) == names
-    assert (feed.items, feed.pages) == (len(seeds), -(-len(seeds) // 7))
 
 
 def test_another_ratecard_with_the_same_snapshot_is_unchanged_by_its_first_page(
@@ -238,7 +237,7 @@ def test_a_plain_file_costs_one_request_and_is_kept_as_it_is(form: str, cache: P
     with misbehaving(saying(PLAIN_FILES[form], headers)) as server:
         feed = fetch_feed(server.url, cache)
     assert items_of(feed) == SERVICES
-    assert (len(server.queries), feed.pages, feed.items) == (1, 1, None)
+    assert len(server.queries) == 1
 
 
 def test_a_single_record_is_a_plain_file(cache: Path) -> None:
