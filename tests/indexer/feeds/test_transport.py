@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from indexer.__main__ import main
 from indexer.errors import SourceError
 from indexer.options import Limits
 from tests.support.feeds import QUICK, RESOURCES, WHOLE, fetch_feed, items_of
@@ -77,6 +78,16 @@ def test_a_name_at_a_private_address_needs_the_option(
     assert {request.headers["Host"] for request in server.requests} == {
         f"{host}:{server.server_port}"
     }
+
+
+def test_the_command_line_has_the_option(
+    server: Server, tmp_path: Path, resolve: Resolve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resolve("feeds.internal", "127.0.0.1")
+    command = ["build", named(server, "feeds.internal"), "--out", str(tmp_path)]
+    assert main(command) == 1
+    assert "add --allow-private-feeds" in capsys.readouterr().err
+    assert main([*command, "--allow-private-feeds"]) == 0
 
 
 def test_localhost_that_resolves_elsewhere_needs_the_option_too(
