@@ -30,6 +30,7 @@ class Limits(Struct, frozen=True):
     attempts: for one response
     backoff: seconds before the second attempt, about; doubled before each further one
     share: minimum share of the announced items that the feed must return
+    allow_private: read a feed whose host name resolves to a private address
     """
 
     seconds: float = 600
@@ -40,6 +41,7 @@ class Limits(Struct, frozen=True):
     attempts: int = 5
     backoff: float = 0.5
     share: float = 0.5
+    allow_private: bool = False
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):

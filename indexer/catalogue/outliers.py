@@ -10,7 +10,7 @@ from statistics import median
 import msgspec
 from msgspec import Struct
 
-from indexer.x402.testnets import count_prices
+from indexer.x402.testnets import mainnet_prices
 
 MAGNITUDES = 3
 """Flag prices that are 10 to this power above or below the median."""
@@ -100,7 +100,7 @@ def _outliers(currency: str, ranges: list[PriceRange]) -> Iterator[Outlier]:
 
 def _prices(service: PricedService) -> dict[str, list[float]]:
     prices: dict[str, list[float]] = defaultdict(list)
-    for price in count_prices(endpoint.pricing for endpoint in service.endpoints):
+    for price in mainnet_prices(endpoint.pricing for endpoint in service.endpoints):
         for amount in (price.amount, price.min_amount, price.max_amount):
             if amount and (value := float(amount)) > 0:
                 prices[price.currency].append(value)

@@ -15,7 +15,7 @@ from indexer.catalogue.derived_ids import can_be_id
 from indexer.errors import InvalidRecord
 from indexer.sources.records import SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.testnets import count_prices
+from indexer.x402.testnets import mainnet_prices
 from service.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 
 MAX_LEVELS = 200
@@ -104,7 +104,7 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     there are no others. The average is over the fixed prices of the scheme `exact`; without one
     the cost varies.
     """
-    prices = count_prices(endpoint.pricing for endpoint in endpoints)
+    prices = mainnet_prices(endpoint.pricing for endpoint in endpoints)
     bounded = [(pricing, amounts) for pricing in prices if (amounts := _amounts(pricing))]
     if not bounded:
         if all(pricing.scheme in {"exact", "", UNSET} for pricing in prices):

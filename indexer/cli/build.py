@@ -86,6 +86,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="keep discovered resources at private addresses",
     )
     parser.add_argument(
+        "--allow-private-feeds",
+        action="store_true",
+        help="read feeds whose host name resolves to a private address",
+    )
+    parser.add_argument(
         "--feed-seconds",
         type=_positive,
         default="600",
@@ -125,7 +130,11 @@ def run(options: argparse.Namespace) -> int:
         rejects=options.rejects,
         max_rejects=options.max_rejects,
         policy=Policy(options.max_price, options.allow_http, options.allow_private),
-        limits=Limits(seconds=options.feed_seconds, bytes=options.feed_bytes),
+        limits=Limits(
+            seconds=options.feed_seconds,
+            bytes=options.feed_bytes,
+            allow_private=options.allow_private_feeds,
+        ),
         jobs=options.jobs,
         memory=options.memory,
     )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from indexer.text import escape_json
-from indexer.x402.untrusted import decoded
+from indexer.x402.untrusted import decode
 from service.records import Endpoint, ParameterDescriptor
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
@@ -86,7 +86,7 @@ def _example(parameter: ParameterDescriptor) -> Raw:
 
 def _text(raw: Raw) -> str:
     """Return a JSON value as it stands in a URL."""
-    value = decoded(raw)
+    value = decode(raw)
     if isinstance(value, list):
         return ",".join(map(str, value))
     return value if isinstance(value, str) else bytes(raw).decode()

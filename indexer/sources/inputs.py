@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,6 +15,9 @@ from indexer.options import BuildOptions
 from indexer.progress import Progress
 from indexer.sources.records import STANDARD_INPUT
 from indexer.text import printable
+
+if TYPE_CHECKING:  # httpx is an optional dependency
+    from indexer.feeds.reader import Feed, FeedProgress
 
 FEEDS = "feeds"
 """The folder in the artifacts folder that holds the feeds as they were fetched last."""
@@ -58,20 +62,18 @@ def gather_inputs(options: BuildOptions, progress: Progress) -> Inputs:
     Raises SourceError for a feed that cannot be fetched, and for a folder or a pattern without
     files.
     """
+    feeds = _fetch_feeds(options, progress)
     sources: list[Input] = []
-    notes: list[str] = []
     for name in options.sources:
-        if name.startswith(("http://", "https://")):
-            source, note = _fetch(name, options, progress)
-            sources.append(source)
-            notes += [f"{source.name}: {note}"] if note else []
+        if name in feeds:
+            sources.append(Input(feeds[name].source, str(feeds[name].path)))
         else:
             sources += [Input(printable(path), path) for path in expand_folder(name)]
     return Inputs(
         sources,
         payments=expand_patterns(options.transactions),
         overlays=[path for name in options.overlays for path in expand_folder(name)],
-        notes=notes,
+        notes=[f"{feed.source}: {feed.note}" for feed in feeds.values() if feed.note],
     )
 
 
@@ -108,19 +110,29 @@ def _is_json(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(SUFFIXES) and path.is_file()
 
 
-def _fetch(url: str, options: BuildOptions, progress: Progress) -> tuple[Input, str]:
+def _fetch_feeds(options: BuildOptions, progress: Progress) -> dict[str, Feed]:
+    """Fetch the feeds among the sources, by URL; without any, httpx need not be installed."""
+    urls = [name for name in options.sources if name.startswith(("http://", "https://"))]
+    if not urls:
+        return {}
     try:
-        from indexer.feeds.reader import FeedProgress, fetch_feed  # noqa: PLC0415  # needs httpx
-        from indexer.feeds.url import shown  # noqa: PLC0415  # the same
+        from indexer.feeds.reader import fetch_feeds  # noqa: PLC0415  # needs httpx
     except ImportError as error:
         raise IndexerError(
-            "feeds are fetched by httpx, which is not installed: pip install 'ratecard[indexer]'"
+            f"feeds are fetched by {error.name}, which is not installed: "
+            "pip install 'ratecard[indexer]'"
         ) from error
+    by_source: dict[str, FeedProgress] = {}
+    with progress.stage("fetch feeds") as stage:
 
-    with progress.stage(f"fetch {shown(url)}") as stage:
+        def report(feed: FeedProgress) -> None:
+            by_source[feed.source] = feed
+            totals = [each.total for each in by_source.values()]
+            stage.update(
+                sum(each.items for each in by_source.values()),
+                None if None in totals else sum(total or 0 for total in totals),
+                f"{sum(each.bytes for each in by_source.values()) / 1e6:,.1f} MB",
+            )
 
-        def report(fetched: FeedProgress) -> None:
-            stage.update(fetched.items, fetched.total, f"{fetched.bytes / 1e6:,.1f} MB")
-
-        feed = fetch_feed(url, options.out / FEEDS, options.limits, report)
-    return Input(feed.source, str(feed.path)), feed.note
+        feeds = fetch_feeds(urls, options.out / FEEDS, options.limits, report)
+    return dict(zip(urls, feeds, strict=True))

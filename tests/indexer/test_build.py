@@ -14,7 +14,7 @@ from indexer.__main__ import main
 from indexer.catalogue.record import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import HARMS, folder, snapshots
-from tests.support.misbehaving import in_turn, misbehaving, pages_of
+from tests.support.misbehaving import failing, in_turn, misbehaving, pages_of
 from tests.support.reports import ids, listed, overlays, reported
 from tests.support.running import (
     SHARED,
@@ -339,19 +339,16 @@ def test_a_feed_is_a_source_beside_files(
 
 
 def test_a_feed_that_fails_half_way_publishes_nothing(
-    artifacts: Path,
-    build: Build,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("indexer.feeds.client.sleep", lambda _: None)
+    closed = failing(503, {"Retry-After": "9999"})  # beyond the deadline, so not tried again
     resources = [resource(f"https://s{number}.example/") for number in range(25)]
     whole = pages_of(resources)
     with misbehaving(whole) as server:
         assert build(server.url) == 0
         before = ids(artifacts)
         resources.append(resource("https://new.example/"))
-        server.behaviour = in_turn(whole, whole, lambda exchange: exchange.answer({}, 500))
+        server.behaviour = in_turn(whole, whole, closed)
         capsys.readouterr()
         assert build(server.url, [service("other")]) == 1
         assert server.url in capsys.readouterr().err
