@@ -12,8 +12,8 @@ from typing import NamedTuple, NoReturn
 from msgspec import Struct
 
 from indexer.errors import InvalidRecord, SourceError
-from indexer.sources.records import BYTE_ORDER_MARK, decompress, source_errors
-from indexer.text import describe_surrogate, printable
+from indexer.sources.records import decompress, source_errors
+from indexer.text import BYTE_ORDER_MARK, describe_surrogate, printable
 
 MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"

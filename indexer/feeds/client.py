@@ -24,7 +24,7 @@ from indexer.errors import SourceError
 from indexer.feeds.transport import ForbiddenAddress, Transport
 from indexer.feeds.url import origin, redirect_target
 from indexer.options import Limits
-from indexer.sources.records import GZIP_MAGIC
+from indexer.text import GZIP_MAGIC
 
 HEADERS = {
     "Accept": "application/json, application/x-ndjson, */*;q=0.1",

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.feeds.client import CHECK_URL, PermanentError, TransientError
-from indexer.sources.records import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
+from indexer.text import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
 
 SERVICES = "services"
 LISTS = (SERVICES, "resources", "items")

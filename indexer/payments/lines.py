@@ -14,7 +14,8 @@ from typing import BinaryIO
 
 from msgspec import Struct, field
 
-from indexer.sources.records import BYTE_ORDER_MARK, MAX_RECORD, decompress, source_errors
+from indexer.sources.records import decompress, source_errors
+from indexer.text import BYTE_ORDER_MARK, MAX_RECORD
 
 CHUNK = 2**20
 MAGIC = 4

@@ -1,4 +1,4 @@
 """Sources: from the names on the command line to records, each with its place, and their rejects.
 
-Imports `errors`, `options`, `progress`, `text` and, where a source is a URL, `feeds`.
+Imports `feeds`, `options`, `progress`, `text` and `errors`.
 """

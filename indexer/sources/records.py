@@ -17,17 +17,21 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import SourceError
-from indexer.text import describe_surrogate, one_line, printable
+from indexer.text import (
+    BYTE_ORDER_MARK,
+    GZIP_MAGIC,
+    MAX_RECORD,
+    RECORD_KEYS,
+    describe_surrogate,
+    one_line,
+    printable,
+)
 
-MAX_RECORD = 16 * 2**20  # bytes
 MAX_DOCUMENT = 2 * 2**30  # bytes
 CHUNK = 2**20  # bytes
 STANDARD_INPUT = "-"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-GZIP_MAGIC = b"\x1f\x8b"
 
 ENVELOPE_KEYS = ("services", "items", "resources")
-RECORD_KEYS = frozenset(("name", "endpoints", "accepts"))
 OPEN_ENDS = (b"{", b"[", b",", b":")
 """Ends of a line after which a JSON text continues on the next one."""
 CONTINUATIONS = (b",", b":", b"]", b"}")

@@ -51,11 +51,9 @@ def test_the_search_in_the_readme_is_its_real_output(
     (tmp_path / "artifacts").symlink_to(sample)
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text()
-    found = re.search(
-        r"^\$ python -m indexer (search .+)\n((?:[^$].*\n|\n)+)\$", readme, re.MULTILINE
-    )
+    found = re.search(r"^\$ ratecard (search .+)\n((?:[^$].*\n|\n)+)\$", readme, re.MULTILINE)
     assert found
-    assert main(shlex.split(found[1])) == 0
+    assert main(shlex.split(found[1]), "ratecard") == 0
     assert capsys.readouterr().out == found[2]
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import SourceError
-from indexer.sources.records import MAX_RECORD, read_records
+from indexer.sources.records import read_records
+from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import ROOT, Build, run_indexer, service, write_lines
 
