@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.record import normalise
@@ -247,6 +247,7 @@ def test_prices_in_the_currency_of_most_endpoints_are_compared() -> None:
     assert (found["currency"], found["maxAmount"]) == ("EURC", "9")
 
 
+@settings(deadline=None)  # a loaded machine is slow
 @given(st.lists(st.integers(0, 10**40), min_size=1, max_size=9), st.integers(0, 30))
 def test_the_average_is_exact_before_it_is_rounded(units: list[int], places: int) -> None:
     amounts = [Fraction(unit, 10**places) for unit in units]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.overlays import MAX_FILE, apply_overlay, merge_patch, read_overlays
@@ -121,6 +121,7 @@ def test_the_examples_of_the_rfc_are_merged(target: str, patch: str, result: str
     assert merge_patch(target, patch) == result
 
 
+@settings(deadline=None)  # a loaded machine is slow
 @given(VALUES, VALUES | members(VALUES))
 def test_merging_agrees_with_the_pseudocode_of_the_rfc(target: str, patch: str) -> None:
     result = loaded(merge_patch(target, patch))
