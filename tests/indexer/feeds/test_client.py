@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import SourceError
@@ -223,6 +223,7 @@ def test_the_body_of_a_redirect_is_not_read(cache: Path) -> None:
         assert items_of(fetch_feed(server.url, cache)) == RESOURCES
 
 
+@settings(deadline=None)
 @given(location=st.text(st.characters(min_codepoint=33, max_codepoint=126)))
 def test_any_location_of_a_redirect_is_a_target_or_an_error_of_the_feed(location: str) -> None:
     url = httpx.URL("https://a.example/x")

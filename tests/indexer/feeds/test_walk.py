@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -39,6 +39,7 @@ class Model:
         return Page(items, totals.get(self.total), None, are_services=False, snapshot="")
 
 
+@settings(deadline=None)
 @given(
     count=st.integers(0, 40),
     most=st.integers(1, 12),

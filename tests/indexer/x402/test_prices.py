@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.x402.testnets import is_test_network
@@ -69,6 +69,7 @@ def test_an_asset_is_recognised_by_network_and_address(
     assert found["pricing"]["amount"] == amount
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**10))
 def test_amounts_are_exact_and_plain(units: int) -> None:
     amount = endpoint_of(resource(URL, accept(str(units))))["pricing"]["amount"]
