@@ -66,7 +66,7 @@ def make_report(
 ) -> Report:
     """Return the report of a build of this manifest; `before` is the id that was served."""
     for tally in rejects.tallies:
-        tally.reasons = dict(sorted(tally.reasons.items(), key=lambda each: -each[1]))
+        tally.reasons = dict(sorted(tally.reasons.items(), key=lambda reason: -reason[1]))
         tally.left_out = {policy: count for policy, count in tally.left_out.items() if count}
     counts = manifest.counts
     return Report(
@@ -117,14 +117,14 @@ def remember(
     An input that changed while it was read is not what was hashed. Errors are suppressed, since
     the snapshot is published.
     """
-    path, fresh = artifacts / LAST, staging / LAST
+    path, staged = artifacts / LAST, staging / LAST
     with suppress(OSError):
         if fingerprint is None or report.depends_on_time or not fingerprint.is_current():
             path.unlink(missing_ok=True)
             return
         last = LastBuild(fingerprint.digest, _state_of(rejects), report)
-        fresh.write_bytes(msgspec.json.encode(last))
-        fresh.replace(path)
+        staged.write_bytes(msgspec.json.encode(last))
+        staged.replace(path)
 
 
 def _state_of(rejects: Path | None) -> str:

@@ -85,7 +85,9 @@ def find_outliers(services: Iterable[bytes]) -> list[Outlier]:
         for (_, currency), ranges in groups.items()
         for outlier in _outliers(currency, ranges)
     ]
-    return sorted(outliers, key=lambda each: (-_magnitudes(each.price, each.usual), each.id))
+    return sorted(
+        outliers, key=lambda outlier: (-_magnitudes(outlier.price, outlier.usual), outlier.id)
+    )
 
 
 def _outliers(currency: str, ranges: list[PriceRange]) -> Iterator[Outlier]:

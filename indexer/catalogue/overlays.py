@@ -127,7 +127,7 @@ class _File:
     def __init__(self, path: str) -> None:
         self._name = printable(path)
         self._text = _read(path)
-        self._breaks = [found.start() for found in re.finditer("\n", self._text)]
+        self._breaks = [newline.start() for newline in re.finditer("\n", self._text)]
 
     def patches(self) -> Iterator[tuple[str, Patch]]:
         """Yield each patch with the id of its service; raises SourceError for anything else."""
@@ -233,5 +233,5 @@ def _elements(text: str, position: int) -> Iterator[tuple[int, int]]:
 
 
 def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
-    found = pattern.match(text, position)
-    return found.end() if found else position
+    match = pattern.match(text, position)
+    return match.end() if match else position

@@ -117,7 +117,7 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
             currency="",
         )
     currency = Counter(pricing.currency for pricing, _ in bounded).most_common(1)[0][0]
-    comparable = [each for each in bounded if each[0].currency == currency]
+    comparable = [(pricing, own) for pricing, own in bounded if pricing.currency == currency]
     amounts = [amount for _, amounts in comparable for amount in amounts]
     fixed = [
         amounts[0]

@@ -220,7 +220,7 @@ def _positive(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,9})([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
-    if found is None or not int(found[1]):
+    match = re.fullmatch(r"([0-9]{1,9})([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    if match is None or not int(match[1]):
         raise argparse.ArgumentTypeError(f"expected a size such as 512M or 2G, got {text!r}")
-    return int(found[1]) * UNITS[found[2].upper()]
+    return int(match[1]) * UNITS[match[2].upper()]

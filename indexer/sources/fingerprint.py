@@ -95,7 +95,5 @@ def _hash_file(path: str) -> tuple[FileState, str]:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _state(found: os.stat_result) -> FileState:
-    return FileState(
-        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    )
+def _state(stat: os.stat_result) -> FileState:
+    return FileState(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)

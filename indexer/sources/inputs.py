@@ -127,11 +127,12 @@ def _fetch_feeds(options: BuildOptions, progress: Progress) -> dict[str, Feed]:
 
         def report(feed: FeedProgress) -> None:
             by_source[feed.source] = feed
-            totals = [each.total for each in by_source.values()]
+            feeds = by_source.values()
+            totals = [feed.total for feed in feeds if feed.total is not None]
             stage.update(
-                sum(each.items for each in by_source.values()),
-                None if None in totals else sum(total or 0 for total in totals),
-                f"{sum(each.bytes for each in by_source.values()) / 1e6:,.1f} MB",
+                sum(feed.items for feed in feeds),
+                sum(totals) if len(totals) == len(feeds) else None,
+                f"{sum(feed.bytes for feed in feeds) / 1e6:,.1f} MB",
             )
 
         feeds = fetch_feeds(urls, options.out / FEEDS, options.limits, report)

@@ -110,7 +110,7 @@ def _open(name: str) -> io.BufferedReader:
 def _suggest(name: str) -> str:
     path = Path(name)
     try:
-        neighbours = [found.name for found in islice(path.parent.iterdir(), MAX_NEIGHBOURS)]
+        neighbours = [file.name for file in islice(path.parent.iterdir(), MAX_NEIGHBOURS)]
     except OSError:
         return ""
     near = get_close_matches(path.name, neighbours, 1, 0.8)
@@ -197,13 +197,18 @@ def _line_records(
 ) -> Iterator[SourceRecord]:
     """Yield the record of each line from this one on, after which `skipped` lines were blank."""
     while line:
-        if text := line.strip():
+        text = line if _is_cut(line) else line.strip()
+        if text:
             yield _record(f"line {number}", text)
-        while len(line) > MAX_RECORD and not line.endswith(b"\n"):
+        while _is_cut(line):
             line = file.readline(MAX_RECORD + 1)
         line = file.readline(MAX_RECORD + 1)
         number += 1 + skipped
         skipped = 0
+
+
+def _is_cut(line: bytes) -> bool:
+    return len(line) > MAX_RECORD and not line.endswith(b"\n")
 
 
 def _read_rest(name: str, file: io.BufferedReader, start: bytes) -> bytes:

@@ -170,6 +170,14 @@ def test_memory_for_json_lines_is_bounded_by_the_size_of_a_record(
     assert peak < 5 * MAX_RECORD < MANY
 
 
+def test_a_record_behind_more_blanks_than_a_record_may_have_is_rejected(tmp_path: Path) -> None:
+    source = tmp_path / "source.jsonl"
+    first, second, third = lines().encode().splitlines()
+    source.write_bytes(b"\n".join([first, second, b" " * (MAX_RECORD + 1) + third]))
+    faults = [record.fault for record in read_records(str(source))]
+    assert faults == ["", "", f"longer than the {MAX_RECORD:,} bytes of a record"]
+
+
 def test_an_array_longer_than_a_document_may_be_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
