@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 import httpx
 
-from indexer.build import build_quietly
+from indexer.build import build_snapshot
+from indexer.options import BuildOptions
 from tests.benchmarks.corpus import Document, make_documents, make_queries
 from tests.benchmarks.load import Measured, load, median
 from tests.benchmarks.services import write_services
@@ -62,7 +63,7 @@ def bench_serving(count: int) -> None:
         folder = Path(name)
         source, artifacts = folder / "services.jsonl", folder / "artifacts"
         write_services(source, documents)
-        build_quietly(source, artifacts)
+        build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
         (folder / "whoosh").mkdir()
         write_whoosh(documents, folder / "whoosh")
         peer = "tests.benchmarks.serving_peers"
