@@ -18,13 +18,13 @@ from indexer.cli.commands import (
 )
 from indexer.cli.parser import parse_options
 from indexer.errors import IndexerError
-from indexer.snapshot.pool import MANY
+from indexer.resources import GC_THRESHOLDS
 from service.errors import SnapshotUnavailable
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    gc.set_threshold(*MANY)
+    gc.set_threshold(*GC_THRESHOLDS)
     options = parse_options(arguments, COMMANDS)
     try:
         status: int = options.run(options)

@@ -20,27 +20,25 @@ from indexer.errors import InvalidRecord
 from indexer.options import BuildOptions, Policy
 from indexer.payments.database import open_payments
 from indexer.payments.usage import count_usage, fill_usage, read_addresses
+from indexer.resources import available_cpus, available_memory
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.snapshot.filters import write_filters
-from indexer.snapshot.pool import Worker, hire
-from indexer.snapshot.postings import compile_postings
-from indexer.snapshot.prior import prior_of
+from indexer.snapshot.postings import compile_postings, popularity
 from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
 from indexer.snapshot.record_store import (
     read_record_store,
     write_ids,
-    write_record_store,
     write_records,
+    write_summaries,
 )
-from indexer.snapshot.summaries import summarise_services
-from indexer.snapshot.whoosh_index import index_span, indexing
+from indexer.snapshot.whoosh_index import indexing
 from indexer.sources.inputs import Input, Inputs, gather_inputs, recall, remember
 from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Rejects, collect_rejects
 from indexer.x402.grouping import Discovery
 from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
-from service.snapshot.snapshot import FORMAT, Manifest, Source
+from service.snapshot.manifest import FORMAT, Manifest, Source
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -54,12 +52,9 @@ def build_snapshot(options: BuildOptions) -> Report:
         inputs = gather_inputs(options, stages)
         report = recall(options.out, inputs, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
-            with (
-                hire(inputs.workers, index_span) as workers,
-                collect_rejects(options.rejects, inputs.paths) as rejects,
-            ):
+            with collect_rejects(options.rejects, inputs.paths) as rejects:
                 rejects.notes += inputs.notes
-                report = build_within(staging, options, inputs, rejects, workers, stages)
+                report = build_within(staging, options, inputs, rejects, stages)
             remember(options.out, inputs, options.rejects, report)
     report.stages, report.seconds = stages.seconds, time.monotonic() - started
     return report
@@ -70,7 +65,6 @@ def build_within(
     options: BuildOptions,
     inputs: Inputs,
     rejects: Rejects,
-    workers: list[Worker],
     stages: Stages,
 ) -> Report:
     """Read, validate, normalise, order, write, publish; returns what there is to say of it."""
@@ -100,7 +94,7 @@ def build_within(
     if manifest is not None:
         outliers = find_outliers(read_record_store(built, "records"))
     else:
-        outliers = index_services(built, [listed.entry for listed in listing], workers, stages)
+        outliers = index_services(built, [listed.entry for listed in listing], stages)
         endpoint_count = sum(listed.entry.endpoints for listed in listing)
         manifest = Manifest(
             format=FORMAT,
@@ -169,9 +163,7 @@ def fill_in_usage(catalogue: Catalogue, payments: DuckDBPyConnection | None) -> 
             catalogue.replace(service_id, fill_usage(text, usage), usage.whole.calls)
 
 
-def index_services(
-    built: Path, entries: list[Entry], workers: list[Worker], stages: Stages
-) -> list[Outlier]:
+def index_services(built: Path, entries: list[Entry], stages: Stages) -> list[Outlier]:
     """Write what listing and search need besides the stored services, whose entries these are.
 
     Returns what is suspicious about them, found while other processes index.
@@ -179,17 +171,23 @@ def index_services(
     count = len(entries)
     with (
         stages.stage("index", count) as advance,
-        indexing(built / "whoosh", built, count, workers, advance) as parts,
+        indexing(
+            built / "whoosh",
+            built,
+            count,
+            advance,
+            jobs=available_cpus(),
+            memory=available_memory(),
+        ) as results,
     ):
-        write_record_store(
-            built, "summaries", summarise_services(read_record_store(built, "records"))
-        )
+        write_summaries(built, read_record_store(built, "records"))
         calls = [entry.calls for entry in entries]
-        write_filters(built / "narrowing", read_record_store(built, "records"), calls)
+        write_filters(built / "filters", read_record_store(built, "records"), calls)
         outliers = find_outliers(read_record_store(built, "records"))
+        parts = results()
     with stages.stage("compile"):
         names = [entry.name for entry in entries]
-        prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
+        prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
         compile_postings(parts, names, prior, built / "postings")
     return outliers
 

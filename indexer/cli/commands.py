@@ -31,7 +31,9 @@ from service.api.parameters import ListRequest
 from service.errors import InvalidParameter
 from service.records import Service, ServiceList
 from service.search.filters import NO_FILTERS
-from service.snapshot.snapshot import SNAPSHOTS, Snapshot, open_snapshot, read_current, verify
+from service.snapshot.manifest import verify
+from service.snapshot.publication import SNAPSHOTS, read_current
+from service.snapshot.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:  # what draws is needed only where something is drawn
     from rich.console import Console

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
+from indexer.snapshot.compare import Changes
 from indexer.sources.rejects import OTHER_REASONS, SHOWN, Reject, Rejects
 from indexer.text import one_line
-from service.snapshot.snapshot import Manifest
+from service.snapshot.manifest import Manifest
 
 FUTURE = "is more than an hour in the future"
 
@@ -24,14 +25,6 @@ class SourceReport(Struct, rename="camel"):
     reasons: dict[str, int]
     left_out: dict[str, int]
     noted: dict[str, int]
-
-
-class Changes(Struct):
-    """Services that are new, other or gone since the snapshot before."""
-
-    added: int
-    changed: int
-    removed: int
 
 
 class Report(Struct, rename="camel"):

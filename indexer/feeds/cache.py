@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from indexer.feeds.url import origin
-from service.snapshot.snapshot import sha256
+from service.snapshot.manifest import sha256
 
 FORMAT = 1
 ENTRY = "entry.json"

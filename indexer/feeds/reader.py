@@ -20,7 +20,7 @@ from indexer.feeds.page import Page, read_page, recognise
 from indexer.feeds.url import page_url, read_url
 from indexer.feeds.walk import Walk, walk_feed
 from indexer.options import Limits
-from service.snapshot.snapshot import sha256
+from service.snapshot.manifest import sha256
 
 PAGE = 200
 DAY = 24 * 60 * 60

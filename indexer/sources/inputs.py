@@ -25,7 +25,8 @@ from indexer.sources.rejects import Reject
 from indexer.text import printable
 from service.errors import SnapshotUnavailable
 from service.search.config import SEARCH_CONFIG
-from service.snapshot.snapshot import FORMAT, read_current, sha256
+from service.snapshot.manifest import FORMAT, sha256
+from service.snapshot.publication import read_current
 
 if TYPE_CHECKING:
     from indexer.feeds.reader import Feed
