@@ -104,19 +104,13 @@ def compare(old: Path, new: Path) -> Difference:
     """
     difference = Difference(old.name, new.name, [], [], [])
     with _reporting_damage(old, new):
-        before, after = Services(old), Services(new)
-        removed = bytearray(b"\1") * len(before)
-        for ordinal, earlier in _counterparts(before, after):
-            text = after.text(ordinal)
-            if earlier is None:
-                difference.added.append(_name(text))
-                continue
-            removed[earlier] = 0
-            if (old_text := before.text(earlier)) != text:
-                difference.changed.append(_change(old_text, text))
-        difference.removed = [
-            _name(before.text(ordinal)) for ordinal, is_removed in enumerate(removed) if is_removed
-        ]
+        for before, after in _differences(old, new):
+            if before and after:
+                difference.changed.append(_change(before, after))
+            else:
+                service = _service.decode(before or after)
+                side = difference.added if after else difference.removed
+                side.append(ServiceName(service.id, service.name))
     return difference
 
 
@@ -126,15 +120,13 @@ def count_changes(old: Path, new: Path) -> Changes:
     A folder needs no more than its records and ids: it may hold a snapshot that is being built.
     Raises SnapshotDamaged as `compare` does.
     """
+    changes = Changes(0, 0, 0)
     with _reporting_damage(old, new):
-        before, after = Services(old), Services(new)
-        added = changed = 0
-        for ordinal, earlier in _counterparts(before, after):
-            if earlier is None:
-                added += 1
-            else:
-                changed += before.text(earlier) != after.text(ordinal)
-        return Changes(added, changed, len(before) - (len(after) - added))
+        for before, after in _differences(old, new):
+            changes.changed += bool(before and after)
+            changes.added += not before
+            changes.removed += not after
+    return changes
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:
@@ -170,26 +162,6 @@ def summarise_difference(difference: Difference, *, as_json: bool) -> str:
     )
 
 
-class Services:
-    """The ids and the stored JSON of the services in a snapshot folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.ids = IdTable(folder)
-        self._records = RecordStore(folder, RECORDS)
-        self._folder = folder
-        self._reads = 0
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def text(self, ordinal: int) -> bytes:
-        """Return the stored JSON of a service."""
-        self._reads += 1
-        if self._reads % REMAP_AFTER == 0:
-            self._records = RecordStore(self._folder, RECORDS)
-        return self._records.text(ordinal)
-
-
 @contextmanager
 def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
     """Raise SnapshotDamaged instead of the errors that damaged files cause."""
@@ -199,15 +171,27 @@ def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
         raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
 
 
-def _counterparts(before: Services, after: Services) -> Iterator[tuple[int, int | None]]:
-    """Yield each new ordinal and the old ordinal of the same id."""
-    for ordinal in range(len(after)):
-        yield ordinal, before.ids.find(after.ids[ordinal])
+def _differences(old: Path, new: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the stored JSON of each service that differs, before and after; empty if absent.
 
-
-def _name(text: bytes) -> ServiceName:
-    service = _service.decode(text)
-    return ServiceName(service.id, service.name)
+    Added and changed services come in the new listing order, then removed ones in the old.
+    """
+    old_ids, new_ids = IdTable(old), IdTable(new)
+    old_records, new_records = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
+    removed = bytearray(b"\1") * len(old_records)
+    for ordinal in range(len(new_records)):
+        if ordinal % REMAP_AFTER == 0:
+            old_records, new_records = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
+        earlier = old_ids.find(new_ids[ordinal])
+        before, after = b"", new_records.text(ordinal)
+        if earlier is not None:
+            removed[earlier] = 0
+            before = old_records.text(earlier)
+        if before != after:
+            yield before, after
+    for ordinal, is_removed in enumerate(removed):
+        if is_removed:
+            yield old_records.text(ordinal), b""
 
 
 def _change(old: bytes, new: bytes) -> Change:

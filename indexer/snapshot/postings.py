@@ -71,7 +71,7 @@ def _merge(
     for name in FIELDS:
         fields = [part.fields[name] for part in parts]
         ordinals = _concatenate([field.documents for field in fields], np.int64)
-        ordinals += np.repeat([part.first for part in parts], [len(f.documents) for f in fields])
+        ordinals += np.repeat([part.start for part in parts], [len(f.documents) for f in fields])
         owners = [np.repeat([number[term] for term in f.terms], f.sizes) for f in fields]
         keys.append(_concatenate(owners, np.int64) * documents + ordinals)
         counts = _concatenate([field.counts for field in fields], np.float64)

@@ -45,14 +45,14 @@ STAGING = "staging"
 _log = logging.getLogger(__name__)
 
 
-class _Identity(Struct):
-    """The part of a manifest that tells whose folder it is in; every format has it."""
+class _Header(Struct):
+    """The part of a manifest that every format has."""
 
     id: str
     built_at: datetime
 
 
-_identity = msgspec.json.Decoder(_Identity)
+_header = msgspec.json.Decoder(_Header)
 _snapshot_id = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
 
 
@@ -223,9 +223,9 @@ def _built_at(path: Path, *, known: bool) -> datetime | None:
     """
     if _snapshot_id.fullmatch(path.name):
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            identity = _identity.decode((path / MANIFEST).read_bytes())
-            if identity.id == path.name:
-                return identity.built_at
+            header = _header.decode((path / MANIFEST).read_bytes())
+            if header.id == path.name:
+                return header.built_at
     return EPOCH if known else None
 
 

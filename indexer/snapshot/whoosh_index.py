@@ -67,12 +67,12 @@ class FieldPostings(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The index of the services from the ordinal `first` on.
+    """The index of the services from the ordinal `start` on.
 
     `fields` are its postings by field, `vocabulary` maps each folded word to its term.
     """
 
-    first: int
+    start: int
     fields: dict[str, FieldPostings]
     vocabulary: dict[str, str]
 
@@ -107,18 +107,14 @@ def indexing(
     are started, and they use about half of `memory` (bytes). `advance` is called from other
     threads.
     """
-    number = min(worker_count(jobs, memory), max(1, count // SMALLEST_PART))
-    bounds = [count * part // number for part in range(number + 1)]
+    parts = min(worker_count(jobs, memory), max(1, count // SMALLEST_PART))
+    bounds = [count * part // parts for part in range(parts + 1)]
+    share = whoosh_memory(memory, parts)
     tasks = [
-        (
-            folder / str(part),
-            services,
-            range(*bounds[part : part + 2]),
-            whoosh_memory(memory, number),
-        )
-        for part in range(number)
+        (folder / str(part), services, range(*bounds[part : part + 2]), share)
+        for part in range(parts)
     ]
-    if number == 1:
+    if parts == 1:
         yield lambda: [index_span(*tasks[0], advance)]
         return
     with start_workers(index_span, tasks, advance) as results:
@@ -141,10 +137,10 @@ def index_span(folder: Path, services: Path, span: range, memory: int, advance: 
 def index_part(
     folder: Path,
     documents: Iterable[tuple[str, str, str]],
-    first: int = 0,
+    start: int = 0,
     memory: int = WHOOSH_MEMORY,
 ) -> Part:
-    """Index `(name, description, category)` in listing order, the first with this ordinal.
+    """Index `(name, description, category)` in listing order, beginning with the ordinal `start`.
 
     Beyond `memory` bytes of postings, Whoosh spills to disk. Raises IndexerError if it lost a
     document.
@@ -166,7 +162,7 @@ def index_part(
     writer.commit(optimize=True)
     (folder / WRITE_LOCK).unlink(missing_ok=True)
     vocabulary = {word.text: term_of(word.text) for piece in pieces for word in words_of(piece)}
-    return Part(first, _read_back(folder, count), vocabulary)
+    return Part(start, _read_back(folder, count), vocabulary)
 
 
 def _read_back(folder: Path, count: int) -> dict[str, FieldPostings]:

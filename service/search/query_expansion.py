@@ -14,9 +14,9 @@ from service.search.analysis import LONGEST_CACHED, Word, term_of
 from service.search.config import SearchConfig
 from service.search.postings import FULL_WEIGHT, Integers, WeightedTerm
 from service.search.spelling import SpellingIndex
-from service.storage.hash_table import open_hash_table
+from service.storage.hash_table import HashTable
 from service.storage.memory_map import items_of, open_array
-from service.storage.string_table import open_string_table
+from service.storage.string_table import StringTable
 
 SHORTEST_PREFIX = 3
 CACHED_WORDS, CACHED_CANDIDATES = 1 << 14, 1 << 12
@@ -43,14 +43,14 @@ class QueryExpander:
     def __init__(
         self, folder: Path, document_frequencies: Integers, documents: int, config: SearchConfig
     ) -> None:
-        self._terms = open_string_table(folder / "terms")
-        self._words = open_string_table(folder / "words")
+        self._terms = StringTable(folder / "terms")
+        self._words = StringTable(folder / "words")
         self._word_terms = open_array(folder / "word_terms.npy")
         self._corrections = items_of(open_array(folder / "corrections.npy"))
         self._spelling = SpellingIndex(
             self._words,
-            open_hash_table(folder / "one_deletion"),
-            open_hash_table(folder / "two_deletions"),
+            HashTable(folder / "one_deletion"),
+            HashTable(folder / "two_deletions"),
         )
         self._term_of_word = items_of(self._word_terms)
         self._document_frequencies = document_frequencies

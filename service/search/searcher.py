@@ -13,7 +13,7 @@ from service.search.config import SEARCH_CONFIG
 from service.search.postings import IMPACT_BITS, Header, ImpactList, Integers, Mask, PostingLists
 from service.search.query_expansion import Expansion, QueryExpander
 from service.search.top_k import NO_ORDINALS, Accumulator, TopK, intersect, sums_at, top_k
-from service.storage.hash_table import open_hash_table, text_hash
+from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array
 
 
@@ -36,7 +36,7 @@ class Searcher:
         self._expander = QueryExpander(
             folder, self._postings.document_frequencies, documents, self.header.config
         )
-        self._names = open_hash_table(folder / "names")
+        self._names = HashTable(folder / "names")
         self._name_hashes = items_of(open_array(folder / "name_hashes.npy"))
         self._accumulator = Accumulator(documents)
 

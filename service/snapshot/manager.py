@@ -62,7 +62,7 @@ class SnapshotManager:
         self._verified = False
         self._seen: tuple[FileState, ...] = ()
         self._retry_after, self._retry_at = FIRST_RETRY, 0.0
-        self._updating = threading.Lock()
+        self._updating = threading.RLock()  # a callback of `on_swap` may call `open`
         self._starting = threading.Lock()
         self._watcher: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -102,9 +102,7 @@ class SnapshotManager:
                 try:
                     watcher.start()
                 except RuntimeError as error:  # too many threads; the next call tries again
-                    _log.error(
-                        "%s is not watched: %s", self._artifacts, error
-                    )  # its traceback says no more
+                    _log.error("%s is not watched: %s", self._artifacts, error)
                     return
                 self._watcher, self._stopping = watcher, stopping
 
@@ -182,13 +180,12 @@ class SnapshotManager:
             return
         verify(folder)
         if not is_served or self.refusal is not None:
-            self._serve(folder, current.checked_at, warm=True)
+            self._serve(folder, current.checked_at)
         self._verified = True
 
-    def _serve(self, folder: Path, checked_at: datetime, *, warm: bool = False) -> None:
+    def _serve(self, folder: Path, checked_at: datetime) -> None:
         snapshot = open_folder(folder, checked_at)
-        if warm:
-            _warm(snapshot)
+        _warm(snapshot)
         before, counts = self.opened, snapshot.manifest.counts
         self._served = _Served(snapshot, _state_of(folder)[0], checked_at)
         self._verified, self.refusal = False, None

@@ -1,4 +1,4 @@
-"""The manifest of a snapshot: what its files are, and whether they still are."""
+"""The manifest of a snapshot, and the verification of its files."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         text = path.read_bytes()
-        found = _format.decode(text).format
-        if found != FORMAT:
+        version = _format.decode(text).format
+        if version != FORMAT:
             raise SnapshotUnsupported(
-                f"{path} has format {found}, this version reads format {FORMAT}; {REBUILD}"
+                f"{path} has format {version}, this version reads format {FORMAT}; {REBUILD}"
             )
         return _manifest.decode(text)
     except OSError as error:
@@ -106,8 +106,8 @@ def verify(folder: Path, threads: int = 1) -> Manifest:
                 hashes = list(pool.map(sha256, paths))
     except OSError as error:
         raise SnapshotDamaged(f"{folder} cannot be read: {error}; {REBUILD}") from error
-    for path, file, found in zip(paths, manifest.files.values(), hashes, strict=True):
-        if found != file.sha256:
+    for path, file, actual in zip(paths, manifest.files.values(), hashes, strict=True):
+        if actual != file.sha256:
             raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
     return manifest
 

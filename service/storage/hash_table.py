@@ -21,21 +21,17 @@ TAG_MASK = 0xFF
 class HashTable:
     """Maps 64-bit hashes to int32 values.
 
-    `starts` (int32[buckets + 1]) says where each bucket begins in `values` (int32) and in `tags`
-    (uint8), the lowest 8 bits of the hash of each value. The bucket of a hash is its highest
-    `64 - shift` bits.
+    `<path>.starts.npy` (int32[buckets + 1]) says where each bucket begins in `<path>.values.npy`
+    (int32) and `<path>.tags.npy` (uint8), the lowest 8 bits of the hash of each value. The bucket
+    of a hash is its highest `64 - shift` bits.
     """
 
-    def __init__(
-        self,
-        starts: npt.NDArray[np.int32],
-        values: npt.NDArray[np.int32],
-        tags: npt.NDArray[np.uint8],
-    ) -> None:
-        self._starts = items_of(starts)
-        self._values = items_of(values)
-        self._tags = items_of(tags)
-        self._shift = 64 - (len(starts) - 2).bit_length()
+    def __init__(self, path: Path) -> None:
+        self._starts, self._values, self._tags = (
+            items_of(open_array(Path(f"{path}.{part}.npy")))
+            for part in ("starts", "values", "tags")
+        )
+        self._shift = 64 - (len(self._starts) - 2).bit_length()
 
     def candidates(self, hashes: Iterable[int]) -> list[int]:
         """Return the values of any of the hashes; callers compare the keys.
@@ -73,11 +69,3 @@ def write_hash_table(path: Path, hashes: Hashes, values: npt.NDArray[np.int32]) 
     np.save(f"{path}.starts.npy", starts)
     np.save(f"{path}.values.npy", values[order].astype(np.int32))
     np.save(f"{path}.tags.npy", hashes.astype(np.uint8))
-
-
-def open_hash_table(path: Path) -> HashTable:
-    """Map the files of `write_hash_table`."""
-    starts, values, tags = (
-        open_array(Path(f"{path}.{part}.npy")) for part in ("starts", "values", "tags")
-    )
-    return HashTable(starts, values, tags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.storage.hash_table import open_hash_table, text_hash
+from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array, open_bytes
 
 
@@ -51,7 +51,7 @@ class IdTable:
 
     def __init__(self, folder: Path) -> None:
         self._texts = RecordStore(folder, "ids")
-        self._ordinals = open_hash_table(folder / "ids")
+        self._ordinals = HashTable(folder / "ids")
 
     def __getitem__(self, ordinal: int) -> str:
         return self._texts.text(ordinal)[1:-1].decode("ascii")

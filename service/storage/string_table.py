@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
-from service.storage.hash_table import (
-    HASH_MASK,
-    HashTable,
-    open_hash_table,
-    write_hash_table,
-)
+from service.storage.hash_table import HASH_MASK, HashTable, write_hash_table
 from service.storage.memory_map import items_of, open_array, open_bytes
 
 HEAD = 8
@@ -26,19 +19,17 @@ GOLDEN_RATIO = 0x9E3779B97F4A7C15
 
 
 class StringTable:
-    """Strings in the order of their UTF-8 bytes, found by value, by prefix and by number."""
+    """Strings in the order of their UTF-8 bytes, found by value, by prefix and by number.
 
-    def __init__(
-        self,
-        text: bytes | mmap.mmap,
-        offsets: npt.NDArray[np.int64],
-        heads: npt.NDArray[np.uint64],
-        numbers: HashTable,
-    ) -> None:
-        self._text = text
-        self._offsets = items_of(offsets)
-        self._heads = items_of(heads)
-        self._numbers = numbers
+    `<path>.utf8` holds the strings end to end, `<path>.offsets.npy` (int64[strings + 1]) the byte
+    at which each begins, `<path>.heads.npy` (uint64[strings]) the head of each.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._text = open_bytes(Path(f"{path}.utf8"))
+        self._offsets = items_of(open_array(Path(f"{path}.offsets.npy")))
+        self._heads = items_of(open_array(Path(f"{path}.heads.npy")))
+        self._numbers = HashTable(path)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -86,12 +77,6 @@ def write_string_table(path: Path, strings: Sequence[bytes]) -> None:
     np.save(f"{path}.heads.npy", np.fromiter(map(_head, strings), np.uint64, len(strings)))
     hashes = np.fromiter(map(_hash, strings), np.uint64, len(strings))
     write_hash_table(path, hashes, np.arange(len(strings), dtype=np.int32))
-
-
-def open_string_table(path: Path) -> StringTable:
-    """Map the files of `write_string_table`."""
-    offsets, heads = (open_array(Path(f"{path}.{part}.npy")) for part in ("offsets", "heads"))
-    return StringTable(open_bytes(Path(f"{path}.utf8")), offsets, heads, open_hash_table(path))
 
 
 def _head(encoded: bytes) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import Misuse
@@ -150,6 +150,7 @@ CATALOGUES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2)).fla
 )
 
 
+@settings(deadline=None)
 @given(CATALOGUES, CATALOGUES)
 def test_every_service_is_reported_in_the_order_of_its_listing(
     tmp_path_factory: pytest.TempPathFactory, old: list[Any], new: list[Any]

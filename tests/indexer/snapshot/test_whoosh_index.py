@@ -127,6 +127,6 @@ def test_the_jobs_and_the_memory_bound_the_number_of_parts(
     with indexing(tmp_path, tmp_path, count, print, jobs=jobs, memory=memory) as results:
         indexed = results()
     assert os.getpid() == pid
-    assert [part.first for part in indexed] == [count * part // parts for part in range(parts)]
+    assert [part.start for part in indexed] == [count * part // parts for part in range(parts)]
     terms = {term.decode() for part in indexed for term in part.fields["name"].terms}
     assert terms >= set(names)

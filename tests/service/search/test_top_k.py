@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.search.postings import BLOCK_SIZE, IMPACT_BITS, DenseTerm, ImpactList
@@ -16,6 +16,7 @@ SERVICES = 3 * BLOCK_SIZE
 impacts = st.tuples(st.integers(0, 2**32), st.integers(1, SERVICES))
 
 
+@settings(deadline=None)
 @given(
     rare=st.lists(impacts, max_size=4),
     dense=st.lists(impacts, max_size=3),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.snapshot.publication import Publication, read_current, read_history
@@ -71,6 +71,7 @@ def test_without_any_publication_the_history_is_empty(tmp_path: Path) -> None:
     assert read_history(tmp_path) == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.sampled_from("abcd"))
 def test_each_snapshot_is_in_the_history_once_at_its_last_publication(
     tmp_path_factory: pytest.TempPathFactory, recorded: list[str], current: str

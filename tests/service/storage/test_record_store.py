@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.snapshot.record_store import write_ids, write_record_store
@@ -17,6 +17,7 @@ from service.storage.record_store import IdTable, RecordStore
 values = st.lists(st.text(max_size=5), max_size=9)
 
 
+@settings(deadline=None)
 @given(values=values, start=st.integers(0, 10), stop=st.integers(0, 10), data=st.data())
 def test_records_joined_by_commas_are_a_json_list(
     tmp_path_factory: pytest.TempPathFactory,
