@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from indexer.cli import build, diff, evaluate, rollback, search, show, verify
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
-from indexer.snapshot.pool import MANY
+from indexer.resources import GC_THRESHOLDS
 from indexer.text import one_line
 from service.cli import Parser
 from service.errors import SnapshotUnavailable
@@ -31,7 +31,7 @@ FIRST_STEPS = ("build", "search", "show")
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     """Run a command; returns the exit status. `prog` is the program as help names it."""
-    gc.set_threshold(*MANY)
+    gc.set_threshold(*GC_THRESHOLDS)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal may lack letters of a name
         sys.stdout.reconfigure(errors="backslashreplace")
     options = parse_options(sys.argv[1:] if arguments is None else arguments, prog)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from service.settings import ServerSettings, variable
-from service.snapshot.snapshot import MANIFEST
+from service.snapshot.manifest import MANIFEST
 from tests.support.running import ROOT, Build, eventually, serve, service
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
