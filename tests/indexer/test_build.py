@@ -13,7 +13,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.catalogue.record import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import HARMS, folder, snapshots
+from tests.support.artifacts import DAMAGES, folder, snapshots
 from tests.support.misbehaving import failing, in_turn, misbehaving, pages_of
 from tests.support.reports import ids, listed, overlays, reported
 from tests.support.running import (
@@ -47,9 +47,9 @@ def test_the_newest_resource_wins_in_any_order_of_sources(
         [at("/a", accept("30000"), lastUpdated="2026-05-02T00:00:00Z")],
     ]
     assert build(*(sources[number] for number in order)) == 0
-    (found,) = listed(artifacts)
-    assert found["id"] == ID
-    prices = {each["url"]: each["pricing"]["amount"] for each in found["endpoints"]}
+    (service,) = listed(artifacts)
+    assert service["id"] == ID
+    prices = {each["url"]: each["pricing"]["amount"] for each in service["endpoints"]}
     assert prices == {f"{HOST}/a": "0.02", f"{HOST}/b": "0.01", f"{HOST}/c": "0.01"}
 
 
@@ -57,14 +57,14 @@ def test_the_newest_resource_wins_in_any_order_of_sources(
 def test_a_catalogue_record_replaces_a_discovered_service(
     sources: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written, found = service(ID, name="Written"), at("/a", lastUpdated="2026-05-01T00:00:00Z")
-    given = {
-        "before": ([written], [found]),
-        "after": ([found], [written]),
-        "in one file": ([found, written],),
-        "in one file with another": ([written, at("/b")], [found]),
+    record, discovered = service(ID, name="Written"), at("/a", lastUpdated="2026-05-01T00:00:00Z")
+    inputs = {
+        "before": ([record], [discovered]),
+        "after": ([discovered], [record]),
+        "in one file": ([discovered, record],),
+        "in one file with another": ([record, at("/b")], [discovered]),
     }[sources]
-    assert build(*given, options=("--json",)) == 0
+    assert build(*inputs, options=("--json",)) == 0
     assert [each["name"] for each in listed(artifacts)] == ["Written"]
     left_out = sum((Counter(each["leftOut"]) for each in reported(capsys)["sources"]), Counter())
     assert left_out == {"replaced by a catalogue record": 1}
@@ -117,8 +117,8 @@ def test_every_rejected_filtered_and_noted_resource_is_reported(
         "implausible prices": 1,
     }
     assert source["noted"] == {"with an unknown asset": 1}
-    (found,) = listed(artifacts)
-    assert [each["url"] for each in found["endpoints"]] == [f"{HOST}/good", f"{HOST}/odd"]
+    (service,) = listed(artifacts)
+    assert [each["url"] for each in service["endpoints"]] == [f"{HOST}/good", f"{HOST}/odd"]
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_options_of_the_policy_decide_which_resources_are_listed(
     options: tuple[str, ...], expected: set[str], artifacts: Path, build: Build
 ) -> None:
     assert build(BROKEN, options=("--max-rejects", "50%", *options)) == 0
-    found = [each for service in listed(artifacts) for each in service["endpoints"]]
-    assert {each["url"] for each in found} == expected
+    endpoints = [each for service in listed(artifacts) for each in service["endpoints"]]
+    assert {each["url"] for each in endpoints} == expected
 
 
-def test_prices_on_test_networks_are_listed_but_not_summarised_beside_others(
+def test_prices_on_test_networks_are_not_summarised_with_others(
     artifacts: Path, build: Build
 ) -> None:
     play = accept("90000000", network="eip155:84532", asset=PLAY_USDC)
@@ -160,32 +160,32 @@ def test_the_policy_does_not_apply_to_catalogue_records(artifacts: Path, build: 
 def test_usage_is_filled_in_from_payments_where_records_have_none(
     artifacts: Path, build: Build
 ) -> None:
-    silent = endpoint() | {"payTo": "0xAb"}
-    said = silent | {"quality": {"l30DaysTotalCalls": "7"}}
+    unused = endpoint() | {"payTo": "0xAb"}
+    with_usage = unused | {"quality": {"l30DaysTotalCalls": "7"}}
     records = [
         service("idle"),
-        service("paid", endpoints=[silent, silent], quality={"score": 0.5, "totalCalls": 9}),
-        service("said", endpoints=[said]),
+        service("paid", endpoints=[unused, unused], quality={"score": 0.5, "totalCalls": 9}),
+        service("with-usage", endpoints=[with_usage]),
         at("/a"),
     ]
     rows = [payment(tx_hash=f"0x{n}", recipient="0xab", sender=f"0x{n % 2}") for n in range(3)]
     rows += [payment(tx_hash="0xf", recipient=PAID)]
     assert build(records, payments=rows) == 0
-    found = {each["id"]: each for each in listed(artifacts)}
-    assert list(found) == ["said", "paid", ID, "idle"]
-    assert found["paid"]["quality"] == {
+    services = {each["id"]: each for each in listed(artifacts)}
+    assert list(services) == ["with-usage", "paid", ID, "idle"]
+    assert services["paid"]["quality"] == {
         "score": 0.5,
         "totalCalls": 9,
         "uniquePayers": 2,
         "lastCalledAt": "2026-05-07T10:16:51.000Z",
     }
     used = {"l30DaysTotalCalls": "3", "l30DaysUniquePayers": "2"}
-    assert [each["quality"] for each in found["paid"]["endpoints"]] == [used, used]
-    assert found["said"]["endpoints"][0]["quality"] == used | {"l30DaysTotalCalls": "7"}
-    assert found[ID]["quality"]["totalCalls"] == 1
-    assert "score" not in found[ID]["quality"]
-    assert "quality" not in found["idle"]
-    assert found["paid"]["priceSummary"]["minAmount"] == "0.01"
+    assert [each["quality"] for each in services["paid"]["endpoints"]] == [used, used]
+    assert services["with-usage"]["endpoints"][0]["quality"] == used | {"l30DaysTotalCalls": "7"}
+    assert services[ID]["quality"]["totalCalls"] == 1
+    assert "score" not in services[ID]["quality"]
+    assert "quality" not in services["idle"]
+    assert services["paid"]["priceSummary"]["minAmount"] == "0.01"
 
 
 def test_overlays_apply_after_usage_and_before_ordering(
@@ -202,11 +202,11 @@ def test_overlays_apply_after_usage_and_before_ordering(
     rows = [payment(tx_hash=f"0x{n}", recipient=PAID) for n in range(5)]
     options = ("--json", *overlays(tmp_path, patches))
     assert build(records, payments=rows, options=options) == 0
-    found = {each["id"]: each for each in listed(artifacts)}
-    assert list(found) == ["last", ID, "dear"]
-    assert found["dear"]["priceSummary"]["maxAmount"] == "0.5"
-    assert found["dear"]["unheard of"] == 1
-    quality = found[ID]["quality"]
+    services = {each["id"]: each for each in listed(artifacts)}
+    assert list(services) == ["last", ID, "dear"]
+    assert services["dear"]["priceSummary"]["maxAmount"] == "0.5"
+    assert services["dear"]["unheard of"] == 1
+    quality = services[ID]["quality"]
     assert (quality["totalCalls"], quality["score"], quality["uniquePayers"]) == (1, 0.9, 1)
     report = reported(capsys)
     assert report["unusedOverlays"] == [f"{tmp_path / 'overlay.json'}:1: unknown"]
@@ -227,7 +227,7 @@ def test_calls_of_endpoints_that_share_an_address_count_once_also_below_an_overl
     assert ids(artifacts) == ["single", "shared"]
 
 
-def test_an_overlay_of_endpoints_has_the_last_word_on_calls(
+def test_an_overlay_of_endpoints_overrides_calls(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     paid = endpoint() | {"payTo": "0xab"}
@@ -248,9 +248,9 @@ def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
     overlay = tmp_path / "overlay.jsonl"
     overlay.write_text('{"a":{"name":"Other"}}\n\n{"a":{"endpoints":{}}}\n')
     assert build([service("a", name="New")], options=("--overlay", str(overlay))) == 1
-    said = capsys.readouterr().err
-    assert f"{overlay}:1, {overlay}:3: makes a invalid: $.endpoints: " in said
-    assert "nothing was published" in said
+    error = capsys.readouterr().err
+    assert f"{overlay}:1, {overlay}:3: makes a invalid: $.endpoints: " in error
+    assert "nothing was published" in error
     assert [each["name"] for each in listed(artifacts)] == ["One"]
     assert len(snapshots(artifacts)) == 1
 
@@ -258,7 +258,7 @@ def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
 def test_deeply_nested_records_are_rejected_and_others_listed(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
-    """The limit of a decoder depends on the stack, so that no record may be near it."""
+    """Reject records well below the recursion limit of the decoder, which depends on the stack."""
     lines = [json.dumps(service("good")), json.dumps(at("/good"))]
     quoted = "[" * 2 * MAX_LEVELS
     lines += [json.dumps(service("quoted", x=[quoted, '"\\', quoted]))]
@@ -270,8 +270,10 @@ def test_deeply_nested_records_are_rejected_and_others_listed(
             json.dumps(at(f"/{levels}", extensions={"bazaar": {"info": {"input": "deep"}}})),
         ]
         query = {"type": "http", "queryParams": {"a": "deep"}, "outputSchema": "deep"}
-        found = at(f"/q{levels}", extensions={"bazaar": {"info": {"input": query}}}, tags="deep")
-        lines.append(json.dumps(found).replace('"deep"', deep))
+        deep_resource = at(
+            f"/q{levels}", extensions={"bazaar": {"info": {"input": query}}}, tags="deep"
+        )
+        lines.append(json.dumps(deep_resource).replace('"deep"', deep))
     source = tmp_path / "source.jsonl"
     source.write_text("\n".join(lines))
     assert build(source, options=("--max-rejects", "100%", "--quiet")) == 0
@@ -289,7 +291,7 @@ def test_a_build_replaces_a_damaged_snapshot(
 ) -> None:
     assert build([service("a"), service("b")]) == 0
     path = folder(artifacts) / name
-    path.write_bytes(HARMS[harm](path.read_bytes()))
+    path.write_bytes(DAMAGES[harm](path.read_bytes()))
     damaged = folder(artifacts)
     assert build([service("a"), service("c")]) == 0
     assert sorted(ids(artifacts)) == ["a", "c"]
@@ -309,9 +311,9 @@ def test_diff_lists_the_differences_between_the_sources_of_two_builds(
     assert run_indexer("build", old, "--out", artifacts).returncode == 0
     before = folder(artifacts).name
     assert run_indexer("build", new, "--out", artifacts).returncode == 0
-    told = run_indexer("diff", before, folder(artifacts).name, "--artifacts", artifacts)
-    assert (told.returncode, told.stderr) == (0, "")
-    lines = told.stdout.splitlines()
+    process = run_indexer("diff", before, folder(artifacts).name, "--artifacts", artifacts)
+    assert (process.returncode, process.stderr) == (0, "")
+    lines = process.stdout.splitlines()
     assert [line.split()[:2] for line in lines[:-1]] == [
         ["+", "c"],
         ["-", "a"],
@@ -329,8 +331,8 @@ def test_a_feed_is_a_source_beside_files(
     resources = [resource(f"https://s{number}.example/") for number in range(25)]
     with misbehaving(pages_of(resources)) as server:
         assert build([service("s3-example", name="Written")], server.url, options=("--json",)) == 0
-    found = {each["id"]: each["name"] for each in listed(artifacts)}
-    assert (len(found), found["s3-example"]) == (25, "Written")
+    names = {each["id"]: each["name"] for each in listed(artifacts)}
+    assert (len(names), names["s3-example"]) == (25, "Written")
     report = reported(capsys)
     assert [each["records"] for each in report["sources"]] == [1, 25]
     assert report["sources"][1]["name"] == server.url
@@ -341,7 +343,7 @@ def test_a_feed_is_a_source_beside_files(
 def test_a_feed_that_fails_half_way_publishes_nothing(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    closed = failing(503, {"Retry-After": "9999"})  # beyond the deadline, so not tried again
+    closed = failing(503, {"Retry-After": "9999"})  # beyond the deadline, so without a retry
     resources = [resource(f"https://s{number}.example/") for number in range(25)]
     whole = pages_of(resources)
     with misbehaving(whole) as server:
@@ -367,7 +369,7 @@ def test_another_ratecard_is_a_source(
     assert ours.search("weather forecast").ids == theirs.search("weather forecast").ids
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared real data is not here")
+@pytest.mark.skipif(not SHARED.exists(), reason="the real data is not available")
 def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -380,7 +382,7 @@ def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
     assert [each["records"] for each in report["sources"][:3]] == [1400, 60, 50]
     written = {each["id"]: each for each in json.loads(page.read_text())["services"]}
     snapshot = open_snapshot(artifacts)
-    found = {key: json.loads(snapshot.find(key) or b"null") for key in written}
-    assert found == written
+    published = {key: json.loads(snapshot.find(key) or b"null") for key in written}
+    assert published == written
     assert report["services"] == len(snapshot.services) > len(written)
     assert report["endpoints"] == snapshot.manifest.counts.endpoints

@@ -1,4 +1,4 @@
-"""How the service starts, what it says without a snapshot, and how it is embedded."""
+"""Starting the service, serving without a snapshot, and mounting the application."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from service.settings import ServerSettings, Settings
 from tests.support.running import ROOT, Build, eventually, serve, service
 
 
-async def answer(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
+async def fetch(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
     transport = httpx.ASGITransport(app, root_path=root_path)
     async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
         return await client.get(path)
 
 
-def test_without_a_snapshot_everything_but_health_is_503(tmp_path: Path) -> None:
+def test_without_a_snapshot_operations_are_503_and_health_is_200(tmp_path: Path) -> None:
     with serve(tmp_path) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         assert client.get("/nowhere").status_code == 404
@@ -62,7 +62,7 @@ def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "filters/category.values.json"])
-def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
+def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_repaired(
     name: str, artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
@@ -77,13 +77,13 @@ def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_port_in_use_ends_the_service_with_the_reason(workers: str, sample: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
+def test_a_port_in_use_is_a_startup_error(workers: str, sample: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
         arguments = ["--artifacts", str(sample), "--port", port, "--workers", workers]
-        finished = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "service", *arguments],
             cwd=ROOT,
             capture_output=True,
@@ -91,9 +91,9 @@ def test_a_port_in_use_ends_the_service_with_the_reason(workers: str, sample: Pa
             check=False,
             timeout=30,
         )
-    assert finished.returncode == 3
-    assert "address already in use" in finished.stderr.lower()
-    assert "Traceback" not in finished.stderr
+    assert process.returncode == 3
+    assert "address already in use" in process.stderr.lower()
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_a_port_in_use_ends_the_service_with_the_reason(workers: str, sample: Pa
         *(("ROOT_PATH", path) for path in ("api", "/api/", "/ä", "/")),
     ],
 )
-def test_a_setting_that_cannot_be_read_is_named(name: str, value: str) -> None:
+def test_an_invalid_setting_is_an_error_that_names_its_variable(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"RATECARD_{name}: "):
         ServerSettings.from_environment({f"RATECARD_{name}": value})
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "service"],
         cwd=ROOT,
         env=os.environ | {f"RATECARD_{name}": value},
@@ -118,31 +118,31 @@ def test_a_setting_that_cannot_be_read_is_named(name: str, value: str) -> None:
         text=True,
         check=False,
     )
-    assert finished.returncode == 2
-    assert finished.stderr.startswith(f"error: RATECARD_{name}: ")
-    assert finished.stderr.count("\n") == 1
+    assert process.returncode == 2
+    assert process.stderr.startswith(f"error: RATECARD_{name}: ")
+    assert process.stderr.count("\n") == 1
 
 
-def test_settings_come_from_the_environment() -> None:
+def test_settings_are_read_from_environment_variables() -> None:
     environment = {"RATECARD_ARTIFACTS": "x", "RATECARD_PORT": "81", "OTHER": "y"}
     assert ServerSettings.from_environment(environment) == ServerSettings(artifacts="x", port=81)
     assert Settings.from_environment(environment) == Settings(artifacts="x")
 
 
-def test_the_application_reads_no_setting_of_the_server(
+def test_the_application_ignores_the_settings_of_the_server(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RATECARD_PORT", "abc")
     monkeypatch.setenv("RATECARD_ARTIFACTS", str(sample))
-    assert asyncio.run(answer(create_app(), "/readyz")).status_code == 200
+    assert asyncio.run(fetch(create_app(), "/readyz")).status_code == 200
     program = "import service.app"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 @pytest.mark.parametrize("target", ["run", "serve"])
-def test_make_leaves_the_port_to_the_environment_unless_it_is_told(target: str) -> None:
-    def plan(*arguments: str) -> str:
+def test_make_passes_a_port_only_when_one_is_given(target: str) -> None:
+    def dry_run(*arguments: str) -> str:
         inherited = {"PORT", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
         environment = {name: os.environ[name] for name in os.environ if name not in inherited}
         command = ["make", "--dry-run", "--no-print-directory", target, *arguments]
@@ -150,9 +150,9 @@ def test_make_leaves_the_port_to_the_environment_unless_it_is_told(target: str) 
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
         ).stdout
 
-    assert "-m service" in plan()
-    assert "--port" not in plan()
-    assert "-m service --port 8781" in plan("PORT=8781")
+    assert "-m service" in dry_run()
+    assert "--port" not in dry_run()
+    assert "-m service --port 8781" in dry_run("PORT=8781")
 
 
 def test_two_workers_serve(sample: Path) -> None:
@@ -160,59 +160,59 @@ def test_two_workers_serve(sample: Path) -> None:
         assert client.get("/v1/services?limit=1").status_code == 200
 
 
-def test_the_application_answers_when_mounted_under_a_prefix(sample: Path) -> None:
+def test_a_mounted_application_serves_its_paths_under_the_prefix(sample: Path) -> None:
     outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(sample))))])
 
-    async def ask() -> None:
+    async def check() -> None:
         transport = httpx.ASGITransport(outer)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            listed = await client.get("/shop/v1/services?limit=1")
-            assert listed.status_code == 200
-            service_id = listed.json()["services"][0]["id"]
+            listing = await client.get("/shop/v1/services?limit=1")
+            assert listing.status_code == 200
+            service_id = listing.json()["services"][0]["id"]
             assert (await client.get(f"/shop/v1/services/{service_id}")).status_code == 200
             assert (await client.get("/shop/healthz")).json() == {"status": "ok"}
             assert (await client.get("/shop/nowhere")).json()["error"]["code"] == "path_not_found"
-            described = (await client.get("/shop/openapi.json")).json()
-            assert described["servers"] == [{"url": "/shop"}]
+            openapi = (await client.get("/shop/openapi.json")).json()
+            assert openapi["servers"] == [{"url": "/shop"}]
             assert (await client.get("/v1/services")).status_code == 404
 
-    asyncio.run(ask())
+    asyncio.run(check())
 
 
 def test_a_mounted_application_without_a_snapshot_is_healthy(tmp_path: Path) -> None:
     outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(tmp_path))))])
 
-    async def ask() -> None:
+    async def check() -> None:
         transport = httpx.ASGITransport(outer)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             assert (await client.get("/shop/healthz")).status_code == 200
             assert (await client.get("/shop/v1/services")).status_code == 503
 
-    asyncio.run(ask())
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/api/healthz"])
-def test_health_is_found_whether_or_not_the_server_passes_its_prefix_on(
+def test_health_is_served_with_and_without_the_root_path_in_the_path(
     path: str, tmp_path: Path
 ) -> None:
     app = create_app(Settings(artifacts=str(tmp_path)))
-    assert asyncio.run(answer(app, path, root_path="/api")).status_code == 200
-    assert asyncio.run(answer(app, "/api/readyz", root_path="/api")).status_code == 503
+    assert asyncio.run(fetch(app, path, root_path="/api")).status_code == 200
+    assert asyncio.run(fetch(app, "/api/readyz", root_path="/api")).status_code == 503
 
 
 @pytest.mark.parametrize(
     ("root_path", "server"),
     [("", "/"), ("/", "/"), ("/api", "/api"), ("/api/", "/api"), ("/a b/{c}", "/a%20b/%7Bc%7D")],
 )
-def test_the_openapi_document_names_where_the_application_is_mounted(
+def test_the_openapi_document_names_the_mount_path_as_its_server(
     root_path: str, server: str
 ) -> None:
-    described = json.loads(document(root_path))
-    assert described["servers"] == [{"url": server}]
-    assert described["openapi"] == "3.1.0"
+    openapi = json.loads(document(root_path))
+    assert openapi["servers"] == [{"url": server}]
+    assert openapi["openapi"] == "3.1.0"
 
 
-def test_the_openapi_document_speaks_to_its_readers() -> None:
+def test_openapi_descriptions_of_responses_are_not_class_docstrings() -> None:
     for response in json.loads(document(""))["components"]["responses"].values():
         assert "Base of" not in response["description"]
         assert "the base of" not in response["description"]
@@ -222,13 +222,13 @@ def test_the_openapi_document_names_the_tenant_in_a_mount_path(sample: Path) -> 
     app = create_app(Settings(artifacts=str(sample)))
     outer = Starlette(routes=[Mount("/t/{tenant}", app)])
     for tenant in ("a", "b", "ü"):
-        response = asyncio.run(answer(outer, f"/t/{tenant}/openapi.json"))
+        response = asyncio.run(fetch(outer, f"/t/{tenant}/openapi.json"))
         assert response.json()["servers"] == [{"url": f"/t/{quote(tenant)}"}]
 
 
 @pytest.mark.parametrize("path", ["/\udcff", "/v1/services/\udcff", "/v1/\ud800/x"])
-def test_a_path_that_is_no_unicode_is_404(sample: Path, path: str) -> None:
-    """As a server may pass it on; uvicorn does not."""
+def test_a_path_with_a_lone_surrogate_is_404(sample: Path, path: str) -> None:
+    """Call the application directly: some ASGI servers pass such paths, uvicorn does not."""
     messages: list[Any] = []
 
     async def receive() -> Message:
@@ -243,28 +243,7 @@ def test_a_path_that_is_no_unicode_is_404(sample: Path, path: str) -> None:
     assert json.loads(messages[1]["body"])["error"]["code"].endswith("_not_found")
 
 
-def test_a_failure_inside_is_500_in_the_usual_shape_and_leaks_nothing(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("secret")
-
-    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.ordinal_of", fail)
-    app = create_app(Settings(artifacts=str(sample)))
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            response = await client.get("/v1/services/a")
-            assert response.status_code == 500
-            assert response.json()["error"]["code"] == "internal_error"
-            assert "secret" not in response.text
-            assert response.headers["access-control-allow-origin"] == "*"
-
-    asyncio.run(ask())
-
-
-def test_the_application_imports_without_what_only_the_indexer_needs() -> None:
+def test_the_application_imports_without_the_dependencies_of_the_indexer() -> None:
     program = (
         "import sys; sys.modules.update(duckdb=None, httpx=None, rich=None); "
         "import service.app, service.snapshot; assert 'indexer' not in sys.modules"
@@ -272,12 +251,12 @@ def test_the_application_imports_without_what_only_the_indexer_needs() -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
-def test_the_openapi_document_is_valid_and_describes_what_answers(client: httpx.Client) -> None:
-    document = client.get("/openapi.json").json()
-    validate(document)
-    assert document["openapi"] == "3.1.0"
-    assert document["info"]["version"] == "1.0.0"
-    for path, operations in document["paths"].items():
+def test_the_openapi_document_is_valid_and_its_paths_are_served(client: httpx.Client) -> None:
+    openapi = client.get("/openapi.json").json()
+    validate(openapi)
+    assert openapi["openapi"] == "3.1.0"
+    assert openapi["info"]["version"] == "1.0.0"
+    for path, operations in openapi["paths"].items():
         assert client.get(path.replace("{id}", "tidewatch-example")).status_code in {200, 400}
         for operation in operations.values():
             assert operation["summary"]

@@ -1,4 +1,4 @@
-"""The folders of published snapshots, and ways to damage their files."""
+"""Paths of published snapshots, and ways to damage their files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-HARMS: dict[str, Callable[[bytes], bytes]] = {
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "zeros": lambda content: bytes(len(content)),
     "ones": lambda content: b"\xff" * len(content),
     "digits": lambda content: content.translate(bytes.maketrans(b"0123456789", b"1234567890")),

@@ -1,4 +1,4 @@
-"""The service as processes: a supervisor and its workers."""
+"""Run the service as a supervisor with workers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.running import ROOT, eventually
 IDENTITY = {"Accept-Encoding": "identity"}
 
 
-class Running:
-    """A process of the service, in a process group of its own."""
+class ServiceProcess:
+    """A running service (a supervisor, or a single worker) in its own process group."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = process
@@ -28,7 +28,7 @@ class Running:
 
     @property
     def log(self) -> str:
-        """What it said on standard error so far."""
+        """The standard error so far."""
         return (self.folder / "stderr").read_text()
 
     @property
@@ -38,36 +38,36 @@ class Running:
 
     @property
     def port(self) -> int:
-        """Where it listens, or 0 as long as it does not."""
+        """The port that the service listens on, or 0 before it listens."""
         _, _, address = self.log.partition("running on http://127.0.0.1:")
         return int(address.split()[0]) if address else 0
 
     @property
     def workers(self) -> list[int]:
-        """The worker processes that it has at the moment."""
+        """The process ids of the present workers."""
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in children if is_worker(child)]
 
     def client(self) -> httpx.Client:
-        """A client that connects anew for each request."""
+        """Return a client that opens a connection for each request."""
         limits = httpx.Limits(max_keepalive_connections=0)
         return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", limits=limits, timeout=30)
 
     def connect(self) -> socket.socket:
-        """A connection as such."""
+        """Open a TCP connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
-    def refuses(self) -> bool:
-        """Whether nothing listens."""
+    def refuses_connections(self) -> bool:
+        """Return whether the port is closed."""
         try:
             self.connect().close()
         except ConnectionRefusedError:
             return True
         return False
 
-    def ended(self) -> int:
-        """Its exit code, once it has ended; whatever it was, it was no crash."""
+    def wait_for_exit(self) -> int:
+        """Wait for the exit and return its code; fail when the log has an error or a traceback."""
         code = self.process.wait(30)
         assert "Traceback" not in self.log
         assert "ERROR" not in self.log
@@ -75,8 +75,8 @@ class Running:
 
 
 @contextmanager
-def running(artifacts: Path, *arguments: str, workers: int = 1) -> Iterator[Running]:
-    """Run `python -m service` on a free port until all its workers serve."""
+def run_service(artifacts: Path, *arguments: str, workers: int = 1) -> Iterator[ServiceProcess]:
+    """Run `python -m service` on a free port, and wait until all workers are ready."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
     inherited = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with (
@@ -92,29 +92,29 @@ def running(artifacts: Path, *arguments: str, workers: int = 1) -> Iterator[Runn
             start_new_session=True,
         ) as process,
     ):
-        started = Running(process, Path(name))
+        server = ServiceProcess(process, Path(name))
         try:
-            eventually(lambda: serving(started) >= workers and started.port > 0)
-            yield started
+            eventually(lambda: count_ready(server) >= workers and server.port > 0)
+            yield server
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def serving(started: Running) -> int:
-    """How many workers have begun to serve so far."""
-    return started.log.count("Application startup complete")
+def count_ready(server: ServiceProcess) -> int:
+    """Return how many workers have completed their startup so far."""
+    return server.log.count("Application startup complete")
 
 
 def is_worker(process: str) -> bool:
-    """Whether a child of the supervisor is a worker, and alive."""
+    """Return whether a child process of the supervisor is a live worker."""
     try:
         return "spawn_main" in Path(f"/proc/{process}/cmdline").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def kill_worker(started: Running, worker: int) -> None:
-    """Returns when the worker is no more."""
+def kill_worker(server: ServiceProcess, worker: int) -> None:
+    """Kill a worker, and wait until its process is gone."""
     os.kill(worker, signal.SIGKILL)
-    eventually(lambda: worker not in started.workers)
+    eventually(lambda: worker not in server.workers)

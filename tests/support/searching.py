@@ -1,4 +1,4 @@
-"""Small catalogues to search, and a slow, obvious ranking to compare with."""
+"""Small catalogues to search, and a brute-force ranking to compare with."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.support.running import Json, endpoint, service, write_lines
 Document = tuple[str, str, str]
 """Name, description and category."""
 
-# Three letters are too few for corrections, none is a prefix of another, none has an ending or is a
-# stop word: their ranking depends on BM25F alone. The first half is frequent, the rest rare.
+# Words of three letters are not corrected. No word is a prefix of another, is stemmed or is a stop
+# word, so that their ranking is plain BM25F. The first half is frequent, the rest rare.
 WORDS = ["".join(letters) for letters in product("bcdf", "lmnpr", "tvwx")][:72]
 IDENTIFIERS = [left + right.title() for left, right in zip(WORDS[:6], WORDS[6:12], strict=True)]
 
@@ -40,7 +40,7 @@ def publish(folder: Path, records: Sequence[Json]) -> Snapshot:
 
 
 def catalogue(folder: Path, documents: Sequence[Document]) -> Snapshot:
-    """Publish a catalogue that lists these documents in this order; ids are their positions."""
+    """Publish a catalogue of documents in this listing order; ids are their positions."""
     return publish(
         folder,
         [
@@ -57,7 +57,7 @@ def catalogue(folder: Path, documents: Sequence[Document]) -> Snapshot:
 
 
 def identifier(position: int) -> str:
-    """Return an id that sorts as its position does."""
+    """Return an id that sorts like the position."""
     return f"{position:06}"
 
 
@@ -69,7 +69,7 @@ def positions(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
 def compiled(
     folder: Path, documents: Sequence[Document], prior: Sequence[float] | None = None
 ) -> Searcher:
-    """Index and compile documents, each with its prior, and open them."""
+    """Index and compile documents, each with its prior, and open a searcher."""
     priors = np.array(prior if prior is not None else [0.0] * len(documents), dtype=np.float64)
     names = [name for name, _, _ in documents]
     part = index_part(folder / "whoosh", documents)
@@ -99,7 +99,7 @@ def rank_all(
     return ordinals
 
 
-class ObviousRanking:
+class BruteForceRanking:
     """BM25F from Whoosh's postings, one posting at a time, for queries of `WORDS`."""
 
     def __init__(self, folder: Path, documents: Sequence[Document], prior: Sequence[float]) -> None:
@@ -180,7 +180,7 @@ def edits(left: str, right: str) -> int:
 
 
 def in_threads(count: int, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return the results of tasks that several threads run at once."""
+    """Run tasks in a thread pool, and return their results in order."""
     with ThreadPoolExecutor(count) as threads:
         return [future.result() for future in [threads.submit(task) for task in tasks]]
 

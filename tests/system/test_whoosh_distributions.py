@@ -1,7 +1,7 @@
-"""Three distributions share the import name `whoosh`: the index of each is searched alike.
+"""The three distributions with the import name `whoosh` build equivalent indexes.
 
-The project pins one. In `make soak`, the others are installed into folders of their own, which
-shadow it in other processes.
+The project pins one. `make soak` installs the others into separate folders, and puts one of these
+folders first on the import path of a subprocess.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tests.support.running import ROOT, SEEDS, SOAK
 
 OTHERS = ["Whoosh==2.7.4", "Whoosh-Reloaded==2.7.5"]
 FOLDER = Path(sys.prefix) / "distributions"
-OBVIOUS = (
-    "tests/service/search/test_searcher.py::test_ranking_equals_obvious_bm25f_on_any_small_corpus",
+RANKING_TESTS = (
+    "tests/service/search/test_searcher.py::test_ranking_equals_brute_force_bm25f_on_small_corpora",
     "tests/service/search/test_searcher.py::test_sums_beyond_16_bits_are_exact",
-    "tests/service/search/test_query_expansion.py::test_the_first_hit_of_a_query",
+    "tests/service/search/test_query_expansion.py::test_the_top_hit_of_a_query",
 )
 QUERIES = ["weather", "I need the wether of tomorrow", "getCryptoPrice", "trans", "天気", "café"]
 SEARCH = """
@@ -39,8 +39,8 @@ print(json.dumps([snapshot.search(query, 200).ids for query in sys.argv[2:]]))
 """
 
 
-class Other(NamedTuple):
-    """Another distribution than the installed one, and a function that runs Python with it."""
+class Distribution(NamedTuple):
+    """A distribution other than the pinned one, and a function that runs Python with it."""
 
     requirement: str
     folder: Path
@@ -48,7 +48,7 @@ class Other(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=OTHERS)
-def other(request: pytest.FixtureRequest) -> Other:
+def distribution(request: pytest.FixtureRequest) -> Distribution:
     if not SOAK:
         pytest.skip("other distributions are installed and tested in `make soak`")
     requirement: str = request.param
@@ -68,23 +68,23 @@ def other(request: pytest.FixtureRequest) -> Other:
             timeout=300,
         )
 
-    return Other(requirement, folder, run)
+    return Distribution(requirement, folder, run)
 
 
 def install(requirement: str, folder: Path) -> None:
-    """Install into a new folder and rename it, so that an existing folder is complete."""
-    fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(fresh)]
+    """Install into a temporary folder and rename it, so that an existing folder is complete."""
+    temporary = folder.with_name(f"{folder.name}.{os.getpid()}")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(temporary)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, requirement], capture_output=True, text=True, check=False, timeout=300
         )
-        if done.returncode:
-            pytest.skip(f"pip cannot install {requirement} here: {done.stderr.strip()[-300:]}")
+        if process.returncode:
+            pytest.skip(f"pip cannot install {requirement} here: {process.stderr.strip()[-300:]}")
         if not folder.exists():
-            fresh.rename(folder)
+            temporary.rename(folder)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def test_one_release_of_whoosh3_is_pinned_exactly() -> None:
@@ -93,31 +93,31 @@ def test_one_release_of_whoosh3_is_pinned_exactly() -> None:
 
 
 @pytest.mark.soak
-def test_the_other_distribution_is_what_is_imported(other: Other) -> None:
-    name, _, release = other.requirement.partition("==")
+def test_the_distribution_is_imported(distribution: Distribution) -> None:
+    name, _, release = distribution.requirement.partition("==")
     program = "import whoosh, whoosh.index; print(whoosh.__file__, whoosh.versionstring())"
-    run = other.run("-c", program)
+    run = distribution.run("-c", program)
     assert run.returncode == 0, run.stderr
     path, reported = run.stdout.split()
-    assert Path(path).is_relative_to(other.folder)
+    assert Path(path).is_relative_to(distribution.folder)
     assert reported == release
     program = f"import importlib.metadata; print(importlib.metadata.version({name!r}))"
-    assert other.run("-c", program).stdout.strip() == release
+    assert distribution.run("-c", program).stdout.strip() == release
 
 
 @pytest.mark.soak
-def test_its_index_of_the_sample_compiles_to_the_same_files_and_is_searched_alike(
-    other: Other, sample: Path, tmp_path: Path
+def test_the_sample_compiles_to_the_same_files_with_the_same_search_results(
+    distribution: Distribution, sample: Path, tmp_path: Path
 ) -> None:
     sources = ["seeds/services.jsonl", "--transactions", SEEDS / "transactions.jsonl"]
-    run = other.run("-m", "indexer", "build", *sources, "--out", tmp_path)
+    run = distribution.run("-m", "indexer", "build", *sources, "--out", tmp_path)
     assert run.returncode == 0, run.stderr
     assert files_without_the_index(tmp_path) == files_without_the_index(sample)
-    run = other.run("-c", SEARCH, tmp_path, *QUERIES)
+    run = distribution.run("-c", SEARCH, tmp_path, *QUERIES)
     assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout)
-    assert found == [open_snapshot(sample).search(query, 200).ids for query in QUERIES]
-    assert all(found[:1])
+    results = json.loads(run.stdout)
+    assert results == [open_snapshot(sample).search(query, 200).ids for query in QUERIES]
+    assert all(results[:1])
 
 
 def files_without_the_index(artifacts: Path) -> dict[str, dict[str, str]]:
@@ -127,7 +127,7 @@ def files_without_the_index(artifacts: Path) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.soak
-def test_the_ranking_from_its_index_equals_the_obvious_one(other: Other) -> None:
-    run = other.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *OBVIOUS)
+def test_the_ranking_tests_pass_with_the_distribution(distribution: Distribution) -> None:
+    run = distribution.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *RANKING_TESTS)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "passed" in run.stdout

@@ -1,4 +1,4 @@
-"""The wire contract, operation by operation, over a real socket."""
+"""The HTTP contract of every operation, over a real socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # jsonschema is untyped
 
 from tests.support.running import Json
 
@@ -32,15 +32,16 @@ def get(client: httpx.Client, path: str, **params: Any) -> Json:
 
 
 def error(response: httpx.Response) -> Json:
+    """Return the error of a response, after checking its envelope."""
     body = response.json()
     assert body.keys() == {"error"}
     assert {"code", "message"} <= body["error"].keys() <= {"code", "message", "parameter"}
-    described: Json = body["error"]
-    return described
+    details: Json = body["error"]
+    return details
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_response_is_json_names_its_snapshot_and_is_readable_from_any_origin(
+def test_every_response_is_json_with_snapshot_and_cors_headers(
     client: httpx.Client, path: str
 ) -> None:
     response = client.get(path)
@@ -52,14 +53,14 @@ def test_every_response_is_json_names_its_snapshot_and_is_readable_from_any_orig
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_head_answers_as_get_without_a_body(client: httpx.Client, path: str) -> None:
+def test_head_is_get_without_the_body(client: httpx.Client, path: str) -> None:
     head, get = client.head(path), client.get(path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == get.headers["content-length"]
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_options_names_the_methods(client: httpx.Client, path: str) -> None:
+def test_options_lists_the_allowed_methods(client: httpx.Client, path: str) -> None:
     response = client.options(
         path, headers={"origin": "https://a.example", "access-control-request-method": "GET"}
     )
@@ -72,7 +73,7 @@ def test_options_names_the_methods(client: httpx.Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_other_methods_are_refused_with_allow(client: httpx.Client, method: str) -> None:
+def test_other_methods_are_405_with_allow(client: httpx.Client, method: str) -> None:
     response = client.request(method, "/v1/services")
     assert response.status_code == 405
     assert response.headers["allow"] == "GET, HEAD, OPTIONS"
@@ -87,7 +88,9 @@ def test_an_unknown_path_is_404(client: httpx.Client, path: str) -> None:
     assert "ratecard-snapshot" in response.headers
 
 
-def test_a_list_has_the_envelope_and_the_defaults(client: httpx.Client, seeds: list[Json]) -> None:
+def test_a_list_has_the_envelope_and_default_paging(
+    client: httpx.Client, seeds: list[Json]
+) -> None:
     body = get(client, "/v1/services")
     assert body.keys() == {"services", "total", "limit", "offset"}
     assert (len(body["services"]), body["limit"], body["offset"]) == (24, 24, 0)
@@ -96,7 +99,7 @@ def test_a_list_has_the_envelope_and_the_defaults(client: httpx.Client, seeds: l
 
 @pytest.mark.parametrize("path", ["/v1/services", "/v1/search/services?q=api"])
 @pytest.mark.parametrize("limit", [1, 7, 200])
-def test_paging_visits_every_service_exactly_once(
+def test_paging_returns_every_service_exactly_once(
     client: httpx.Client, path: str, limit: int
 ) -> None:
     seen: list[str] = []
@@ -111,7 +114,7 @@ def test_paging_visits_every_service_exactly_once(
     assert client.get(url.copy_merge_params({"offset": total})).json()["services"] == []
 
 
-def test_a_limit_over_200_is_clamped_and_echoed_as_200(client: httpx.Client) -> None:
+def test_a_limit_over_200_is_clamped_to_200(client: httpx.Client) -> None:
     body = get(client, "/v1/services", limit=10**30)
     assert body["limit"] == 200
 
@@ -156,13 +159,13 @@ BAD_INTEGERS = [
         ("/v1/ecosystem/transactions", "limit"),
     ],
 )
-def test_what_is_no_plain_integer_is_400(
+def test_an_invalid_integer_is_400(
     client: httpx.Client, path: str, parameter: str, text: str
 ) -> None:
     response = client.get(path, params={parameter: text})
     assert response.status_code == 400
-    described = error(response)
-    assert (described["code"], described["parameter"]) == ("invalid_parameter", parameter)
+    details = error(response)
+    assert (details["code"], details["parameter"]) == ("invalid_parameter", parameter)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ def test_what_is_no_plain_integer_is_400(
         ("/v1/ecosystem/transactions", "limit"),
     ],
 )
-def test_zero_is_400_where_one_is_the_least(
+def test_zero_is_400_where_the_minimum_is_one(
     client: httpx.Client, path: str, parameter: str
 ) -> None:
     message = error(client.get(path, params={parameter: 0}))["message"]
@@ -184,7 +187,7 @@ def test_zero_is_400_where_one_is_the_least(
 @pytest.mark.parametrize(
     "query", ["limit=1&limit=1", "offset=0&offset=1", "q=a&q=b", "limit=5&limit="]
 )
-def test_a_parameter_given_twice_is_400(client: httpx.Client, query: str) -> None:
+def test_a_repeated_parameter_is_400(client: httpx.Client, query: str) -> None:
     response = client.get(f"/v1/search/services?q=a&{query}")
     assert response.status_code == 400
 
@@ -202,7 +205,7 @@ def test_a_blank_query_is_400(client: httpx.Client, path: str, query: str) -> No
     assert error(response)["parameter"] == "q"
 
 
-def test_a_query_may_have_2000_characters(client: httpx.Client) -> None:
+def test_a_query_over_2000_characters_is_400(client: httpx.Client) -> None:
     assert client.get("/v1/search/services", params={"q": "é" * 2000}).status_code == 200
     response = client.get("/v1/search/services", params={"q": "é" * 2001})
     assert response.status_code == 400
@@ -210,7 +213,7 @@ def test_a_query_may_have_2000_characters(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("query", ["🦊", "!!!", '* ~ "', "--", "。"])
-def test_a_query_without_a_letter_or_digit_finds_nothing(client: httpx.Client, query: str) -> None:
+def test_a_query_without_a_letter_or_digit_has_no_matches(client: httpx.Client, query: str) -> None:
     body = get(client, "/v1/search/services", q=query)
     assert (body["services"], body["total"]) == ([], 0)
 
@@ -224,23 +227,25 @@ def test_operators_are_plain_text(client: httpx.Client, query: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["%ff%fe", "%ED%A0%80", "a%00b", "%", "%zz", "\u202eabc"])
-def test_odd_encodings_are_ordinary_queries(client: httpx.Client, query: str) -> None:
+def test_invalid_utf8_and_control_characters_are_plain_queries(
+    client: httpx.Client, query: str
+) -> None:
     assert client.get(f"/v1/search/services?q={query}").status_code == 200
 
 
-def test_both_search_paths_answer_the_same(client: httpx.Client) -> None:
+def test_both_search_paths_have_the_same_response(client: httpx.Client) -> None:
     one = client.get("/v1/search/services?q=weather&limit=3&offset=1")
     other = client.get("/v1/services/search?q=weather&limit=3&offset=1")
     assert one.content == other.content
     assert one.json()["total"] >= 4
 
 
-def test_a_search_finds_what_it_names_first(client: httpx.Client) -> None:
+def test_a_search_ranks_a_matching_name_first(client: httpx.Client) -> None:
     services = get(client, "/v1/search/services", q="tide harbour")["services"]
     assert "tide" in services[0]["name"].lower()
 
 
-def test_every_service_is_fetched_as_it_is_listed(client: httpx.Client) -> None:
+def test_a_fetched_service_equals_its_listing(client: httpx.Client) -> None:
     listed = get(client, "/v1/services", limit=200)["services"]
     for service in listed:
         assert get(client, f"/v1/services/{service['id']}") == {"service": service}
@@ -253,13 +258,13 @@ def test_an_unknown_service_is_404(client: httpx.Client, service_id: str) -> Non
     assert error(response)["code"] in {"service_not_found", "path_not_found"}
 
 
-def test_an_unknown_id_is_quoted_no_longer_than_an_id_can_be(client: httpx.Client) -> None:
+def test_an_unknown_id_is_truncated_in_the_error(client: httpx.Client) -> None:
     message = error(client.get(f"/v1/services/{'a' * 60_000}"))["message"]
     assert f"`{'a' * 256}…`" in message
     assert len(message) < 400
 
 
-DESCRIBED = [
+DOCUMENTED = [
     ("/v1/services", "?limit=200"),
     ("/v1/services", "?endpoints=none&facets=category,network,scheme,integrationType,tag"),
     ("/v1/services", "?limit=0"),
@@ -281,24 +286,24 @@ DESCRIBED = [
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize(("path", "query"), DESCRIBED)
-def test_every_response_is_as_the_openapi_document_describes_it(
+@pytest.mark.parametrize(("path", "query"), DOCUMENTED)
+def test_every_response_conforms_to_the_openapi_document(
     client: httpx.Client, path: str, query: str, method: str
 ) -> None:
     document = get(client, "/openapi.json")
-    known = path in document["paths"]
-    operation = document["paths"][path if known else "/v1/services/{id}"]["get"]
+    is_documented = path in document["paths"]
+    operation = document["paths"][path if is_documented else "/v1/services/{id}"]["get"]
     response = client.request(method, path + query)
-    described = operation["responses"][str(response.status_code)]
-    if "$ref" in described:
-        described = document["components"]["responses"][described["$ref"].rpartition("/")[2]]
-    assert {name.lower() for name in described["headers"]} <= set(response.headers)
-    schema = described["content"]["application/json"]["schema"]
+    documented = operation["responses"][str(response.status_code)]
+    if "$ref" in documented:
+        documented = document["components"]["responses"][documented["$ref"].rpartition("/")[2]]
+    assert {name.lower() for name in documented["headers"]} <= set(response.headers)
+    schema = documented["content"]["application/json"]["schema"]
     validator = Draft202012Validator(schema | {"components": document["components"]})
     assert [fault.message for fault in validator.iter_errors(response.json())] == []
 
 
-def test_the_overview_has_the_shape_that_clients_parse(client: httpx.Client) -> None:
+def test_the_overview_has_its_documented_keys(client: httpx.Client) -> None:
     body = get(client, "/v1/ecosystem/overview")
     assert body.keys() == {"overview"}
     assert body["overview"].keys() == {"json"}
@@ -309,7 +314,7 @@ def test_the_overview_has_the_shape_that_clients_parse(client: httpx.Client) -> 
 
 
 @pytest.mark.parametrize("timeframe", [120, 121, 10**30])
-def test_a_timeframe_longer_than_the_data_means_all_of_it(
+def test_a_timeframe_longer_than_the_data_covers_all_payments(
     client: httpx.Client, timeframe: int
 ) -> None:
     overview = get(client, "/v1/ecosystem/overview", timeframe=timeframe)["overview"]["json"]
@@ -319,9 +324,7 @@ def test_a_timeframe_longer_than_the_data_means_all_of_it(
 
 
 @pytest.mark.parametrize(("timeframe", "buckets"), [(1, 25), (2, 3), (7, 8), (30, 31)])
-def test_stats_are_buckets_without_gaps_that_add_up_to_the_overview(
-    client: httpx.Client, timeframe: int, buckets: int
-) -> None:
+def test_stats_add_up_to_the_overview(client: httpx.Client, timeframe: int, buckets: int) -> None:
     stats = get(client, "/v1/ecosystem/stats", timeframe=timeframe)["stats"]["json"]
     overview = get(client, "/v1/ecosystem/overview", timeframe=timeframe)["overview"]["json"]
     assert len(stats) == buckets
@@ -340,11 +343,11 @@ def test_transactions_page_through_all_payments_newest_first(client: httpx.Clien
     while more:
         body = get(client, "/v1/ecosystem/transactions", page=page, limit=200)
         assert body.keys() == {"transactions"}
-        found = body["transactions"]["json"]
-        assert found.keys() == {"items", "page", "hasNextPage"}
-        assert found["page"] == page
-        seen += found["items"]
-        page, more = page + 1, found["hasNextPage"]
+        listing = body["transactions"]["json"]
+        assert listing.keys() == {"items", "page", "hasNextPage"}
+        assert listing["page"] == page
+        seen += listing["items"]
+        page, more = page + 1, listing["hasNextPage"]
     assert len(seen) == len({item["id"] for item in seen}) == 6000
     moments = [item["block_timestamp"] for item in seen]
     assert moments == sorted(moments, reverse=True)
@@ -354,11 +357,11 @@ def test_transactions_page_through_all_payments_newest_first(client: httpx.Clien
 
 
 def test_a_page_of_transactions_past_the_end_is_empty(client: httpx.Client) -> None:
-    found = get(client, "/v1/ecosystem/transactions", page=10**30)["transactions"]["json"]
-    assert found == {"items": [], "page": 2**63 - 1, "hasNextPage": False}
+    listing = get(client, "/v1/ecosystem/transactions", page=10**30)["transactions"]["json"]
+    assert listing == {"items": [], "page": 2**63 - 1, "hasNextPage": False}
 
 
-def test_readiness_tells_the_snapshot_and_its_counts(client: httpx.Client) -> None:
+def test_readiness_has_the_snapshot_and_its_counts(client: httpx.Client) -> None:
     body = get(client, "/readyz")
     assert body["status"] == "ready"
     assert body["counts"] == {"services": 184, "endpoints": 1732, "payments": 6000}

@@ -1,4 +1,4 @@
-"""Filters, orders, facets and the form without endpoints, against a count by brute force."""
+"""Filters, sort orders, facets and `endpoints=none`, compared with brute force."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.running import Build, Json, endpoint, service
 PATHS = ("/v1/services", "/v1/search/services?q=data+api+search")
 
 
-def found(client: httpx.Client, path: str, **params: Any) -> Json:
+def get(client: httpx.Client, path: str, **params: Any) -> Json:
     url = httpx.URL(path)
     response = client.get(url.copy_merge_params({"limit": 200} | params))
     assert response.status_code == 200, response.text
@@ -31,8 +31,8 @@ def found(client: httpx.Client, path: str, **params: Any) -> Json:
 
 
 def prices(record: Json) -> list[float]:
-    given = [each["pricing"] for each in record["endpoints"]]
-    return [float(text) for each in given if (text := each["amount"] or each.get("minAmount"))]
+    pricings = [each["pricing"] for each in record["endpoints"]]
+    return [float(text) for each in pricings if (text := each["amount"] or each.get("minAmount"))]
 
 
 def networks(record: Json) -> set[str]:
@@ -82,20 +82,20 @@ CONDITIONS: list[tuple[Json, Callable[[Json], bool]]] = [
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("params", "holds"), CONDITIONS, ids=[str(c[0]) for c in CONDITIONS])
-def test_conditions_hold_together_and_the_total_is_exact(
+def test_filters_combine_and_the_total_is_exact(
     client: httpx.Client, path: str, params: Json, holds: Callable[[Json], bool]
 ) -> None:
-    everything = found(client, path)["services"]
-    body = found(client, path, **params)
+    everything = get(client, path)["services"]
+    body = get(client, path, **params)
     assert body["services"] == [record for record in everything if holds(record)]
     assert body["total"] == len(body["services"])
 
 
-def test_a_tag_narrows_in_any_case(client: httpx.Client) -> None:
-    everything = found(client, "/v1/services")["services"]
+def test_a_tag_filter_ignores_case(client: httpx.Client) -> None:
+    everything = get(client, "/v1/services")["services"]
     tags = Counter(tag for record in everything for tag in set(record.get("tags", [])))
     tag, count = tags.most_common(1)[0]
-    assert found(client, "/v1/services", tag=tag.upper())["total"] == count
+    assert get(client, "/v1/services", tag=tag.upper())["total"] == count
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -107,42 +107,40 @@ def test_a_tag_narrows_in_any_case(client: httpx.Client) -> None:
         ("name", lambda r: r["name"].casefold()),
     ],
 )
-def test_an_order_is_kept_through_paging(
+def test_sort_orders_hold_across_pages(
     client: httpx.Client, path: str, sort: str, key: Callable[[Json], Any]
 ) -> None:
-    # The sample has 600 more endpoints than a page of all its services should carry.
-    everything = found(client, path)["services"]
-    listing = {r["id"]: n for n, r in enumerate(found(client, "/v1/services")["services"])}
+
+    everything = get(client, path)["services"]
+    listing = {r["id"]: n for n, r in enumerate(get(client, "/v1/services")["services"])}
     expected = sorted(everything, key=lambda r: (key(r), listing[r["id"]]))
-    for narrowing in ({}, {"network": "Base"}):
-        kept = [r for r in expected if not narrowing or "base" in networks(r)]
+    for filters in ({}, {"network": "Base"}):
+        matches = [r for r in expected if not filters or "base" in networks(r)]
         paged = []
-        for offset in range(0, len(kept), 20):
-            paged += found(client, path, sort=sort, limit=20, offset=offset, **narrowing)[
-                "services"
-            ]
-        assert paged == kept
+        for offset in range(0, len(matches), 20):
+            paged += get(client, path, sort=sort, limit=20, offset=offset, **filters)["services"]
+        assert paged == matches
 
 
-def test_relevance_is_the_order_by_default(client: httpx.Client) -> None:
+def test_the_default_sort_order_is_relevance(client: httpx.Client) -> None:
     for path in PATHS:
-        assert found(client, path) == found(client, path, sort="relevance", match="any")
+        assert get(client, path) == get(client, path, sort="relevance", match="any")
 
 
-def test_match_all_asks_for_every_term(client: httpx.Client) -> None:
+def test_match_all_requires_every_term(client: httpx.Client) -> None:
     path = "/v1/search/services?q=weather+forecast"
-    some = {record["id"] for record in found(client, path)["services"]}
-    both = {record["id"] for record in found(client, path, match="all")["services"]}
-    assert both
-    assert both < some
+    any_term = {record["id"] for record in get(client, path)["services"]}
+    all_terms = {record["id"] for record in get(client, path, match="all")["services"]}
+    assert all_terms
+    assert all_terms < any_term
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
     names = "category,network,scheme,integrationType,tag"
     params = {"enriched": "false"}
-    records = found(client, path, **params)["services"]
-    body = found(client, path, facets=names, limit=1, **params)
+    records = get(client, path, **params)["services"]
+    body = get(client, path, facets=names, limit=1, **params)
     assert list(body["facets"]) == names.split(",")
     counted = {
         name: {each["value"]: each["count"] for each in values}
@@ -159,19 +157,19 @@ def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
     assert body["total"] == len(records)
 
 
-def test_without_facets_there_is_no_key_for_them(client: httpx.Client) -> None:
-    assert "facets" not in found(client, "/v1/services")
-    assert "facets" not in found(client, "/v1/services", facets="")
+def test_facets_are_absent_unless_requested(client: httpx.Client) -> None:
+    assert "facets" not in get(client, "/v1/services")
+    assert "facets" not in get(client, "/v1/services", facets="")
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_endpoints_can_be_left_out(client: httpx.Client, path: str) -> None:
-    whole = found(client, path)["services"]
-    short = found(client, path, endpoints="none")["services"]
-    assert short == [
-        record | {"endpoints": [], "endpointCount": len(record["endpoints"])} for record in whole
+def test_endpoints_none_replaces_endpoints_by_their_count(client: httpx.Client, path: str) -> None:
+    full = get(client, path)["services"]
+    shortened = get(client, path, endpoints="none")["services"]
+    assert shortened == [
+        record | {"endpoints": [], "endpointCount": len(record["endpoints"])} for record in full
     ]
-    assert found(client, path, endpoints="all")["services"] == whole
+    assert get(client, path, endpoints="all")["services"] == full
 
 
 @pytest.mark.parametrize(
@@ -191,7 +189,7 @@ def test_endpoints_can_be_left_out(client: httpx.Client, path: str) -> None:
         ("maxPrice", "", "a decimal such as 0.05"),
     ],
 )
-def test_an_unknown_choice_is_400_and_names_those_allowed(
+def test_an_invalid_filter_is_400_with_the_allowed_values(
     client: httpx.Client, parameter: str, value: str, allowed: str
 ) -> None:
     for path in PATHS:
@@ -203,7 +201,7 @@ def test_an_unknown_choice_is_400_and_names_those_allowed(
 
 
 @pytest.mark.parametrize("parameter", ["enriched", "maxPrice", "match", "sort", "facets"])
-def test_what_may_not_repeat_is_400_given_twice(client: httpx.Client, parameter: str) -> None:
+def test_a_repeated_single_value_filter_is_400(client: httpx.Client, parameter: str) -> None:
     assert client.get(f"/v1/services?{parameter}=1&{parameter}=1").status_code == 400
 
 
@@ -220,11 +218,11 @@ def test_what_may_not_repeat_is_400_given_twice(client: httpx.Client, parameter:
         ("Newnet", "newnet"),
     ],
 )
-def test_a_network_has_many_names(one: str, other: str) -> None:
+def test_aliases_of_a_network_are_equal(one: str, other: str) -> None:
     assert network_key(one) == network_key(other)
 
 
-def test_a_price_on_a_test_network_does_not_make_a_service_cheap(
+def test_test_network_prices_are_ignored_if_a_service_has_other_networks(
     artifacts: Path, build: Build
 ) -> None:
     def on(network: str, amount: str, **pricing: str) -> Json:
@@ -243,14 +241,14 @@ def test_a_price_on_a_test_network_does_not_make_a_service_cheap(
     assert ordered.ids == ["play", "bounded", "real", "unpriced"]
 
 
-def test_an_empty_catalogue_narrows_to_nothing(artifacts: Path, build: Build) -> None:
+def test_filters_on_an_empty_catalogue_have_no_matches(artifacts: Path, build: Build) -> None:
     source = artifacts.parent / "empty.json"
     source.write_text("[]")
     assert build(source) == 0
     snapshot = open_snapshot(artifacts)
     for sort in ("relevance", "popularity", "price", "name"):
-        narrowing = Filters({"category": ["Data"]}, sort=sort, counted=("category", "tag"))
-        for hits in (snapshot.list(filters=narrowing), snapshot.search("a", filters=narrowing)):
+        filters = Filters({"category": ["Data"]}, sort=sort, counted=("category", "tag"))
+        for hits in (snapshot.list(filters=filters), snapshot.search("a", filters=filters)):
             assert (hits.total, hits.ids, hits.facets) == (0, [], {"category": [], "tag": []})
 
 
@@ -264,7 +262,7 @@ records = st.lists(
     ),
     max_size=12,
 )
-wanted = st.fixed_dictionaries(
+facet_filters = st.fixed_dictionaries(
     {},
     optional={
         "category": st.lists(CATEGORIES, min_size=1, max_size=2),
@@ -276,13 +274,13 @@ wanted = st.fixed_dictionaries(
 @settings(max_examples=40, deadline=None)
 @given(
     records,
-    wanted,
+    facet_filters,
     st.none() | st.booleans(),
     st.none() | st.sampled_from([0.0, 0.1, 0.2]),
     st.sampled_from(["relevance", "popularity", "price", "name"]),
     st.integers(1, 5),
 )
-def test_paging_visits_every_match_exactly_once_under_any_conditions(
+def test_paging_returns_every_match_once_under_any_filters(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str, list[str], str, bool]],
     facets: dict[str, list[str]],
@@ -291,8 +289,8 @@ def test_paging_visits_every_match_exactly_once_under_any_conditions(
     sort: Any,
     limit: int,
 ) -> None:
-    snapshot = build_rows(tmp_path_factory.mktemp("narrow"), rows)
-    narrowing = Filters(facets, enriched, max_price, sort=sort, counted=("category",))
+    snapshot = build_rows(tmp_path_factory.mktemp("filters"), rows)
+    filters = Filters(facets, enriched, max_price, sort=sort, counted=("category",))
     expected = {
         f"s{number}"
         for number, (category, names, price, curated) in enumerate(rows)
@@ -304,8 +302,8 @@ def test_paging_visits_every_match_exactly_once_under_any_conditions(
         and enriched in {None, curated}
         and (max_price is None or (price != "" and float(price) <= max_price))
     }
-    for ask in (snapshot.list, lambda *page: snapshot.search("thing", *page)):
-        pages = [ask(limit, offset, narrowing) for offset in range(0, len(rows) + 1, limit)]
+    for query in (snapshot.list, lambda *page: snapshot.search("thing", *page)):
+        pages = [query(limit, offset, filters) for offset in range(0, len(rows) + 1, limit)]
         seen = [service_id for page in pages for service_id in page.ids]
         assert sorted(seen) == sorted(expected)
         assert {page.total for page in pages} == {len(expected)}

@@ -1,4 +1,4 @@
-"""Queries that mean no good: an ordinary answer or a 400, never an error of ours."""
+"""Hostile queries: a search result or a 400, never a server error."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def snapshot(sample: Path) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def connection(client: httpx.Client) -> Iterator[http.client.HTTPConnection]:
-    """A connection that sends what it is given, where httpx would mend it."""
+    """A connection that sends any target unchanged, where httpx would encode it."""
     connection = http.client.HTTPConnection(client.base_url.host, client.base_url.port, timeout=30)
     yield connection
     connection.close()
 
 
-def answer(client: httpx.Client, query: str, **params: str) -> Json:
-    """The answer to a query, which both paths give, sent as UTF-8."""
+def search(client: httpx.Client, query: str, **params: str) -> Json:
+    """Return the body of a search, after checking that both paths respond with it."""
     bodies = []
     for path in PATHS:
         response = client.get(path, params={"q": query, "limit": "200"} | params)
@@ -68,85 +68,85 @@ def ids(body: Json) -> list[str]:
     return [record["id"] for record in body["services"]]
 
 
-def most_frequent(seeds: list[Json], count: int) -> list[str]:
-    """Words of as many different terms, the most frequent first."""
+def frequent_words(seeds: list[Json], count: int) -> list[str]:
+    """Return words of the most frequent terms, most frequent first."""
     frequencies: Counter[str] = Counter()
     words = {}
     for record in seeds:
         text = " ".join([record["name"], record["description"], record.get("category", "")])
-        known = {term_of(word.text): word.text for word in query_words(text) if not word.redundant}
-        frequencies.update(known.keys())
-        words.update(known)
+        terms = {term_of(word.text): word.text for word in query_words(text) if not word.redundant}
+        frequencies.update(terms.keys())
+        words.update(terms)
     return [words[term] for term, _ in frequencies.most_common(count)]
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "あ", "𝐚", "ㅏ", "🦊", "*", '"', "ﷺ", "a\u0301"])
-def test_2000_of_one_character_have_an_ordinary_answer(client: httpx.Client, letter: str) -> None:
-    answer(client, letter * (2000 // len(letter)))
+def test_a_query_of_2000_equal_characters_is_searched(client: httpx.Client, letter: str) -> None:
+    search(client, letter * (2000 // len(letter)))
 
 
 @pytest.mark.parametrize("query", ["a" * 2001, "a " * 1001, "あ" * 2001, "*" * 5000])
-def test_more_than_2000_characters_are_400(client: httpx.Client, query: str) -> None:
+def test_a_query_over_2000_characters_is_400(client: httpx.Client, query: str) -> None:
     for path in PATHS:
         response = client.get(path, params={"q": query})
         assert response.status_code == 400
         assert response.json()["error"]["parameter"] == "q"
 
 
-def test_300_different_terms_have_an_ordinary_answer(client: httpx.Client) -> None:
+def test_a_query_of_300_terms_is_searched(client: httpx.Client) -> None:
     terms = " ".join(f"q{number}" for number in range(300))
     assert len(words_of(terms)) > 300
-    answer(client, terms)
-    answer(client, terms, match="all")
+    search(client, terms)
+    search(client, terms, match="all")
 
 
-def test_300_different_misspelt_terms_have_an_ordinary_answer(client: httpx.Client) -> None:
-    answer(client, " ".join("weather"[: n % 5 + 2] + chr(97 + n % 26) for n in range(300)))
+def test_a_query_of_300_misspelt_words_is_searched(client: httpx.Client) -> None:
+    search(client, " ".join("weather"[: n % 5 + 2] + chr(97 + n % 26) for n in range(300)))
 
 
-def test_the_64_most_frequent_terms_find_what_any_of_them_does(
+def test_the_matches_of_64_terms_are_those_of_each_term(
     client: httpx.Client, seeds: list[Json]
 ) -> None:
-    words = most_frequent(seeds, 64)
-    together = answer(client, " ".join(words))
-    alone = {service_id for word in words for service_id in ids(answer(client, word))}
-    assert set(ids(together)) == alone
-    assert together["total"] == len(alone)
-    answer(client, " ".join(words), match="all")
+    words = frequent_words(seeds, 64)
+    matches = search(client, " ".join(words))
+    expected = {service_id for word in words for service_id in ids(search(client, word))}
+    assert set(ids(matches)) == expected
+    assert matches["total"] == len(expected)
+    search(client, " ".join(words), match="all")
 
 
-def test_terms_beyond_the_64th_find_nothing_more(client: httpx.Client, seeds: list[Json]) -> None:
-    words = most_frequent(seeds, 80)
+def test_terms_beyond_the_64th_add_no_matches(client: httpx.Client, seeds: list[Json]) -> None:
+    words = frequent_words(seeds, 80)
     rarest_first = list(reversed(words))
-    first = answer(client, " ".join(rarest_first[:64]))
-    assert ids(answer(client, " ".join(rarest_first))) == ids(first)
+    first = search(client, " ".join(rarest_first[:64]))
+    assert ids(search(client, " ".join(rarest_first))) == ids(first)
 
 
 @pytest.mark.parametrize("query", OPERATORS)
 def test_operators_are_plain_text(client: httpx.Client, query: str) -> None:
     words = " ".join(word.text for word in words_of(query))
-    expected = ids(answer(client, words)) if words else []
-    assert sorted(ids(answer(client, query))) == sorted(expected)
+    expected = ids(search(client, words)) if words else []
+    assert sorted(ids(search(client, query))) == sorted(expected)
     for params in ({"match": "all"}, {"sort": "name"}, {"enriched": "true"}):
-        answer(client, query, **params)
+        search(client, query, **params)
 
 
 @pytest.mark.parametrize("mark", MARKS, ids=[f"{ord(mark):04x}" for mark in MARKS])
 def test_invisible_marks_around_words_change_nothing(client: httpx.Client, mark: str) -> None:
-    plain = ids(answer(client, "weather data"))
-    assert ids(answer(client, f"{mark}weather{mark} data{mark}")) == plain
-    answer(client, f"wea{mark}ther")
-    assert answer(client, f"x{mark * 1500}")["limit"] == 200
+    plain = ids(search(client, "weather data"))
+    assert ids(search(client, f"{mark}weather{mark} data{mark}")) == plain
+    search(client, f"wea{mark}ther")
+    assert search(client, f"x{mark * 1500}")["limit"] == 200
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=[f"{ord(control):02x}" for control in CONTROLS])
 def test_control_characters_separate_words(client: httpx.Client, control: str) -> None:
-    plain = ids(answer(client, "weather data"))
-    assert ids(answer(client, f"weather{control}data")) == plain
-    assert ids(answer(client, f"{control}weather{control * 50}data{control}")) == plain
+    plain = ids(search(client, "weather data"))
+    assert ids(search(client, f"weather{control}data")) == plain
+    assert ids(search(client, f"{control}weather{control * 50}data{control}")) == plain
 
 
-def test_control_characters_alone_are_blank_or_find_nothing(client: httpx.Client) -> None:
+def test_control_characters_alone_are_blank_or_have_no_matches(client: httpx.Client) -> None:
     for control in CONTROLS:
         response = client.get(PATHS[0], params={"q": control})
         assert response.status_code == (400 if control.isspace() else 200)
@@ -165,7 +165,7 @@ def test_control_characters_alone_are_blank_or_find_nothing(client: httpx.Client
         *("+", "+weather+", "weather%2Bdata", "a&b", "weather;data", "=", "==", "a=b", "%26q=x"),
     ],
 )
-def test_any_percent_encoding_has_an_ordinary_answer_or_a_400(
+def test_any_percent_encoding_is_searched_or_400(
     connection: http.client.HTTPConnection, path: str, raw: str
 ) -> None:
     connection.request("GET", f"{path}?q={raw}")
@@ -183,27 +183,27 @@ def test_any_percent_encoding_has_an_ordinary_answer_or_a_400(
 @given(
     st.lists(st.sampled_from([*"%+2014BEé", "%20", "%2", "%25", "%2B", "%E4%B8", "a"])).map("".join)
 )
-def test_a_query_is_unquoted_as_any_form_is(raw: str) -> None:
+def test_a_query_is_decoded_as_form_data(raw: str) -> None:
     listing = parse_search(f"q=x{raw}".encode())
     assert listing.query == unquote_plus(f"x{raw}")
 
 
 @pytest.mark.parametrize("raw", ["%ED%A0%80", "%FF", "%00", "%E2%82", "%F4%90%80%80"])
-def test_what_is_not_text_separates_words(
+def test_invalid_utf8_and_nul_separate_words(
     connection: http.client.HTTPConnection, client: httpx.Client, raw: str
 ) -> None:
     connection.request("GET", f"{PATHS[0]}?limit=200&q=weather{raw}data")
     body = json.loads(connection.getresponse().read())
-    assert ids(body) == ids(answer(client, "weather data"))
+    assert ids(body) == ids(search(client, "weather data"))
 
 
-def test_every_query_is_answered_after_all_of_these(
+def test_a_connection_is_usable_after_hostile_queries(
     connection: http.client.HTTPConnection, client: httpx.Client
 ) -> None:
-    """A connection that bad input had come through, and one more ordinary request."""
+    """Send every control character and mark, then search."""
     connection.request("GET", f"{PATHS[0]}?q={quote(CONTROLS + MARKS)}")
     assert connection.getresponse().read()
-    assert answer(client, "weather")["total"] > 0
+    assert search(client, "weather")["total"] > 0
 
 
 VOCABULARY = [
@@ -245,23 +245,25 @@ hostile = st.one_of(
     st.booleans(),
     st.sampled_from([None, True]),
 )
-def test_any_text_has_an_exact_answer(
+def test_totals_and_pages_of_any_query_are_exact(
     snapshot: Snapshot, query: str, limit: int, offset: int, match_all: bool, enriched: bool | None
 ) -> None:
-    def narrowing(sort: Any) -> Filters:
+    def filters(sort: Any) -> Filters:
         return Filters(enriched=enriched, match_all=match_all, sort=sort, counted=("category",))
 
-    hits = snapshot.search(query, limit, offset, narrowing("relevance"))
-    whole = snapshot.search(query, 1000, 0, narrowing("relevance"))
-    by_name = snapshot.search(query, 1000, 0, narrowing("name"))
-    assert hits.total == whole.total == by_name.total == len(whole.ids) == len(set(whole.ids))
-    assert sorted(whole.ids) == sorted(by_name.ids)
-    assert hits.ids == whole.ids[offset : offset + limit]
+    hits = snapshot.search(query, limit, offset, filters("relevance"))
+    all_hits = snapshot.search(query, 1000, 0, filters("relevance"))
+    by_name = snapshot.search(query, 1000, 0, filters("name"))
+    assert (
+        hits.total == all_hits.total == by_name.total == len(all_hits.ids) == len(set(all_hits.ids))
+    )
+    assert sorted(all_hits.ids) == sorted(by_name.ids)
+    assert hits.ids == all_hits.ids[offset : offset + limit]
     assert hits.facets == by_name.facets
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60).filter(str.strip))
-def test_any_text_is_answered_over_http(client: httpx.Client, query: str) -> None:
+def test_any_text_is_a_valid_query_over_http(client: httpx.Client, query: str) -> None:
     response = client.get(PATHS[0], params={"q": query})
     assert response.status_code == 200, response.text

@@ -1,4 +1,4 @@
-"""The response cache: never a wrong response, never more memory than it is given."""
+"""The response cache: LRU eviction within its bytes, hits and misses, and correct responses."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def key(number: int) -> Key:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4000)), max_size=60))
-def test_the_cache_keeps_the_most_recently_used_responses_within_its_bytes(
+def test_the_cache_evicts_the_least_recently_used_responses(
     steps: list[tuple[int, int]],
 ) -> None:
     size = 24_000
-    cache, kept = ResponseCache(size), dict[int, int]()  # the least recently used first
+    cache, entries = ResponseCache(size), dict[int, int]()  # the least recently used first
     for number, length in steps:
         cached = cache.get(key(number))
-        assert (cached is None) == (number not in kept)
+        assert (cached is None) == (number not in entries)
         if cached is not None:
-            assert len(cached.body["body"]) == kept[number]
-            kept[number] = kept.pop(number)
+            assert len(cached.body["body"]) == entries[number]
+            entries[number] = entries.pop(number)
             continue
         cache.put(key(number), response(length))
         if 1 + length + ENTRY_OVERHEAD <= size // 8:
-            kept[number] = length
-        while sum(1 + each + ENTRY_OVERHEAD for each in kept.values()) > size:
-            del kept[next(iter(kept))]
+            entries[number] = length
+        while sum(1 + each + ENTRY_OVERHEAD for each in entries.values()) > size:
+            del entries[next(iter(entries))]
 
 
-def test_without_memory_nothing_is_cached() -> None:
+def test_a_cache_of_size_zero_stores_nothing() -> None:
     cache = ResponseCache(0)
     cache.put(key(1), response(1))
     assert cache.get(key(1)) is None
@@ -99,29 +99,31 @@ def test_errors_are_not_cached(sample: Path, path: str) -> None:
     "service_id",
     ["Overview(timeframe=30)", "service tidewatch-example", "gzip x"],
 )
-def test_no_id_is_the_cache_key_of_another_request(client: httpx.Client, service_id: str) -> None:
+def test_no_service_id_collides_with_another_cache_key(
+    client: httpx.Client, service_id: str
+) -> None:
     for path in ("/v1/ecosystem/overview", "/openapi.json", "/v1/services/tidewatch-example"):
         assert client.get(path).status_code == 200
     assert client.get(f"/v1/services/{service_id}").status_code == 404
 
 
-def test_cached_responses_go_with_their_snapshot(artifacts: Path, build: Build) -> None:
+def test_a_hot_swap_empties_the_cache(artifacts: Path, build: Build) -> None:
     assert build([service("a", description="old weather")]) == 0
     paths = ("/v1/services", "/v1/search/services?q=weather", "/v1/services/a")
     with serve(artifacts) as client:
         for path in paths * 2:
             assert "old weather" in client.get(path).text
         assert build([service("a", description="new weather")]) == 0
-        eventually(partial(tells, client, "/v1/services/a", "new weather"))
+        eventually(partial(contains, client, "/v1/services/a", "new weather"))
         for path in paths:
             assert "new weather" in client.get(path).text
 
 
-def tells(client: httpx.Client, path: str, text: str) -> bool:
+def contains(client: httpx.Client, path: str, text: str) -> bool:
     return text in client.get(path).text
 
 
-def test_a_cache_too_small_for_a_response_changes_no_response(
+def test_a_small_cache_does_not_change_responses(
     sample: Path, client: httpx.Client, seeds: list[Json]
 ) -> None:
     with serve(sample, "--cache-bytes", "30000") as small:
@@ -138,7 +140,7 @@ def test_curl_decodes_a_cached_compressed_response(client: httpx.Client) -> None
     command = ["curl", "-s", "--header", "Accept-Encoding: gzip", address]
     plain = client.get("/v1/services?limit=50", headers={"Accept-Encoding": "identity"}).content
     for _ in range(2):
-        sent = subprocess.run(command, capture_output=True, check=True).stdout
-        assert gzip.decompress(sent) == plain
-        shown = subprocess.run([*command, "--compressed"], capture_output=True, check=True).stdout
-        assert shown == plain
+        encoded = subprocess.run(command, capture_output=True, check=True).stdout
+        assert gzip.decompress(encoded) == plain
+        decoded = subprocess.run([*command, "--compressed"], capture_output=True, check=True).stdout
+        assert decoded == plain

@@ -1,4 +1,4 @@
-"""Middleware: what every response has, and what an application that embeds this one can add."""
+"""Middleware: headers of every response, load shedding, and middleware added by a host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import os
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -33,7 +34,7 @@ PATHS = (
 
 
 class DenyAll:
-    """Middleware of a host that lets nobody in."""
+    """Middleware of a host application that responds with 401 to every request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -44,7 +45,7 @@ class DenyAll:
 
 
 class AddHeader:
-    """Middleware of a host that edits the headers of responses in place, as is usual."""
+    """Middleware of a host application that edits response headers in place."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -67,29 +68,29 @@ def test_middleware_of_a_host_applies_to_every_path(path: str, sample: Path) -> 
     app = create_app(Settings(artifacts=str(sample)))
     app.add_middleware(DenyAll)
 
-    async def ask() -> None:
+    async def check() -> None:
         async with client_of(app) as client:
             for _ in range(2):
                 assert (await client.get(path)).status_code == 401
 
-    asyncio.run(ask())
+    asyncio.run(check())
 
 
 def test_middleware_of_a_host_applies_to_cached_responses_once_each(sample: Path) -> None:
     app = create_app(Settings(artifacts=str(sample)))
     app.add_middleware(AddHeader)
 
-    async def ask() -> None:
+    async def check() -> None:
         async with client_of(app) as client:
             for path in PATHS * 3:
                 response = await client.get(path)
                 assert response.headers.get_list("x-host") == ["host"]
                 assert len(response.headers.get_list("x-request-id")) == 1
 
-    asyncio.run(ask())
+    asyncio.run(check())
 
 
-def test_the_routes_are_those_of_the_application() -> None:
+def test_the_application_exposes_its_routes() -> None:
     app = create_app(Settings())
     paths = {getattr(route, "path", "") for route in app.routes}
     assert {"/v1/services/{id}", "/healthz", "/", "/docs"} <= paths
@@ -125,44 +126,55 @@ def test_every_response_has_its_headers_once(
             assert len(response.headers.get_list(name)) == 1, name
 
 
-def test_a_mounted_application_opens_the_first_snapshot_beside_the_event_loop(
+def test_a_mounted_application_does_not_open_its_snapshot_on_the_event_loop(
     artifacts: Path,
 ) -> None:
-    """A pipe stands for a slow disk: reading it blocks until somebody writes to it."""
+    """Use a pipe in place of a slow disk: reading it blocks until a thread writes to it."""
     artifacts.mkdir()
-    os.mkfifo(artifacts / "CURRENT")
+    current = artifacts / "CURRENT"
+    os.mkfifo(current)
     app = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
+    is_answered = threading.Event()
 
-    async def ask() -> None:
+    def write_until_answered() -> None:
+        """Write for every reader, as a failed opening reads CURRENT again."""
+        while not is_answered.wait(0.005):
+            with suppress(OSError):  # nobody reads at the moment
+                pipe = os.open(current, os.O_WRONLY | os.O_NONBLOCK)
+                os.write(pipe, b"nothing")
+                os.close(pipe)
+
+    async def check() -> None:
         async with client_of(app) as client:
-            asking = asyncio.create_task(client.get("/shop/v1/services"))
+            request = asyncio.create_task(client.get("/shop/v1/services"))
             for _ in range(100):
                 await asyncio.sleep(0)
-            assert not asking.done()
-            writer = threading.Thread(target=(artifacts / "CURRENT").write_text, args=("nothing",))
+            assert not request.done()
+            writer = threading.Thread(target=write_until_answered)
             writer.start()
-            assert (await asyncio.wait_for(asking, 30)).status_code == 503
-            writer.join()
+            try:
+                assert (await asyncio.wait_for(request, 30)).status_code == 503
+            finally:
+                is_answered.set()
+                writer.join()
 
-    asyncio.run(ask())
+    asyncio.run(check())
 
 
-def test_an_application_whose_lifespan_ran_before_follows_snapshots_again(
-    artifacts: Path, build: Build
-) -> None:
+def test_a_restarted_lifespan_follows_new_snapshots(artifacts: Path, build: Build) -> None:
     app = create_app(Settings(artifacts=str(artifacts)))
     assert build([service("a")]) == 0
 
-    async def ask(service_id: str) -> None:
+    async def wait_for_service(service_id: str) -> None:
         async with app.router.lifespan_context(app), client_of(app) as client:
             while (await client.get(f"/v1/services/{service_id}")).status_code != 200:
                 await asyncio.sleep(0.02)
 
-    asyncio.run(asyncio.wait_for(ask("a"), 30))
+    asyncio.run(asyncio.wait_for(wait_for_service("a"), 30))
     assert build([service("b")]) == 0
-    asyncio.run(asyncio.wait_for(ask("b"), 30))
+    asyncio.run(asyncio.wait_for(wait_for_service("b"), 30))
     assert build([service("c")]) == 0
-    asyncio.run(asyncio.wait_for(ask("c"), 30))
+    asyncio.run(asyncio.wait_for(wait_for_service("c"), 30))
 
 
 def test_an_idle_connection_does_not_keep_an_old_snapshot_mapped(
@@ -179,7 +191,7 @@ def test_an_idle_connection_does_not_keep_an_old_snapshot_mapped(
         assert client.get("/v1/services/b").status_code == 200
 
 
-def test_plain_lists_are_never_shed_and_those_that_cost_a_scan_are(sample: Path) -> None:
+def test_searches_and_filtered_lists_are_shed_and_plain_lists_are_not(sample: Path) -> None:
     app = create_app(Settings(artifacts=str(sample), max_lag=1e-9))
     cheap = ("/v1/services?offset=3", "/v1/services?sort=price", "/v1/services/tidewatch-example")
     expensive = (
@@ -192,19 +204,19 @@ def test_plain_lists_are_never_shed_and_those_that_cost_a_scan_are(sample: Path)
         "/?q=tide",
     )
 
-    async def ask() -> None:
+    async def check() -> None:
         async with client_of(app) as client:
-            assert (await client.get(expensive[0])).status_code == 503  # any lag is too much
+            assert (await client.get(expensive[0])).status_code == 503  # any lag exceeds the limit
             for path in cheap:
                 assert (await client.get(path)).status_code == 200
             for path in expensive:
                 response = await client.get(path)
                 assert (response.status_code, response.headers["retry-after"]) == (503, "1")
 
-    asyncio.run(ask())
+    asyncio.run(check())
 
 
-def test_a_reader_of_the_log_that_stalls_does_not_stop_the_service(sample: Path) -> None:
+def test_a_stalled_reader_of_the_access_log_does_not_block_the_service(sample: Path) -> None:
     reading, writing = os.pipe()
     try:
         with serve_process(sample, "--log-requests", stdout=writing) as (client, _):
@@ -218,7 +230,7 @@ def test_a_reader_of_the_log_that_stalls_does_not_stop_the_service(sample: Path)
             os.close(reading)
 
 
-def test_a_new_release_has_new_entity_tags_over_the_same_snapshot(
+def test_a_new_release_has_new_entity_tags_for_the_same_snapshot(
     sample: Path, tmp_path: Path, client: httpx.Client
 ) -> None:
     shutil.copytree(Path(inspect.getfile(create_app)).parent, tmp_path / "service")
@@ -226,6 +238,6 @@ def test_a_new_release_has_new_entity_tags_over_the_same_snapshot(
         file.write("# another release\n")
     with serve(sample, cwd=tmp_path) as released:
         for path in ("/v1/services", "/v1/services/tidewatch-example", "/v1/ecosystem/overview"):
-            known = client.get(path).headers["etag"]
-            assert client.get(path, headers={"if-none-match": known}).status_code == 304
-            assert released.get(path, headers={"if-none-match": known}).status_code == 200
+            tag = client.get(path).headers["etag"]
+            assert client.get(path, headers={"if-none-match": tag}).status_code == 304
+            assert released.get(path, headers={"if-none-match": tag}).status_code == 200

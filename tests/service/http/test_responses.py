@@ -47,14 +47,14 @@ ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 EXAMPLES = settings(
     deadline=None,
     max_examples=100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # a client keeps nothing
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # clients have no state
 )
 
 
 def fetch(client: httpx.Client, path: str, method: str = "GET", **headers: str) -> httpx.Response:
-    """The response with its body as sent; `Accept-Encoding` only if it is given."""
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = client.build_request(method, path, headers={"accept-encoding": ""} | given)
+    """Send a request and return the encoded response; send `Accept-Encoding` only if given."""
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = client.build_request(method, path, headers={"accept-encoding": ""} | fields)
     if "accept_encoding" not in headers:
         del request.headers["accept-encoding"]
     response = client.send(request, stream=True)
@@ -85,7 +85,7 @@ def decoded(response: httpx.Response) -> bytes:
 
 @pytest.mark.parametrize("coding", ["", *(name.decode() for name in CODINGS)])
 @pytest.mark.parametrize("path", CACHEABLE)
-def test_what_a_client_has_already_is_304_without_a_body(
+def test_a_matching_entity_tag_is_304_without_a_body(
     client: httpx.Client, path: str, coding: str
 ) -> None:
     first = fetch(client, path, accept_encoding=coding)
@@ -100,20 +100,22 @@ def test_what_a_client_has_already_is_304_without_a_body(
     assert fetch(client, path, accept_encoding=coding, if_none_match='"other"').status_code == 200
 
 
-def test_each_coding_has_its_own_tag(client: httpx.Client) -> None:
+def test_each_content_coding_has_its_own_entity_tag(client: httpx.Client) -> None:
     codings = ("", *(name.decode() for name in CODINGS))
     tags = [fetch(client, LARGE, accept_encoding=coding).headers["etag"] for coding in codings]
     assert len({*tags}) == len(codings) > 1
     assert fetch(client, LARGE, accept_encoding="gzip", if_none_match=tags[0]).status_code == 200
 
 
-def test_answers_that_differ_have_tags_that_differ_at_one_path(client: httpx.Client) -> None:
+def test_different_services_have_different_entity_tags(client: httpx.Client) -> None:
     services = client.get("/v1/services?limit=200").json()["services"]
     tags = {fetch(client, f"/v1/services/{one['id']}").headers["etag"] for one in services}
     assert len(tags) == len(services)
 
 
-def test_the_tag_of_a_service_changes_only_with_its_record(artifacts: Path, build: Build) -> None:
+def test_the_entity_tag_of_a_service_changes_only_with_its_record(
+    artifacts: Path, build: Build
+) -> None:
     assert build([service("same"), service("other")]) == 0
     paths = ("/v1/services/same", "/v1/services/other", "/v1/services", "/v1/ecosystem/overview")
     with serve(artifacts) as client:
@@ -124,16 +126,18 @@ def test_the_tag_of_a_service_changes_only_with_its_record(artifacts: Path, buil
         after = {
             path: fetch(client, path, if_none_match=before[path]["etag"]).headers for path in paths
         }
-        kept = fetch(client, "/v1/services/same", if_none_match=before["/v1/services/same"]["etag"])
-    assert kept.status_code == 304
+        unchanged = fetch(
+            client, "/v1/services/same", if_none_match=before["/v1/services/same"]["etag"]
+        )
+    assert unchanged.status_code == 304
     assert before["/v1/services/same"]["ratecard-snapshot"] != current
-    assert kept.headers["ratecard-snapshot"] == current
+    assert unchanged.headers["ratecard-snapshot"] == current
     changed = {path for path in paths if after[path]["etag"] != before[path]["etag"]}
     assert changed == {*paths} - {"/v1/services/same"}
     assert all("content-length" in after[path] for path in changed)
 
 
-# RFC 9110, section 5.5; what else comes is refused before it is a request, or cut off at its ends.
+# Field values of RFC 9110, section 5.5; the HTTP parser refuses other bytes and strips white space.
 field_values = st.lists(
     st.sampled_from([*range(0x21, 0x7F), *range(0x80, 0x100), 0x09, 0x20]), max_size=20
 ).map(lambda codes: bytes(codes).strip(b" \t"))
@@ -143,7 +147,7 @@ opaque = st.text("!#$%&'()*+,-./:;<=>?@[]^`{|}~abcXYZ019", max_size=6)
 
 @st.composite
 def tag_lists(draw: st.DrawFn) -> str:
-    """An `If-None-Match` that may have OURS among its tags."""
+    """Draw a value of `If-None-Match` that may contain OURS."""
     tags = draw(st.lists(st.just("OURS") | opaque, max_size=5))
     parts = [f'{draw(st.sampled_from(["", "W/"]))}"{tag}"' for tag in tags]
     empty = draw(st.lists(st.just(""), max_size=2))
@@ -156,33 +160,35 @@ def tag_lists(draw: st.DrawFn) -> str:
 
 @EXAMPLES
 @given(tag_lists())
-def test_tags_are_compared_weakly_within_lists(client: httpx.Client, tags: str) -> None:
+def test_lists_of_entity_tags_are_compared_weakly(client: httpx.Client, tags: str) -> None:
     ours = fetch(client, SMALL).headers["etag"].strip('"')
     response = fetch(client, SMALL, if_none_match=tags.replace("OURS", ours).strip())
     assert response.status_code == (304 if "OURS" in tags else 200)
 
 
-def test_tags_in_several_header_lines_are_one_list(client: httpx.Client) -> None:
+def test_entity_tags_of_repeated_headers_are_one_list(client: httpx.Client) -> None:
     tag = fetch(client, SMALL).headers["etag"]
     for lines in (["*"], ['"x"', tag], [f"W/{tag}", '"y"'], ['"x", "y"', f'"z", {tag}']):
         headers = [("if-none-match", line) for line in lines]
         assert client.get(SMALL, headers=headers).status_code == 304
-    none_of_ours = [("if-none-match", '"x"'), ("if-none-match", '"y"')]
-    assert client.get(SMALL, headers=none_of_ours).status_code == 200
+    other_tags = [("if-none-match", '"x"'), ("if-none-match", '"y"')]
+    assert client.get(SMALL, headers=other_tags).status_code == 200
 
 
 @pytest.mark.parametrize(
     "malformed",
     ["", "x", '"', '"*', "**", '*, "x"', "x*y", '"a b', "W/", "W/*", "*\t*", '"a" *', "{}", "'{}'"],
 )
-def test_a_malformed_list_of_tags_matches_nothing(client: httpx.Client, malformed: str) -> None:
+def test_a_malformed_list_of_entity_tags_matches_nothing(
+    client: httpx.Client, malformed: str
+) -> None:
     tag = fetch(client, SMALL).headers["etag"].strip('"')
     assert fetch(client, SMALL, if_none_match=malformed.format(tag)).status_code == 200
 
 
 @EXAMPLES
 @given(field_values)
-def test_arbitrary_bytes_for_tags_match_nothing_and_break_nothing(
+def test_arbitrary_bytes_in_if_none_match_match_nothing(
     client: httpx.Client, header: bytes
 ) -> None:
     response = client.get(SMALL, headers=[(b"if-none-match", header)])
@@ -190,32 +196,32 @@ def test_arbitrary_bytes_for_tags_match_nothing_and_break_nothing(
 
 
 @pytest.mark.parametrize("path", CACHEABLE)
-def test_answers_may_be_kept_for_a_minute(client: httpx.Client, path: str) -> None:
+def test_responses_are_cacheable_for_a_minute(client: httpx.Client, path: str) -> None:
     response = fetch(client, path)
     assert response.headers["cache-control"] == "public, max-age=60"
     assert response.headers["vary"] == "Accept-Encoding"
 
 
-def test_how_long_answers_may_be_kept_is_a_setting(sample: Path) -> None:
+def test_the_maximum_age_is_a_setting(sample: Path) -> None:
     expected = {0: "no-cache", 1: "public, max-age=1", 86400: "public, max-age=86400"}
 
-    async def ask(max_age: int) -> str:
+    async def cache_control(max_age: int) -> str:
         app = create_app(Settings(artifacts=str(sample), max_age=max_age))
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             response = await client.get(SMALL)
-            tagged = await client.get(SMALL, headers={"if-none-match": response.headers["etag"]})
-            assert tagged.status_code == 304
-            assert tagged.headers["cache-control"] == response.headers["cache-control"]
+            revalidated = await client.get(
+                SMALL, headers={"if-none-match": response.headers["etag"]}
+            )
+            assert revalidated.status_code == 304
+            assert revalidated.headers["cache-control"] == response.headers["cache-control"]
             return str(response.headers["cache-control"])
 
-    assert {seconds: asyncio.run(ask(seconds)) for seconds in expected} == expected
+    assert {seconds: asyncio.run(cache_control(seconds)) for seconds in expected} == expected
 
 
 @pytest.mark.parametrize("path", NOT_CACHEABLE)
-def test_errors_and_what_is_of_the_moment_are_kept_by_nobody(
-    client: httpx.Client, path: str
-) -> None:
+def test_errors_health_and_metrics_are_not_cacheable(client: httpx.Client, path: str) -> None:
     response = fetch(client, path, accept_encoding="gzip", if_none_match="*")
     assert response.status_code == NOT_CACHEABLE[path]
     assert response.headers["cache-control"] == "no-store"
@@ -223,37 +229,39 @@ def test_errors_and_what_is_of_the_moment_are_kept_by_nobody(
     assert coding_of(response) == ""
 
 
-def test_what_no_method_or_snapshot_answers_is_kept_by_nobody(
+def test_responses_to_other_methods_and_503_are_not_cacheable(
     client: httpx.Client, tmp_path: Path
 ) -> None:
     assert client.post(LARGE).headers["cache-control"] == "no-store"
     assert client.options(LARGE).headers["cache-control"] == "no-store"
 
-    async def ask() -> httpx.Response:
+    async def get() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(Settings(artifacts=str(tmp_path))))
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             return await client.get(LARGE)
 
-    unavailable = asyncio.run(ask())
+    unavailable = asyncio.run(get())
     assert (unavailable.status_code, unavailable.headers["cache-control"]) == (503, "no-store")
 
 
 @pytest.mark.parametrize("coding", [name.decode() for name in CODINGS])
 @pytest.mark.parametrize("path", CACHEABLE)
-def test_bodies_worth_it_are_compressed(client: httpx.Client, path: str, coding: str) -> None:
-    plain, packed = fetch(client, path), fetch(client, path, accept_encoding=coding)
-    assert int(packed.headers["content-length"]) == len(packed.content)
-    assert decoded(packed) == plain.content
+def test_bodies_from_the_minimum_size_are_compressed(
+    client: httpx.Client, path: str, coding: str
+) -> None:
+    plain, compressed = fetch(client, path), fetch(client, path, accept_encoding=coding)
+    assert int(compressed.headers["content-length"]) == len(compressed.content)
+    assert decoded(compressed) == plain.content
     json.loads(plain.content)
     if len(plain.content) >= MIN_SIZE:
-        assert coding_of(packed) == coding
-        assert len(packed.content) < len(plain.content)
+        assert coding_of(compressed) == coding
+        assert len(compressed.content) < len(plain.content)
     else:
-        assert coding_of(packed) == ""
-        assert packed.headers["etag"] == plain.headers["etag"]
+        assert coding_of(compressed) == ""
+        assert compressed.headers["etag"] == plain.headers["etag"]
 
 
-def test_there_are_answers_on_both_sides_of_what_is_worth_compressing(
+def test_the_two_test_paths_are_below_and_above_the_minimum_size(
     client: httpx.Client,
 ) -> None:
     assert len(fetch(client, SMALL).content) < MIN_SIZE < len(fetch(client, LARGE).content)
@@ -264,44 +272,44 @@ qvalues = st.one_of(
     st.integers(1, 999).map(lambda thousandths: f"0.{thousandths:03}"),
     st.integers(1, 9).map(lambda tenths: f"0.{tenths}"),
 )
-wishes = st.dictionaries(
+weights_of_codings = st.dictionaries(
     st.sampled_from(["gzip", "zstd", "identity", "*", "br", "deflate"]),
     st.none() | qvalues,
     max_size=6,
 )
 
 
-def likings(wishes: dict[str, str | None]) -> dict[str, float]:
-    """RFC 9110, section 12.5.3, read slowly: how much a client likes each coding we have."""
+def preferences(weights_of_codings: dict[str, str | None]) -> dict[str, float]:
+    """Return the weight of each supported coding by RFC 9110, section 12.5.3."""
 
-    def liking(coding: str) -> float:
+    def weight_of(coding: str) -> float:
         for name in (coding, "*"):
-            if name in wishes:
-                weight = wishes[name]
+            if name in weights_of_codings:
+                weight = weights_of_codings[name]
                 return 1.0 if weight is None else float(weight)
         return 0.0
 
-    return {coding: liking(coding) for coding in ("zstd", "gzip", "identity")}
+    return {coding: weight_of(coding) for coding in ("zstd", "gzip", "identity")}
 
 
 @EXAMPLES
-@given(wishes, st.data())
-def test_the_coding_is_the_one_that_the_client_likes_best(
-    client: httpx.Client, wishes: dict[str, str | None], data: st.DataObject
+@given(weights_of_codings, st.data())
+def test_the_coding_is_the_one_of_the_highest_weight(
+    client: httpx.Client, weights_of_codings: dict[str, str | None], data: st.DataObject
 ) -> None:
     items = []
-    for name, weight in wishes.items():
-        spelled = data.draw(st.sampled_from([name, name.upper()]))
+    for name, weight in weights_of_codings.items():
+        cased = data.draw(st.sampled_from([name, name.upper()]))
         space = data.draw(optional_space)
         q = data.draw(st.sampled_from("qQ"))
-        items.append(f"{spelled}{space};{space}{q}={weight}" if weight is not None else spelled)
+        items.append(f"{cased}{space};{space}{q}={weight}" if weight is not None else cased)
     separator = data.draw(st.sampled_from([",", ", ", " ,\t", ",,"]))
     response = fetch(client, LARGE, accept_encoding=separator.join(items))
-    liked = likings(wishes)
+    weights = preferences(weights_of_codings)
     if b"zstd" not in CODINGS:
-        liked["zstd"] = 0.0
-    # Of those liked as much, the first; a body as it is when the client accepts nothing at all.
-    best = max(liked, key=lambda coding: liked[coding]) if any(liked.values()) else "identity"
+        weights["zstd"] = 0.0
+    # The first of equal weight, or `identity` when the client accepts no supported coding.
+    best = max(weights, key=lambda coding: weights[coding]) if any(weights.values()) else "identity"
     assert coding_of(response) == ("" if best == "identity" else best)
     assert response.headers["vary"] == "Accept-Encoding"
 
@@ -317,7 +325,7 @@ def test_the_coding_is_the_one_that_the_client_likes_best(
         ("*;q=0", ""),
         ("gzip;q=0, *;q=0", ""),
         ("br", ""),
-        ("gzip;q=0.0000", ""),  # no weight may be so long, but this one is no wish for gzip
+        ("gzip;q=0.0000", ""),  # a malformed weight of zero
         ("gzip;q=", ""),
         ("gzip;q=2", ""),
         ("gzip;q=-1", ""),
@@ -326,16 +334,18 @@ def test_the_coding_is_the_one_that_the_client_likes_best(
         ("gzipped, xgzip", ""),
         ("gzip;q=0.5, identity;q=0.8", ""),
         ("gzip;q=0.8, identity;q=0.5", "gzip"),
-        ("gzip" + ", x" * 200, "gzip"),  # longer than what is remembered
+        ("gzip" + ", x" * 200, "gzip"),  # longer than the cached headers
     ],
 )
-def test_what_is_accepted_is_read_with_care(client: httpx.Client, header: str, coding: str) -> None:
+def test_malformed_and_partial_accept_encoding_headers(
+    client: httpx.Client, header: str, coding: str
+) -> None:
     assert coding_of(fetch(client, LARGE, accept_encoding=header)) == coding
 
 
 @EXAMPLES
 @given(st.text("gzipstd*;q=,.01 \t\"'", max_size=30).map(str.strip))
-def test_whatever_is_accepted_the_body_can_be_decoded(client: httpx.Client, header: str) -> None:
+def test_the_body_can_be_decoded_for_any_accept_encoding(client: httpx.Client, header: str) -> None:
     plain, response = fetch(client, LARGE), fetch(client, LARGE, accept_encoding=header)
     assert response.status_code == 200
     assert decoded(response) == plain.content
@@ -346,12 +356,10 @@ def test_whatever_is_accepted_the_body_can_be_decoded(client: httpx.Client, head
 @pytest.mark.parametrize("path", [*CACHEABLE, *NOT_CACHEABLE])
 def test_head_has_the_headers_of_get(client: httpx.Client, path: str, coding: str) -> None:
     def headers(response: httpx.Response) -> dict[str, str]:
-        of_the_request = {"date", "x-request-id"}
-        if path == "/metrics":  # which counts the request before
-            of_the_request.add("content-length")
-        return {
-            name: value for name, value in response.headers.items() if name not in of_the_request
-        }
+        varying = {"date", "x-request-id"}
+        if path == "/metrics":  # its body counts the request before
+            varying.add("content-length")
+        return {name: value for name, value in response.headers.items() if name not in varying}
 
     get = fetch(client, path, accept_encoding=coding)
     head = fetch(client, path, "HEAD", accept_encoding=coding)
@@ -362,7 +370,7 @@ def test_head_has_the_headers_of_get(client: httpx.Client, path: str, coding: st
     assert "content-length" in head.headers
 
 
-def test_head_is_304_as_get_is(client: httpx.Client) -> None:
+def test_head_with_a_matching_entity_tag_is_304(client: httpx.Client) -> None:
     tag = fetch(client, LARGE, accept_encoding="gzip").headers["etag"]
     assert (
         fetch(client, LARGE, "HEAD", accept_encoding="gzip", if_none_match=tag).status_code == 304
@@ -370,9 +378,7 @@ def test_head_is_304_as_get_is(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("path", [LARGE, "/v1/services/nowhere", "/nowhere", "/readyz"])
-def test_a_preflight_from_any_origin_is_allowed_what_it_asks_for(
-    client: httpx.Client, path: str
-) -> None:
+def test_preflight_requests_are_allowed_from_any_origin(client: httpx.Client, path: str) -> None:
     response = client.options(
         path,
         headers={
@@ -389,7 +395,7 @@ def test_a_preflight_from_any_origin_is_allowed_what_it_asks_for(
 
 
 @pytest.mark.parametrize("path", [LARGE, *NOT_CACHEABLE])
-def test_scripts_of_any_origin_may_read_answers_and_errors(client: httpx.Client, path: str) -> None:
+def test_responses_and_errors_are_readable_from_any_origin(client: httpx.Client, path: str) -> None:
     response = client.get(path, headers={"origin": "https://a.example"})
     assert response.headers["access-control-allow-origin"] == "*"
     exposed = response.headers["access-control-expose-headers"].lower().split(", ")
@@ -397,27 +403,25 @@ def test_scripts_of_any_origin_may_read_answers_and_errors(client: httpx.Client,
     assert "access-control-allow-credentials" not in response.headers
 
 
-HARMLESS = string.ascii_letters + string.digits + "_.:/+=@-"
+SAFE_CHARACTERS = string.ascii_letters + string.digits + "_.:/+=@-"
 
 
 @EXAMPLES
 @example("a" * 128)
-@given(st.text(HARMLESS, min_size=1, max_size=128))
-def test_a_harmless_request_id_comes_back(client: httpx.Client, request_id: str) -> None:
+@given(st.text(SAFE_CHARACTERS, min_size=1, max_size=128))
+def test_a_valid_request_id_is_echoed(client: httpx.Client, request_id: str) -> None:
     response = client.get("/healthz", headers={"x-request-id": request_id})
     assert response.headers.get_list("x-request-id") == [request_id]
 
 
 @EXAMPLES
 @given(field_values)
-def test_another_request_id_comes_back_only_if_it_is_harmless(
-    client: httpx.Client, request_id: bytes
-) -> None:
+def test_any_request_id_is_echoed_only_if_valid(client: httpx.Client, request_id: bytes) -> None:
     response = client.get("/healthz", headers=[(b"x-request-id", request_id)])
     (returned,) = response.headers.get_list("x-request-id")
-    harmless = bool(request_id) and all(chr(byte) in HARMLESS for byte in request_id)
-    assert (returned.encode("latin-1") == request_id) == harmless
-    assert {*returned} <= {*HARMLESS}
+    valid = bool(request_id) and all(chr(byte) in SAFE_CHARACTERS for byte in request_id)
+    assert (returned.encode("latin-1") == request_id) == valid
+    assert {*returned} <= {*SAFE_CHARACTERS}
 
 
 @pytest.mark.parametrize(
@@ -435,7 +439,7 @@ def test_another_request_id_comes_back_only_if_it_is_harmless(
         "<b>",
     ],
 )
-def test_a_request_id_that_could_do_harm_is_replaced(client: httpx.Client, request_id: str) -> None:
+def test_an_invalid_request_id_is_replaced(client: httpx.Client, request_id: str) -> None:
     headers = [(b"x-request-id", request_id.encode("latin-1"))]
     response = client.get("/healthz", headers=headers)
     assert response.status_code == 200
@@ -447,29 +451,29 @@ def test_a_repeated_request_id_is_replaced(client: httpx.Client) -> None:
     assert re.fullmatch(r"[0-9a-f]+-[0-9a-f]+", response.headers["x-request-id"])
 
 
-def test_requests_without_an_id_get_one_that_nobody_else_has(client: httpx.Client) -> None:
+def test_generated_request_ids_are_unique(client: httpx.Client) -> None:
     paths = [LARGE, SMALL, *NOT_CACHEABLE] * 10
     ids = {client.get(path).headers["x-request-id"] for path in paths}
     assert len(ids) == len(paths)
 
 
 @pytest.mark.parametrize("control", [b"\n", b"\r", b"\0", b"\x1b", b"\x7f"])
-def test_no_request_id_brings_a_control_character_back(
+def test_control_characters_in_a_request_id_are_not_echoed(
     client: httpx.Client, control: bytes
 ) -> None:
-    answer = ask_raw(client, b"X-Request-Id: a" + control + b"X-Injected: 1")
-    assert answer.startswith(b"HTTP/1.1 ")
-    assert b"injected" not in answer.lower()
+    response = send_raw(client, b"X-Request-Id: a" + control + b"X-Injected: 1")
+    assert response.startswith(b"HTTP/1.1 ")
+    assert b"injected" not in response.lower()
 
 
-def test_space_around_a_header_is_no_part_of_it(client: httpx.Client) -> None:
-    assert b"x-request-id: mine\r\n" in ask_raw(client, b"X-Request-Id:  mine \t")
-    assert ask_raw(client, b"If-None-Match: \t* ", SMALL).startswith(b"HTTP/1.1 304 ")
-    assert b"content-encoding: gzip\r\n" in ask_raw(client, b"Accept-Encoding:  gzip ", LARGE)
+def test_white_space_around_a_header_value_is_stripped(client: httpx.Client) -> None:
+    assert b"x-request-id: mine\r\n" in send_raw(client, b"X-Request-Id:  mine \t")
+    assert send_raw(client, b"If-None-Match: \t* ", SMALL).startswith(b"HTTP/1.1 304 ")
+    assert b"content-encoding: gzip\r\n" in send_raw(client, b"Accept-Encoding:  gzip ", LARGE)
 
 
-def ask_raw(client: httpx.Client, header: bytes, path: str = "/healthz") -> bytes:
-    """The whole answer to a request with a header that a client would not send."""
+def send_raw(client: httpx.Client, header: bytes, path: str = "/healthz") -> bytes:
+    """Send any header over a socket, and return the bytes of the response."""
     address = (client.base_url.host, client.base_url.port or 80)
     with socket.create_connection(address, timeout=10) as raw:
         lines = [b"GET %b HTTP/1.1" % path.encode(), b"Host: a", b"Connection: close", header]
@@ -477,21 +481,23 @@ def ask_raw(client: httpx.Client, header: bytes, path: str = "/healthz") -> byte
         return b"".join(iter(lambda: raw.recv(65536), b""))
 
 
-def test_an_unexpected_error_is_500_and_its_id_is_in_the_log_beside_the_traceback(
+def test_an_unexpected_error_is_500_and_logged_with_its_request_id(
     sample: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.ordinal_of", fail)
+    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.tag_of", fail)
 
-    async def ask() -> httpx.Response:
+    async def get() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(Settings(artifacts=str(sample))))
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            return await client.get("/v1/services/a", headers={"x-request-id": "find-me"})
+            return await client.get(
+                "/v1/services/tidewatch-example", headers={"x-request-id": "find-me"}
+            )
 
     with caplog.at_level(logging.ERROR):
-        response = asyncio.run(ask())
+        response = asyncio.run(get())
     assert response.status_code == 500
     assert response.headers["x-request-id"] == "find-me"
     assert response.headers["cache-control"] == "no-store"

@@ -1,4 +1,4 @@
-"""Text to words and terms."""
+"""Analysis of text into words and terms."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PUNCTUATION = " .,;:!?-_/()[]{}<>'\"`*~^|&+=@#$%\n\t"
         ("", []),
     ],
 )
-def test_words(text: str, words: list[str]) -> None:
+def test_the_words_of_a_text(text: str, words: list[str]) -> None:
     assert [word.text for word in words_of(text)] == words
 
 
@@ -77,11 +77,13 @@ def test_only_words_in_english_letters_are_stemmed(words: list[str], term: str) 
         ("The THE the", ["the"]),
     ],
 )
-def test_stop_words_are_dropped_unless_a_query_has_no_others(query: str, words: list[str]) -> None:
+def test_stop_words_are_dropped_unless_all_words_are_stop_words(
+    query: str, words: list[str]
+) -> None:
     assert [word.text for word in query_words(query)] == words
 
 
-def test_stop_words_are_written_as_the_analysis_folds_them() -> None:
+def test_stop_words_are_listed_in_their_folded_form() -> None:
     assert [word for word in sorted(STOP_WORDS) if [w.text for w in words_of(word)] != [word]] == []
 
 
@@ -94,7 +96,7 @@ def test_the_fast_path_for_plain_words_agrees_with_the_analyzer(text: str) -> No
 
 @settings(deadline=None)
 @given(st.text(max_size=40))
-def test_indexing_and_queries_share_their_terms(text: str) -> None:
+def test_indexing_and_queries_produce_the_same_terms(text: str) -> None:
     terms = Counter(term_of(word.text).encode() for word in words_of(text))
     indexed = [(term, count, weight) for term, count, weight, _ in Terms().index(text)]
     assert indexed == [(term, count, float(count)) for term, count in terms.items()]
@@ -104,9 +106,7 @@ def test_indexing_and_queries_share_their_terms(text: str) -> None:
 @given(
     unspaced, st.sampled_from(["", "API ", "x-", "2024"]), st.sampled_from(["", " 3", "の", "."])
 )
-def test_any_two_adjacent_characters_of_unspaced_scripts_are_a_word(
-    text: str, before: str, after: str
-) -> None:
+def test_unspaced_scripts_are_analysed_into_bigrams(text: str, before: str, after: str) -> None:
     words = {word.text for word in words_of(before + text + after)}
     for left, right in pairwise(text):
         assert left + right in words
@@ -124,7 +124,7 @@ def test_no_letter_or_digit_is_dropped(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=40), st.sampled_from(PUNCTUATION), st.text(max_size=40))
-def test_a_text_has_the_words_of_its_parts(left: str, between: str, right: str) -> None:
+def test_the_words_of_a_text_are_those_of_its_parts(left: str, between: str, right: str) -> None:
     if between == "_":
         return  # an underscore is part of an identifier
     assert words_of(f"{left} {between} {right}") == words_of(left) + words_of(right)
@@ -152,16 +152,16 @@ def test_a_name_without_letters_and_digits_has_no_key(name: str) -> None:
 
 @pytest.mark.parametrize("separator", ["", "a", "_"])
 def test_hostile_queries_do_not_fill_memory(separator: str) -> None:
-    """Each of these queries is one piece of text, and the result of its analysis is large."""
+    """Analyse long queries without white space, whose analysis has many words."""
     queries = [separator.join(HAN_KANA_HANGUL[n:] * 80)[:2000] for n in range(20)]
     queries += [chr(0x4E00 + n) * 2000 for n in range(30)]
     query_words(queries[0])
     tracemalloc.start()
     for query in queries:
         query_words(query)
-    held, _ = tracemalloc.get_traced_memory()
+    bytes_in_use, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held < 100_000
+    assert bytes_in_use < 100_000
 
 
 def test_a_word_as_long_as_a_document_is_indexed(tmp_path: Path) -> None:

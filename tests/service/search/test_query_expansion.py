@@ -1,4 +1,4 @@
-"""Completion, correction, exact names, scripts and stop words, through whole catalogues."""
+"""Query expansion: completion, correction, exact names, scripts and stop words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CATALOGUE = [
     ("환율 조회", "실시간 환율", "Data"),
     *[("Plain", "zebra", "")] * 50,
 ]
-# Cyrillic words are not stemmed.
+# Cyrillic letters, as words in them are not stemmed.
 letters = st.text(alphabet="абвг", min_size=3, max_size=9)
 
 
@@ -86,7 +86,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
         ("TO BE", 9),
     ],
 )
-def test_the_first_hit_of_a_query(snapshot: Snapshot, query: str, expected: int) -> None:
+def test_the_top_hit_of_a_query(snapshot: Snapshot, query: str, expected: int) -> None:
     assert positions(snapshot, query)[0] == expected
 
 
@@ -99,7 +99,7 @@ def test_a_name_without_letters_is_listed_and_not_searched(snapshot: Snapshot) -
     ("query", "matches"),
     [
         ("wether", True),  # one edit
-        ("waether", True),  # a swap is one edit
+        ("waether", True),  # a transposition is one edit
         ("weateh", False),  # two edits in six letters
         ("forcsats", True),  # two edits in eight letters
         ("firecstas", False),  # three
@@ -107,19 +107,19 @@ def test_a_name_without_letters_is_listed_and_not_searched(snapshot: Snapshot) -
         ("zeb", True),  # a prefix of three letters
         ("ze", False),
         ("zba", False),  # one edit in three letters
-        ("402", False),  # numbers are meant as they are
+        ("402", False),  # numbers are neither completed nor corrected
     ],
 )
 def test_a_word_is_completed_or_corrected_within_limits(
     tmp_path: Path, query: str, matches: bool
 ) -> None:
-    known = [("weather", "forecasts", ""), ("zebra", "4021", ""), ("other", "403", "")]
-    assert (catalogue(tmp_path, known).search(query).total > 0) is matches
+    documents = [("weather", "forecasts", ""), ("zebra", "4021", ""), ("other", "403", "")]
+    assert (catalogue(tmp_path, documents).search(query).total > 0) is matches
 
 
 @st.composite
-def misspelt(draw: st.DrawFn) -> tuple[list[str], str]:
-    """Some words, and one of them after a few edits."""
+def misspellings(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Draw some words, and one of them after a few edits."""
     words = draw(st.lists(letters, min_size=1, max_size=12, unique=True))
     text = list(words[0])
     for _ in range(draw(st.integers(0, 3))):
@@ -139,20 +139,20 @@ def misspelt(draw: st.DrawFn) -> tuple[list[str], str]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(misspelt())
-def test_a_misspelt_word_matches_all_words_that_are_near_it_by_definition(
+@given(misspellings())
+def test_a_misspelt_word_matches_its_completions_and_corrections(
     case: tuple[list[str], str],
 ) -> None:
     words, query = case
     with tempfile.TemporaryDirectory() as name:
         searcher = compiled(Path(name), [(word, "", "") for word in words])
         assert sorted(rank_all(searcher, query)) == [
-            number for number, word in enumerate(words) if word in near(query, words)
+            number for number, word in enumerate(words) if word in expansion(query, words)
         ]
 
 
-def near(query: str, words: list[str]) -> set[str]:
-    """Return the word itself, or its completions and the words at one edit, or at two if none."""
+def expansion(query: str, words: list[str]) -> set[str]:
+    """Return a known word, or the completions of an unknown one and its nearest corrections."""
     if query in words:
         return {query}
     completed = {word for word in words if query and word.startswith(query)}
@@ -169,50 +169,50 @@ def test_edit_distance_equals_its_textbook_definition(left: str, right: str, mos
 
 
 def test_a_word_that_exists_is_not_expanded(tmp_path: Path) -> None:
-    known = [("form", "", "")] * 3 + [("farm", "", "")] * 150 + [("formal", "", "")]
-    assert positions(catalogue(tmp_path, known), "form") == [0, 1, 2]
+    documents = [("form", "", "")] * 3 + [("farm", "", "")] * 150 + [("formal", "", "")]
+    assert positions(catalogue(tmp_path, documents), "form") == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
     ("rare", "frequent", "corrected"),
     [(1, 20, True), (1, 19, False), (2, 40, True), (2, 39, False), (3, 150, False)],
 )
-def test_a_rare_word_is_corrected_to_a_neighbour_that_is_twenty_times_as_frequent(
+def test_a_rare_word_is_also_corrected_if_a_neighbour_is_20_times_as_frequent(
     tmp_path: Path, rare: int, frequent: int, corrected: bool
 ) -> None:
-    known = [("zebra", "", "")] * frequent + [("zbra", "", "")] * rare
-    order = positions(catalogue(tmp_path, known), "zbra")
+    documents = [("zebra", "", "")] * frequent + [("zbra", "", "")] * rare
+    order = positions(catalogue(tmp_path, documents), "zbra")
     assert order[:rare] == list(range(frequent, frequent + rare))
     assert len(order) == rare + frequent * corrected
 
 
 def test_a_rare_word_is_corrected_by_one_edit_only(tmp_path: Path) -> None:
-    known = [("forecasts", "", "")] * 60 + [("foecats", "", "")]
-    assert positions(catalogue(tmp_path, known), "foecats") == [60]
+    documents = [("forecasts", "", "")] * 60 + [("foecats", "", "")]
+    assert positions(catalogue(tmp_path, documents), "foecats") == [60]
 
 
-def test_long_words_that_no_service_has_do_not_fill_memory(tmp_path: Path) -> None:
+def test_long_unknown_words_do_not_fill_memory(tmp_path: Path) -> None:
     snapshot = catalogue(tmp_path, [("weather", "", "")])
     queries = [f"{'x' * 1990}{number}" for number in range(1000)]
     snapshot.search(queries[0])
     tracemalloc.start()
     for query in queries:
         snapshot.search(query)
-    held, _ = tracemalloc.get_traced_memory()
+    bytes_in_use, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held < 500_000
+    assert bytes_in_use < 500_000
 
 
 def test_an_exact_term_outweighs_a_correction_and_a_completion(tmp_path: Path) -> None:
     others = [("other", "", "")] * 20
-    for known, query in [
+    for documents, query in [
         ([("seas", "", ""), ("weather", "", "")], "wether seas"),
         ([("seas", "", ""), ("weather", "", "")], "weath seas"),
         ([("seas", "", ""), ("forecast", "", "")], "foercsat seas"),
     ]:
         folder = tmp_path / query.replace(" ", "")
         folder.mkdir()
-        assert positions(catalogue(folder, [*known[::-1], *others]), query) == [1, 0]
+        assert positions(catalogue(folder, [*documents[::-1], *others]), query) == [1, 0]
 
 
 def test_at_most_four_words_are_expanded(tmp_path: Path) -> None:
@@ -225,13 +225,13 @@ def test_at_most_four_words_are_expanded(tmp_path: Path) -> None:
     assert snapshot.search(" ".join(misspelt_words)).total == 4
 
 
-def test_a_word_has_at_most_sixteen_candidates_the_most_frequent(
+def test_a_word_expands_to_the_16_most_frequent_candidates(
     tmp_path: Path,
 ) -> None:
     words = [f"абв{first}{second}" for first in "абвгд" for second in "абвгд"]
-    known = [(word, "", "") for number, word in enumerate(words) for _ in range(1 + number % 3)]
-    frequencies = Counter(name for name, _, _ in known)
-    names = [known[number][0] for number in positions(catalogue(tmp_path, known), "абв")]
+    documents = [(word, "", "") for number, word in enumerate(words) for _ in range(1 + number % 3)]
+    frequencies = Counter(name for name, _, _ in documents)
+    names = [documents[number][0] for number in positions(catalogue(tmp_path, documents), "абв")]
     assert len(set(names)) == SEARCH_CONFIG.candidates == 16
     assert set(names) >= {word for word in words if frequencies[word] == 3}
     assert {word for word in words if frequencies[word] == 1}.isdisjoint(names)
@@ -253,7 +253,7 @@ def test_a_word_has_at_most_sixteen_candidates_the_most_frequent(
 def test_the_order_of_misspelt_words_and_identifiers_does_not_matter(
     tmp_path: Path, words: list[str], match_all: bool
 ) -> None:
-    known: list[Document] = [
+    documents: list[Document] = [
         ("forecast", "", ""),
         ("fortcasts", "maps", ""),
         ("forecasts of pictures", "satellite", ""),
@@ -266,13 +266,13 @@ def test_the_order_of_misspelt_words_and_identifiers_does_not_matter(
         ("a b", "", ""),
         *[("zebra", "", "")] * 60,
     ]
-    snapshot = catalogue(tmp_path, known)
+    snapshot = catalogue(tmp_path, documents)
     filters = Filters(match_all=match_all)
-    answers = set()
+    results = set()
     for order in permutations(words):
         hits = snapshot.search(" ".join([*order, "a"]), 200, 0, filters)
-        answers.add((hits.total, tuple(hits.ids)))
-    assert len(answers) == 1
+        results.add((hits.total, tuple(hits.ids)))
+    assert len(results) == 1
 
 
 @pytest.mark.parametrize("match_all", [False, True])
@@ -298,9 +298,11 @@ STUFFED = ("Weather weather station station api api", "weather station api", "st
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    """Names after services that have the same words more often."""
-    known: list[Document] = [STUFFED] * 5 + [(f"{name} {name} x", name, name) for name in NAMES]
-    return catalogue(tmp_path_factory.mktemp("named"), known + [(name, "", "") for name in NAMES])
+    """A catalogue whose named services come after services that repeat the same words."""
+    documents: list[Document] = [STUFFED] * 5 + [(f"{name} {name} x", name, name) for name in NAMES]
+    return catalogue(
+        tmp_path_factory.mktemp("named"), documents + [(name, "", "") for name in NAMES]
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -310,14 +312,14 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     st.sampled_from(["", " ", "-", "_", ".", "  ", " / "]),
     st.sampled_from(["", "!", " ", "?", '"']),
 )
-def test_the_service_with_the_name_is_first_however_the_name_is_written(
-    named: Snapshot, number: int, case: type[str], separator: str, around: str
+def test_a_service_whose_name_is_the_query_is_first(
+    named: Snapshot, number: int, case: type[str], separator: str, punctuation: str
 ) -> None:
-    query = around + case(separator.join(NAMES[number].split())) + around
+    query = punctuation + case(separator.join(NAMES[number].split())) + punctuation
     assert positions(named, query, 1) == [5 + len(NAMES) + number]
 
 
-def test_an_exact_name_that_no_term_matches_is_counted(tmp_path: Path) -> None:
+def test_an_exact_name_without_a_matching_term_counts_in_the_total(tmp_path: Path) -> None:
     snapshot = catalogue(tmp_path, [("Air Bnb", "rooms", ""), ("other", "", "")])
     for sort in ("relevance", "name"):
         for match_all in (False, True):
@@ -326,14 +328,14 @@ def test_an_exact_name_that_no_term_matches_is_counted(tmp_path: Path) -> None:
 
 
 def test_an_exact_name_is_first_only_if_the_filters_allow_it(tmp_path: Path) -> None:
-    known = [("Weather", "", "Data"), ("Weather maps", "", "Search")]
+    documents = [("Weather", "", "Data"), ("Weather maps", "", "Search")]
     filters = Filters({"category": ["Search"]})
-    assert catalogue(tmp_path, known).search("weather", filters=filters).ids == [identifier(1)]
+    assert catalogue(tmp_path, documents).search("weather", filters=filters).ids == [identifier(1)]
 
 
-def test_services_of_one_name_are_all_first_on_every_page(tmp_path: Path) -> None:
-    known = [("maps maps of seas", "maps", "")] * 9 + [("Maps", "", "")] * 30
-    snapshot = catalogue(tmp_path, known)
+def test_all_services_with_the_exact_name_come_first_across_pages(tmp_path: Path) -> None:
+    documents = [("maps maps of seas", "maps", "")] * 9 + [("Maps", "", "")] * 30
+    snapshot = catalogue(tmp_path, documents)
     pages = [snapshot.search("maps", 7, offset).ids for offset in range(0, 42, 7)]
     order = [int(service_id) for page in pages for service_id in page]
     assert order == [*range(9, 39), *range(9)]

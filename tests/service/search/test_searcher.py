@@ -1,4 +1,4 @@
-"""The compiled ranking beside a slow, obvious one, and the promises of a page."""
+"""Compiled ranking compared with a brute-force BM25F, paging, the prior, and match=all."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tests.support.running import Json, endpoint, service
 from tests.support.searching import (
     IDENTIFIERS,
     WORDS,
+    BruteForceRanking,
     Document,
-    ObviousRanking,
     catalogue,
     compiled,
     identifier,
@@ -43,7 +43,7 @@ from tests.support.searching import (
 
 pieces = st.sampled_from(WORDS[:8] + IDENTIFIERS[:2])
 texts = st.lists(pieces, max_size=6).map(" ".join)
-documents = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=30)
+small_corpora = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=30)
 priors = st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=30, max_size=30)
 short_queries = st.lists(pieces, min_size=1, max_size=6)
 queries = st.one_of(
@@ -58,10 +58,10 @@ offsets = st.sampled_from([0, 1, 3, 24, 300])
 
 
 class Corpus(NamedTuple):
-    """A searcher, and the obvious ranking of the same documents."""
+    """A searcher and a brute-force ranking over the same documents."""
 
     searcher: Searcher
-    obvious: ObviousRanking
+    brute_force: BruteForceRanking
 
 
 Corpora = Callable[[int, int], Corpus]
@@ -69,7 +69,7 @@ Corpora = Callable[[int, int], Corpus]
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
-    """Documents of words whose frequencies fall from a third of all to one, with many ties."""
+    """Corpora by size and length: term frequencies fall from a third to one document, with ties."""
     return cache(lambda size, most: make_corpus(tmp_path_factory.mktemp("corpus"), size, most))
 
 
@@ -79,51 +79,53 @@ def many(corpora: Corpora) -> Corpus:
 
 
 def make_corpus(folder: Path, size: int, most: int) -> Corpus:
-    """Documents of up to `most` words: with a description, or of a name alone if `most` is 2."""
-    chance = np.random.default_rng(size)
+    """Draw documents of up to `most` words a field; if `most` is 2, of names only."""
+    rng = np.random.default_rng(size)
     weights = 0.87 ** np.arange(len(WORDS))
-    drawn = iter(chance.choice(WORDS, size * (most + 4), p=weights / weights.sum()).tolist())
+    drawn = iter(rng.choice(WORDS, size * (most + 4), p=weights / weights.sum()).tolist())
 
     def texts(most: int) -> Iterator[str]:
-        for count in chance.integers(1 if most == 1 else 0, most, size, endpoint=True).tolist():
-            identifier = [chance.choice(IDENTIFIERS)] * int(chance.random() < 0.05)
+        for count in rng.integers(1 if most == 1 else 0, most, size, endpoint=True).tolist():
+            identifier = [rng.choice(IDENTIFIERS)] * int(rng.random() < 0.05)
             yield " ".join([*islice(drawn, count), *identifier])
 
     names, empty = texts(min(most, 2)), [""] * size
     others = (texts(most), texts(1)) if most > 2 else (empty, empty)
-    known = list(zip(names, *others, strict=True))
-    prior = chance.choice([0.0, 0.0, 0.3, 1.0], size).tolist()
-    return Corpus(compiled(folder, known, prior), ObviousRanking(folder, known, prior))
+    drawn_documents = list(zip(names, *others, strict=True))
+    prior = rng.choice([0.0, 0.0, 0.3, 1.0], size).tolist()
+    return Corpus(
+        compiled(folder, drawn_documents, prior), BruteForceRanking(folder, drawn_documents, prior)
+    )
 
 
 def mask(documents: int, share: float | None) -> Any:
     return None if share is None else np.random.default_rng(3).random(documents) < share
 
 
-def test_the_words_of_these_tests_are_terms_that_no_other_word_expands_to() -> None:
+def test_the_test_words_are_terms_without_expansions() -> None:
     assert [term_of(word) for word in WORDS] == WORDS
     assert not STOP_WORDS.intersection(WORDS)
     assert len({len(word) for word in WORDS}) == 1
 
 
 @settings(max_examples=60, deadline=None)
-@given(documents, priors, st.lists(short_queries, min_size=1, max_size=6), st.booleans())
-def test_ranking_equals_obvious_bm25f_on_any_small_corpus(
-    known: list[Document], prior: list[float], searches: list[list[str]], match_all: bool
+@given(small_corpora, priors, st.lists(short_queries, min_size=1, max_size=6), st.booleans())
+def test_ranking_equals_brute_force_bm25f_on_small_corpora(
+    drawn: list[Document], prior: list[float], searches: list[list[str]], match_all: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        searcher = compiled(folder, known, prior[: len(known)])
-        obvious = ObviousRanking(folder, known, prior)
+        searcher = compiled(folder, drawn, prior[: len(drawn)])
+        brute_force = BruteForceRanking(folder, drawn, prior)
         for words in searches:
-            expected = obvious.ranking(words, match_all=match_all)
+            expected = brute_force.ranking(words, match_all=match_all)
             assert rank_all(searcher, " ".join(words), match_all=match_all) == expected
 
 
 @pytest.mark.parametrize(("size", "most"), [(1, 7), (41, 7), (300, 7), (8000, 7), (50_000, 2)])
 @settings(max_examples=80, deadline=None)
 @given(words=queries, share=shares, match_all=st.booleans(), limit=limits, offset=offsets)
-def test_ranking_equals_obvious_bm25f_page_by_page(
+def test_pages_equal_brute_force_bm25f(
     corpora: Corpora,
     size: int,
     most: int,
@@ -134,7 +136,7 @@ def test_ranking_equals_obvious_bm25f_page_by_page(
     offset: int,
 ) -> None:
     corpus, allowed = corpora(size, most), mask(size, share)
-    expected = corpus.obvious.ranking(words, allowed, match_all)
+    expected = corpus.brute_force.ranking(words, allowed, match_all)
     top = rank(corpus.searcher, " ".join(words), limit, offset, allowed, match_all)
     assert top.total == len(expected)
     assert top.ordinals.tolist() == expected[offset : offset + limit]
@@ -142,37 +144,40 @@ def test_ranking_equals_obvious_bm25f_page_by_page(
 
 @pytest.mark.parametrize("share", [None, 0.02])
 @pytest.mark.parametrize("words", [WORDS[:1], WORDS[:2], WORDS[:40]])
-def test_all_matches_of_a_large_corpus_are_ranked(
+def test_all_matches_of_a_large_corpus_are_ranked_like_brute_force(
     corpora: Corpora, words: list[str], share: float | None
 ) -> None:
     corpus, allowed = corpora(50_000, 2), mask(50_000, share)
     order = rank_all(corpus.searcher, " ".join(words), allowed)
-    assert order == corpus.obvious.ranking(words, allowed)
+    assert order == corpus.brute_force.ranking(words, allowed)
 
 
 @pytest.mark.parametrize("size", [300, 8000])
-def test_the_corpora_mix_dense_terms_and_rare_ones(corpora: Corpora, size: int) -> None:
-    least = size * DENSE_SHARE
-    frequencies = [len(corpora(size, 7).obvious.impacts(word)) for word in WORDS]
-    assert sum(frequency > least for frequency in frequencies) > 10
-    assert sum(0 < frequency <= least for frequency in frequencies) > 10
+def test_the_corpora_have_dense_and_rare_terms(corpora: Corpora, size: int) -> None:
+    threshold = size * DENSE_SHARE
+    frequencies = [len(corpora(size, 7).brute_force.impacts(word)) for word in WORDS]
+    assert sum(frequency > threshold for frequency in frequencies) > 10
+    assert sum(0 < frequency <= threshold for frequency in frequencies) > 10
 
 
 def test_sums_beyond_16_bits_are_exact(tmp_path: Path) -> None:
-    """Half of the words of a name are in three of 81 documents, and dense; the others in one."""
+    """Index names whose words are half dense (in three of 81 documents), half in one document."""
     words = ["".join(letters) for letters in itertools.product("bcdfghjklmnprtvwxz", repeat=3)]
     shared, own = words[: 27 * 50], words[27 * 50 : 27 * 50 + 81 * 50]
-    known = [(" ".join(shared[n // 3 * 50 :][:50] + own[n * 50 :][:50]), "", "") for n in range(81)]
-    searcher, obvious = compiled(tmp_path, known), ObviousRanking(tmp_path, known, [0.0] * 81)
+    names = [(" ".join(shared[n // 3 * 50 :][:50] + own[n * 50 :][:50]), "", "") for n in range(81)]
+    searcher, brute_force = (
+        compiled(tmp_path, names),
+        BruteForceRanking(tmp_path, names, [0.0] * 81),
+    )
     query = shared[:32] + own[50:82]
-    assert max(obvious.scores(query).values()) > np.iinfo(np.uint16).max
-    assert rank_all(searcher, " ".join(query)) == obvious.ranking(query)
+    assert max(brute_force.scores(query).values()) > np.iinfo(np.uint16).max
+    assert rank_all(searcher, " ".join(query)) == brute_force.ranking(query)
     assert rank(searcher, " ".join(query), 1).ordinals.tolist() == [1]
 
 
 @settings(max_examples=40, deadline=None)
 @given(queries, st.integers(20, 900), shares, st.booleans())
-def test_pages_visit_every_match_once_and_in_one_order(
+def test_paging_returns_every_match_once_in_ranking_order(
     many: Corpus, words: list[str], limit: int, share: float | None, match_all: bool
 ) -> None:
     searcher, query, allowed = many.searcher, " ".join(words), mask(8000, share)
@@ -190,7 +195,7 @@ def test_pages_visit_every_match_once_and_in_one_order(
 def test_the_order_of_the_words_does_not_matter(
     many: Corpus, orders: tuple[list[str], list[str]]
 ) -> None:
-    # Not the name of a service, which is the query as a whole and depends on its order.
+    # `zzz` keeps the query from being the name of a service, which depends on the word order.
     one, other = (" ".join([*words, "zzz"]) for words in orders)
     for match_all in (False, True):
         assert rank_all(many.searcher, one, match_all=match_all) == rank_all(
@@ -206,17 +211,17 @@ def test_repeated_words_count_once(many: Corpus, words: list[str]) -> None:
     assert rank_all(many.searcher, twice) == rank_all(many.searcher, once)
 
 
-def test_the_first_64_distinct_terms_count(many: Corpus) -> None:
+def test_terms_beyond_64_distinct_ones_are_ignored(many: Corpus) -> None:
     assert SEARCH_CONFIG.query_terms == 64
     searched, ignored = WORDS[:64], WORDS[64:]
-    expected = many.obvious.ranking(searched)
+    expected = many.brute_force.ranking(searched)
     assert rank_all(many.searcher, " ".join(searched + ignored)) == expected
     assert rank_all(many.searcher, " ".join(searched * 3 + ignored)) == expected
 
 
 @settings(max_examples=60, deadline=None)
 @given(queries, shares, st.booleans())
-def test_matches_are_what_the_total_counts(
+def test_the_total_is_the_number_of_matches(
     many: Corpus, words: list[str], share: float | None, match_all: bool
 ) -> None:
     plan = many.searcher.plan(" ".join(words), mask(8000, share), match_all=match_all)
@@ -225,23 +230,23 @@ def test_matches_are_what_the_total_counts(
     assert sorted(top.ordinals.tolist()) == np.flatnonzero(plan.matches()).tolist()
 
 
-def test_threads_get_the_results_of_a_single_thread(many: Corpus) -> None:
-    chance = np.random.default_rng(11)
-    searches = [chance.choice(WORDS, chance.integers(1, 30)).tolist() for _ in range(60)]
+def test_concurrent_searches_have_the_results_of_sequential_ones(many: Corpus) -> None:
+    rng = np.random.default_rng(11)
+    searches = [rng.choice(WORDS, rng.integers(1, 30)).tolist() for _ in range(60)]
     masks = [mask(8000, share) for share in (None, 0.5, 0.02)]
     tasks = [
         partial(rank, many.searcher, " ".join(words), 30, 0, allowed, match_all)
         for words, allowed, match_all in itertools.product(searches, masks, (False, True))
     ]
-    alone = [plain(task()) for task in tasks]
-    assert [plain(top) for top in in_threads(4, tasks * 5)] == alone * 5
+    sequential = [plain(task()) for task in tasks]
+    assert [plain(top) for top in in_threads(4, tasks * 5)] == sequential * 5
 
 
 def plain(top: TopK) -> tuple[int, list[int]]:
     return top.total, top.ordinals.tolist()
 
 
-def test_threads_that_filter_get_the_results_of_a_single_thread(
+def test_concurrent_filtered_searches_have_the_results_of_sequential_ones(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     snapshot = priced(tmp_path_factory.mktemp("threads"), 400)
@@ -258,18 +263,18 @@ def test_threads_that_filter_get_the_results_of_a_single_thread(
         for query in ("weather", "weather maps", "seas maps radar", "raadr wether")
         for filters in all_filters
     ]
-    alone = [(hits.total, hits.ids, hits.facets) for hits in (task() for task in tasks)]
-    together = [(hits.total, hits.ids, hits.facets) for hits in in_threads(4, tasks * 6)]
-    assert together == alone * 6
+    sequential = [(hits.total, hits.ids, hits.facets) for hits in (task() for task in tasks)]
+    concurrent = [(hits.total, hits.ids, hits.facets) for hits in in_threads(4, tasks * 6)]
+    assert concurrent == sequential * 6
 
 
 def priced(folder: Path, count: int) -> Snapshot:
-    chance = np.random.default_rng(count)
+    rng = np.random.default_rng(count)
 
     def record(number: int) -> Json:
-        name = " ".join(chance.choice(["weather", "maps", "seas", "radar", "news"], 3))
-        category = str(chance.choice(["Data", "Search", "Media"]))
-        price = str(chance.choice(["0.01", "0.02", "0.03"]))
+        name = " ".join(rng.choice(["weather", "maps", "seas", "radar", "news"], 3))
+        category = str(rng.choice(["Data", "Search", "Media"]))
+        price = str(rng.choice(["0.01", "0.02", "0.03"]))
         return service(
             identifier(number), name=name, category=category, endpoints=[endpoint(price)]
         )
@@ -278,80 +283,80 @@ def priced(folder: Path, count: int) -> Snapshot:
 
 
 @settings(max_examples=40, deadline=None)
-@given(documents, priors, st.lists(short_queries, min_size=1, max_size=4))
-def test_a_prior_adds_at_most_its_bound_and_no_match(
-    known: list[Document], prior: list[float], searches: list[list[str]]
+@given(small_corpora, priors, st.lists(short_queries, min_size=1, max_size=4))
+def test_the_prior_is_bounded_and_adds_no_match(
+    drawn: list[Document], prior: list[float], searches: list[list[str]]
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        searcher = compiled(Path(name), known, prior[: len(known)])
-        unknown = ObviousRanking(Path(name), known, [0.0] * len(known))
+        searcher = compiled(Path(name), drawn, prior[: len(drawn)])
+        without_prior = BruteForceRanking(Path(name), drawn, [0.0] * len(drawn))
         for words in searches:
-            # Not the name of a service, which would be first whatever its score.
+            # `zzz` keeps the query from being the name of a service, which would rank first.
             query = " ".join([*words, "zzz"])
-            relevance = unknown.scores(words)
+            relevance = without_prior.scores(words)
             order = rank_all(searcher, query)
             assert set(order) == set(relevance)
             for before, after in itertools.combinations(order, 2):
-                most = relevance[before] * (1 + SEARCH_CONFIG.prior_bound) + rounding(words)
-                assert relevance[after] <= most
+                bound = relevance[before] * (1 + SEARCH_CONFIG.prior_bound) + rounding(words)
+                assert relevance[after] <= bound
 
 
 def rounding(words: Sequence[str]) -> int:
-    """Impacts are integers: up to three per word, each rounded by up to a half, twice."""
+    """Return the largest rounding error: up to three impacts a word, each rounded twice."""
     return 3 * len(words)
 
 
-def known_and_unknown(
-    folder: Path, famous: Document, obscure: Document, others: int = 9
+def popular_and_unpopular(
+    folder: Path, popular: Document, unpopular: Document, others: int = 9
 ) -> Snapshot:
-    """A much-used and curated service, one without use, and others about something else."""
+    """Publish a popular enriched service, an unused one, and others on another subject."""
     quality = {"l30DaysTotalCalls": str(10**12), "l30DaysUniquePayers": "9"}
     records = [
         service(identifier(number), name=name, description=description, category=category, **fields)
         for number, (name, description, category), fields in [
-            (0, famous, {"enriched": True, "endpoints": [endpoint() | {"quality": quality}]}),
-            (1, obscure, {}),
+            (0, popular, {"enriched": True, "endpoints": [endpoint() | {"quality": quality}]}),
+            (1, unpopular, {}),
             *((2 + n, ("other", "thing", ""), {}) for n in range(others)),
         ]
     ]
     return publish(folder, records)
 
 
-def test_the_bound_of_the_prior_is_a_twentieth() -> None:
+def test_the_prior_is_bounded_to_five_percent() -> None:
     assert SEARCH_CONFIG.prior_bound == 0.05
 
 
-def test_the_more_popular_of_equal_matches_is_first(tmp_path: Path) -> None:
-    snapshot = known_and_unknown(tmp_path, ("maps of seas", "", ""), ("maps of land", "", ""))
+def test_the_more_popular_of_two_equal_matches_is_first(tmp_path: Path) -> None:
+    snapshot = popular_and_unpopular(tmp_path, ("maps of seas", "", ""), ("maps of land", "", ""))
     assert positions(snapshot, "maps") == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("famous", "obscure"),
+    ("popular", "unpopular"),
     [
         (("weather", "", ""), ("weather seas", "", "")),
         (("news", "weather at times", ""), ("weather", "", "")),
         (("weather weather weather", "", ""), ("seas", "the weather", "")),
     ],
 )
-def test_the_most_popular_service_never_passes_a_clearly_better_match(
-    tmp_path: Path, famous: Document, obscure: Document
+def test_popularity_does_not_outrank_a_better_match(
+    tmp_path: Path, popular: Document, unpopular: Document
 ) -> None:
-    snapshot = known_and_unknown(tmp_path, famous, obscure)
+    snapshot = popular_and_unpopular(tmp_path, popular, unpopular)
     assert positions(snapshot, "weather seas please")[0] == 1
 
 
-def test_the_most_popular_service_does_not_match_words_that_it_lacks(tmp_path: Path) -> None:
-    snapshot = known_and_unknown(tmp_path, ("maps", "of land", "Data"), ("seas", "", ""))
+def test_popularity_does_not_add_matches(tmp_path: Path) -> None:
+    snapshot = popular_and_unpopular(tmp_path, ("maps", "of land", "Data"), ("seas", "", ""))
     assert positions(snapshot, "seas") == [1]
 
 
 def test_a_name_weighs_more_than_a_description(tmp_path: Path) -> None:
-    known = [("other", "seas", ""), ("seas", "other", ""), ("other", "other", "")]
-    assert positions(catalogue(tmp_path, known), "seas") == [1, 0]
+    documents = [("other", "seas", ""), ("seas", "other", ""), ("other", "other", "")]
+    assert positions(catalogue(tmp_path, documents), "seas") == [1, 0]
 
 
-def test_a_category_is_searched_as_well(tmp_path: Path) -> None:
+def test_the_category_is_searched(tmp_path: Path) -> None:
     assert positions(catalogue(tmp_path, [("one", "", ""), ("two", "", "Trading")]), "trading") == [
         1
     ]
@@ -364,18 +369,18 @@ def test_equal_scores_are_in_listing_order(tmp_path: Path) -> None:
 
 
 def test_match_all_requires_every_word(tmp_path: Path) -> None:
-    known = [
+    documents = [
         ("weather", "", ""),
         ("weather", "seas", ""),
         ("seas", "", ""),
         ("x", "seas", "weather"),
     ]
-    hits = catalogue(tmp_path, known).search("weather seas", filters=Filters(match_all=True))
+    hits = catalogue(tmp_path, documents).search("weather seas", filters=Filters(match_all=True))
     assert (hits.total, sorted(hits.ids)) == (2, [identifier(1), identifier(3)])
 
 
 @pytest.mark.parametrize("query", ["weather qqqqqqqqqqqqq", "qqqqqqqqqqqqq"])
-def test_match_all_finds_nothing_when_no_service_has_a_word(tmp_path: Path, query: str) -> None:
+def test_match_all_has_no_matches_with_an_unknown_word(tmp_path: Path, query: str) -> None:
     snapshot = catalogue(tmp_path, [("weather", "", "")])
     assert snapshot.search(query, filters=Filters(match_all=True)).total == 0
 
@@ -384,7 +389,7 @@ def test_match_all_finds_nothing_when_no_service_has_a_word(tmp_path: Path, quer
     "name", ["getWeatherData", "GPT4o", "a_b", "x-y", "R2D2", "天気予報", "3D"]
 )
 @pytest.mark.parametrize("description", ["", "of the seas"])
-def test_match_all_finds_a_service_by_its_own_words(
+def test_match_all_matches_a_service_by_the_words_of_its_name(
     tmp_path: Path, name: str, description: str
 ) -> None:
     snapshot = catalogue(tmp_path, [(f"{name} tool", description, ""), ("other", "", "")])
@@ -404,7 +409,7 @@ def test_an_empty_catalogue_has_no_matches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [["😀", "!!"], [f"{word} x" for word in WORDS], WORDS])
-def test_a_catalogue_needs_neither_dense_terms_nor_any(tmp_path: Path, names: list[str]) -> None:
+def test_catalogues_without_terms_or_without_dense_terms(tmp_path: Path, names: list[str]) -> None:
     snapshot = catalogue(tmp_path, [(name, "", "") for name in names])
     expected = [number for number, name in enumerate(names) if "blt" in name]
     assert positions(snapshot, "blt") == expected
@@ -412,16 +417,16 @@ def test_a_catalogue_needs_neither_dense_terms_nor_any(tmp_path: Path, names: li
 
 
 @pytest.mark.parametrize("sizes", [(60,), (1, 59), (20, 0, 30, 10)])
-def test_an_index_in_any_number_of_parts_compiles_to_the_same_bytes(
+def test_the_compiled_postings_do_not_depend_on_the_number_of_index_parts(
     tmp_path: Path, sizes: tuple[int, ...]
 ) -> None:
-    known = [("weather maps", "of the seas", "Data"), ("seas", "weather", "")] * 30
-    compiled(tmp_path, known)
-    again, parts, first = tmp_path / "again", [], 0
+    documents = [("weather maps", "of the seas", "Data"), ("seas", "weather", "")] * 30
+    compiled(tmp_path, documents)
+    copy, parts, first = tmp_path / "again", [], 0
     for number, size in enumerate(sizes):
-        some = known[first : first + size]
-        parts.append(index_part(tmp_path / str(number), some, first))
+        part = documents[first : first + size]
+        parts.append(index_part(tmp_path / str(number), part, first))
         first += size
-    compile_postings(parts, [name for name, _, _ in known], np.zeros(len(known)), again)
+    compile_postings(parts, [name for name, _, _ in documents], np.zeros(len(documents)), copy)
     for path in (tmp_path / "postings").iterdir():
-        assert path.read_bytes() == (again / path.name).read_bytes(), path.name
+        assert path.read_bytes() == (copy / path.name).read_bytes(), path.name

@@ -1,4 +1,4 @@
-"""The top k and the total of impact lists, beside plain sums over every service."""
+"""The top k and the total of impact lists, compared with sums over every service."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_top_k_and_the_total_are_exact(
 
 
 def random_impacts(seed: int, services: int) -> dict[int, int]:
-    """Draw the impacts of some services."""
+    """Return random impacts of some services."""
     random = Random(seed)  # noqa: S311  # no secret
     return {o: random.randint(1, 3) for o in random.sample(range(SERVICES), services)}
 

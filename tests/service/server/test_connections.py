@@ -1,4 +1,4 @@
-"""Hostile clients: what they send is malformed, too large, too slow or never ends."""
+"""Requests that are malformed, too large, slow or endless, over real sockets."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _response = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Za-z -]+\r\n((?:[a-z-]+: [\x20-\x
 _envelope = msgspec.json.Decoder(ErrorEnvelope)
 
 
-class Answer(NamedTuple):
-    """A response with nothing before or behind it."""
+class Response(NamedTuple):
+    """A response of a connection."""
 
     status: int
     headers: dict[str, str]
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
         return _envelope.decode(self.body).error.code
 
     def check(self) -> None:
-        """Every answer is readable from any origin, and every refusal has the documented shape."""
+        """Check the headers that every response has, and the envelope of an error."""
         assert self.headers["access-control-allow-origin"] == "*"
         assert self.headers["x-content-type-options"] == "nosniff"
         assert self.status < 500
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 class Server(NamedTuple):
-    """A running service that was started with a low soft limit of open files."""
+    """A running service that started with a low soft limit of open files."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -71,24 +71,24 @@ class Server(NamedTuple):
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def memory(self) -> int:
-        """Resident bytes."""
+        """Return the resident bytes."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize()
 
     def connect(self, buffer: int | None = None) -> Connection:
         return Connection(self.port, buffer)
 
-    def ask(self, *pieces: bytes) -> list[Answer]:
-        """Everything that is answered to these bytes and no others."""
+    def exchange(self, *pieces: bytes) -> list[Response]:
+        """Send these bytes, end the stream, and return all responses."""
         with self.connect() as connection:
             for piece in pieces:
                 connection.send(piece)
             connection.socket.shutdown(socket.SHUT_WR)
-            return connection.rest()
+            return connection.read_responses()
 
 
 class Connection:
-    """A client that checks what it is answered."""
+    """A connection that checks every response."""
 
     def __init__(self, port: int, buffer: int | None = None) -> None:
         self.socket = socket.socket()
@@ -107,33 +107,34 @@ class Connection:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def answer(self) -> Answer | None:
-        """The next answer, or None when the service has closed the connection."""
-        while (found := self._parsed()) is None:
+    def read_response(self) -> Response | None:
+        """Return the next response, or None when the service has closed the connection."""
+        while (response := self._parse()) is None:
             if not (received := self.socket.recv(1 << 20)):
-                assert not self._received, "the last answer is cut short"
+                assert not self._received, "the last response is truncated"
                 return None
             self._received += received
-        found.check()
-        return found
+        response.check()
+        return response
 
-    def rest(self) -> list[Answer]:
-        return list(iter(self.answer, None))
+    def read_responses(self) -> list[Response]:
+        """Return all responses until the service closes the connection."""
+        return list(iter(self.read_response, None))
 
-    def _parsed(self) -> Answer | None:
+    def _parse(self) -> Response | None:
         head = _response.match(self._received)
         if head is None:
             assert b"\r\n\r\n" not in self._received, self._received
             return None
         lines = [line.split(": ", 1) for line in head[2].decode().split("\r\n")[:-1]]
         headers = dict(lines)
-        assert len(headers) == len(lines), "a header is given twice"
+        assert len(headers) == len(lines), "a header is repeated"
         end = head.end() + int(headers.get("content-length", "0"))
         if len(self._received) < end:
             return None
-        answer = Answer(int(head[1]), headers, self._received[head.end() : end])
+        response = Response(int(head[1]), headers, self._received[head.end() : end])
         self._received = self._received[end:]
-        return answer
+        return response
 
 
 @contextmanager
@@ -159,11 +160,11 @@ def server(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 @pytest.fixture(scope="module")
-def impatient(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service that waits a second for its clients, two at the most."""
+def short_timeout(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service that drops a client after one to two seconds without progress."""
     log = tmp_path_factory.mktemp("log") / "stderr"
     with running(sample, log, "--client-timeout", "1") as server:
-        assert server.ask(LISTING)[0].status == 200
+        assert server.exchange(LISTING)[0].status == 200
         yield server
 
 
@@ -178,24 +179,24 @@ def many_files() -> Iterator[None]:
 def eventually(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE
     while not condition():
-        assert time.monotonic() < deadline, "this has not come true"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)
 
 
 @contextmanager
-def asking(server: Server) -> Iterator[list[int]]:
-    """The statuses that a well-behaved client gets meanwhile on one connection."""
+def polling(server: Server) -> Iterator[list[int]]:
+    """Yield the statuses that a well-behaved client receives meanwhile on one connection."""
     statuses: list[int] = []
     stop = threading.Event()
 
-    def ask() -> None:
+    def poll() -> None:
         with server.connect() as connection:
             while not stop.is_set():
                 connection.send(HEALTH)
-                answer = connection.answer()
-                statuses.append(answer.status if answer else 0)
+                response = connection.read_response()
+                statuses.append(response.status if response else 0)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=poll)
     thread.start()
     try:
         yield statuses
@@ -204,7 +205,7 @@ def asking(server: Server) -> Iterator[list[int]]:
         thread.join()
 
 
-NO_HTTP = [
+MALFORMED = [
     *(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     *(
         b"\x00" * 1000,
@@ -228,49 +229,49 @@ NO_HTTP = [
 ]
 
 
-@pytest.mark.parametrize("sent", NO_HTTP)
-def test_what_is_no_http_is_a_400_like_every_other_error(server: Server, sent: bytes) -> None:
-    (answer,) = server.ask(sent)
-    assert (answer.status, answer.code) == (400, "bad_request")
-    assert answer.headers["connection"] == "close"
-    assert answer.headers["cache-control"] == "no-store"
+@pytest.mark.parametrize("data", MALFORMED)
+def test_a_malformed_request_is_400_with_the_error_envelope(server: Server, data: bytes) -> None:
+    (response,) = server.exchange(data)
+    assert (response.status, response.code) == (400, "bad_request")
+    assert response.headers["connection"] == "close"
+    assert response.headers["cache-control"] == "no-store"
 
 
-def test_a_refused_client_is_answered_before_it_ends_what_it_sends(server: Server) -> None:
+def test_a_malformed_request_is_answered_before_the_client_closes(server: Server) -> None:
     with server.connect() as connection:
         connection.send(b"junk\r\n\r\n")
-        assert [answer.code for answer in connection.rest()] == ["bad_request"]
+        assert [response.code for response in connection.read_responses()] == ["bad_request"]
 
 
-def test_the_requests_before_what_is_no_http_are_answered_first(server: Server) -> None:
-    answers = server.ask(LISTING + HEALTH + b"junk\r\n\r\n" + HEALTH)
-    assert [answer.status for answer in answers] == [200, 200, 400]
-    assert b'"services"' in answers[0].body
+def test_pipelined_requests_before_a_malformed_one_are_answered(server: Server) -> None:
+    responses = server.exchange(LISTING + HEALTH + b"junk\r\n\r\n" + HEALTH)
+    assert [response.status for response in responses] == [200, 200, 400]
+    assert b'"services"' in responses[0].body
 
 
-def test_a_scanner_does_not_fill_the_log(server: Server) -> None:
+def test_malformed_requests_and_resets_log_nothing(server: Server) -> None:
     before, files = server.log.read_text(), server.open_files()
-    for sent in [*NO_HTTP, UPGRADE + b"\r\n", START + b"a: " + b"x" * MAX_HEAD]:
-        assert server.ask(sent)
-    for sent in (HEALTH, LISTING, b"junk\r\n\r\n"):
+    for data in [*MALFORMED, UPGRADE + b"\r\n", START + b"a: " + b"x" * MAX_HEAD]:
+        assert server.exchange(data)
+    for data in (HEALTH, LISTING, b"junk\r\n\r\n"):
         for _ in range(10):
             with server.connect() as connection:
                 connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                connection.send(sent)
+                connection.send(data)
                 connection.socket.recv(1)
     with server.connect(4096) as connection:
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         connection.send(LISTING)
-        for _ in range(10):  # by now the service waits for this client to read
-            assert server.ask(HEALTH)
+        for _ in range(10):  # until the service waits for this client to read
+            assert server.exchange(HEALTH)
     eventually(lambda: server.open_files() <= files)
-    for _ in range(5):  # by now it has noticed that the client is gone
-        assert server.ask(HEALTH)
+    for _ in range(5):  # until the service has noticed the reset
+        assert server.exchange(HEALTH)
     assert server.log.read_text() == before
 
 
 def padded(start: bytes, size: int) -> bytes:
-    """A head of this many bytes."""
+    """Return a request head of this many bytes."""
     return start + b"a: " + b"x" * (size - len(start) - 7) + b"\r\n\r\n"
 
 
@@ -279,7 +280,7 @@ LINES = START + b"a:b\r\n" * ((MAX_HEAD - len(START) - 7) // 5)
 
 @pytest.mark.parametrize("start", [START, LINES], ids=["a long line", "many lines"])
 @pytest.mark.parametrize("piece", [MAX_HEAD * 2, 16_384, 1000])
-def test_a_head_has_up_to_64_kib(server: Server, start: bytes, piece: int) -> None:
+def test_a_request_head_may_have_64_kib(server: Server, start: bytes, piece: int) -> None:
     for size, status in ((MAX_HEAD, 200), (MAX_HEAD + 1, 431)):
         head = padded(start, size)
         assert len(head) == size
@@ -289,17 +290,17 @@ def test_a_head_has_up_to_64_kib(server: Server, start: bytes, piece: int) -> No
             for _ in range(2 if status == 200 else 1):
                 for part in pieces:
                     connection.send(part)
-                answer = connection.answer()
-                assert answer is not None
-                assert answer.status == status
+                response = connection.read_response()
+                assert response is not None
+                assert response.status == status
                 if status == 431:
-                    assert answer.code == "head_too_large"
-                    assert answer.headers["connection"] == "close"
-                    assert connection.rest() == []
+                    assert response.code == "head_too_large"
+                    assert response.headers["connection"] == "close"
+                    assert connection.read_responses() == []
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [
         b"GET /" + b"x" * MAX_HEAD * 2,
         b"\r\n" * MAX_HEAD,
@@ -308,11 +309,13 @@ def test_a_head_has_up_to_64_kib(server: Server, start: bytes, piece: int) -> No
     ],
     ids=["target", "nothing", "line", "lines"],
 )
-def test_a_client_that_sends_without_end_can_read_why_it_is_refused(
-    server: Server, sent: bytes
-) -> None:
-    assert [answer.code for answer in server.ask(sent)] == ["head_too_large"]
-    assert [answer.status for answer in server.ask(HEALTH, HEALTH, sent)] == [200, 200, 431]
+def test_an_endless_head_is_431_and_the_response_can_be_read(server: Server, data: bytes) -> None:
+    assert [response.code for response in server.exchange(data)] == ["head_too_large"]
+    assert [response.status for response in server.exchange(HEALTH, HEALTH, data)] == [
+        200,
+        200,
+        431,
+    ]
 
 
 SIZED = START + b"content-length: 5000000\r\n\r\n" + b"x" * 5_000_000
@@ -320,7 +323,7 @@ CHUNKED = START + b"transfer-encoding: chunked\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [
         SIZED,
         CHUNKED + b"4c4b40\r\n" + b"x" * 5_000_000 + b"\r\n0\r\n\r\n",
@@ -329,15 +332,17 @@ CHUNKED = START + b"transfer-encoding: chunked\r\n\r\n"
     ],
     ids=["sized", "chunk", "chunks", "post"],
 )
-def test_a_body_is_passed_over_and_the_connection_goes_on(server: Server, sent: bytes) -> None:
+def test_a_request_body_is_skipped_and_the_connection_is_kept_alive(
+    server: Server, data: bytes
+) -> None:
     with server.connect() as connection:
         for _ in range(2):
-            connection.send(sent)
+            connection.send(data)
             connection.send(padded(START, MAX_HEAD))
-            answer = connection.answer()
-            assert answer is not None
-            assert answer.status == (405 if sent.startswith(b"POST") else 200)
-            assert (connection.answer() or answer).status == 200
+            response = connection.read_response()
+            assert response is not None
+            assert response.status == (405 if data.startswith(b"POST") else 200)
+            assert (connection.read_response() or response).status == 200
 
 
 @pytest.mark.parametrize(
@@ -345,171 +350,169 @@ def test_a_body_is_passed_over_and_the_connection_goes_on(server: Server, sent: 
     [b"5\r\nhello\r\nzz\r\n", b"0\r\n" + b"a: b\r\n" * 30_000, b"1;" + b"x" * MAX_HEAD * 2],
     ids=["no chunk", "endless trailers", "endless extension"],
 )
-def test_a_request_whose_body_is_malformed_has_one_answer(server: Server, body: bytes) -> None:
+def test_a_request_with_a_malformed_body_has_one_response(server: Server, body: bytes) -> None:
     for pieces in ([CHUNKED + body + HEALTH], [CHUNKED, body + HEALTH]):
         with server.connect() as connection:
             for piece in pieces:
                 connection.send(piece)
-            answers = [connection.answer()]
+            responses = [connection.read_response()]
             with suppress(ConnectionResetError):  # part of the body may be unread
-                answers += connection.rest()
-            assert [answer.status for answer in answers if answer] == [200]
+                responses += connection.read_responses()
+            assert [response.status for response in responses if response] == [200]
 
 
-def test_a_body_that_is_announced_is_not_asked_for(server: Server) -> None:
+def test_expect_100_continue_is_answered_without_the_body(server: Server) -> None:
     with server.connect() as connection:
         connection.send(START + b"expect: 100-continue\r\ncontent-length: 9\r\n\r\n")
-        (answer,) = connection.rest()
-        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        (response,) = connection.read_responses()
+        assert (response.status, response.headers["connection"]) == (200, "close")
 
 
 @pytest.mark.parametrize("extra", [b"", b"content-length: 0\r\n", b"http2-settings: AAMAAABk\r\n"])
-def test_an_upgrade_is_answered_as_a_plain_request_and_ends_the_connection(
-    server: Server, extra: bytes
-) -> None:
+def test_an_upgrade_is_ignored_and_the_connection_is_closed(server: Server, extra: bytes) -> None:
     websocket = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: eA==\r\n"
     for request in (UPGRADE, START + websocket):
         with server.connect() as connection:
             connection.send(request + extra + b"\r\n")
-            (answer,) = connection.rest()
-            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            (response,) = connection.read_responses()
+            assert (response.status, response.headers["connection"]) == (200, "close")
 
 
-def test_the_body_of_an_upgrade_is_no_request(server: Server) -> None:
+def test_the_body_of_an_upgrade_is_not_parsed_as_a_request(server: Server) -> None:
     length = b"content-length: %d\r\n\r\n" % len(LISTING)
     for pieces in ([UPGRADE + length + LISTING], [UPGRADE + length, LISTING]):
         with server.connect() as connection:
-            answers = provoke(connection, pieces)
-            assert [answer.body for answer in answers] == [b'{"status":"ok"}']
+            responses = exchange_until_close(connection, pieces)
+            assert [response.body for response in responses] == [b'{"status":"ok"}']
 
 
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     paths = [b"/v1/services?limit=%d" % (1 + number * 7 % 200) for number in range(MAX_PIPELINED)]
-    answers = server.ask(b"".join(b"GET %b HTTP/1.1\r\n\r\n" % path for path in paths))
-    limits = [msgspec.json.decode(answer.body)["limit"] for answer in answers]
+    responses = server.exchange(b"".join(b"GET %b HTTP/1.1\r\n\r\n" % path for path in paths))
+    limits = [msgspec.json.decode(response.body)["limit"] for response in responses]
     assert limits == [1 + number * 7 % 200 for number in range(MAX_PIPELINED)]
 
 
-def test_too_many_pipelined_requests_are_refused_after_those_that_fit(server: Server) -> None:
+def test_pipelined_requests_over_the_limit_are_400(server: Server) -> None:
     with server.connect() as connection:
         connection.send(HEALTH * 10_000)
-        answers = connection.rest()
-    assert MAX_PIPELINED <= len(answers) < 10_000
-    assert {answer.status for answer in answers[:-1]} == {200}
-    assert answers[-1].code == "bad_request"
+        responses = connection.read_responses()
+    assert MAX_PIPELINED <= len(responses) < 10_000
+    assert {response.status for response in responses[:-1]} == {200}
+    assert responses[-1].code == "bad_request"
 
 
-def test_a_client_that_has_said_everything_is_answered(server: Server) -> None:
-    assert [answer.status for answer in server.ask(LISTING * 3)] == [200] * 3
-    assert server.ask(START) == server.ask(b"") == []
+def test_a_half_closed_connection_is_answered(server: Server) -> None:
+    assert [response.status for response in server.exchange(LISTING * 3)] == [200] * 3
+    assert server.exchange(START) == server.exchange(b"") == []
 
 
-def test_clients_that_do_not_complete_a_request_are_dropped(impatient: Server) -> None:
-    before = impatient.open_files()
+def test_clients_that_do_not_complete_a_request_time_out(short_timeout: Server) -> None:
+    before = short_timeout.open_files()
     with ExitStack() as stack:
-        for answered, unfinished in (
+        for complete, partial in (
             *((b"", b""), (b"", b"\r\n"), (b"", b"G"), (b"", START)),
             *((HEALTH, b"\r\n"), (HEALTH, START), (CHUNKED, b"5\r\nhe")),
             *((HEALTH + START, b""), (CHUNKED, b"")),
         ):
-            connection = stack.enter_context(impatient.connect())
-            connection.send(answered)
-            if answered:
-                assert connection.answer() is not None
-            connection.send(unfinished)
-        assert impatient.open_files() > before
-        eventually(lambda: impatient.open_files() == before)
+            connection = stack.enter_context(short_timeout.connect())
+            connection.send(complete)
+            if complete:
+                assert connection.read_response() is not None
+            connection.send(partial)
+        assert short_timeout.open_files() > before
+        eventually(lambda: short_timeout.open_files() == before)
 
 
-def test_clients_that_do_not_read_are_dropped(impatient: Server) -> None:
-    before = impatient.open_files()
-    with impatient.connect(4096) as open_, impatient.connect(4096) as half_closed:
+def test_clients_that_do_not_read_their_response_time_out(short_timeout: Server) -> None:
+    before = short_timeout.open_files()
+    with short_timeout.connect(4096) as open_, short_timeout.connect(4096) as half_closed:
         for connection in (open_, half_closed):
             connection.send(LISTING * 50)
         half_closed.socket.shutdown(socket.SHUT_WR)
-        eventually(lambda: impatient.open_files() == before + 2)
-        eventually(lambda: impatient.open_files() == before)
+        eventually(lambda: short_timeout.open_files() == before + 2)
+        eventually(lambda: short_timeout.open_files() == before)
 
 
-def test_a_client_that_reads_slowly_or_has_nothing_to_ask_is_waited_for(
-    impatient: Server,
+def test_slow_readers_and_idle_keep_alive_connections_do_not_time_out(
+    short_timeout: Server,
 ) -> None:
-    with impatient.connect() as idle, impatient.connect(4096) as slow:
+    with short_timeout.connect() as idle, short_timeout.connect(4096) as slow:
         idle.send(HEALTH)
-        assert idle.answer() is not None
+        assert idle.read_response() is not None
         slow.send(LISTING * 24)
         slow.socket.shutdown(socket.SHUT_WR)
         sizes = []
-        for _ in range(24):  # longer than a client that reads nothing is waited for
+        for _ in range(24):  # longer than the client timeout
             time.sleep(0.1)
-            answer = slow.answer()
-            assert answer is not None
-            sizes.append(len(answer.body))
+            response = slow.read_response()
+            assert response is not None
+            sizes.append(len(response.body))
         assert len(set(sizes)) == 1
-        assert slow.rest() == []
+        assert slow.read_responses() == []
         idle.send(HEALTH)
-        assert idle.answer() is not None
+        assert idle.read_response() is not None
 
 
-def test_a_client_that_writes_slowly_is_waited_for(impatient: Server) -> None:
-    with impatient.connect() as connection:
+def test_a_slow_writer_does_not_time_out(short_timeout: Server) -> None:
+    with short_timeout.connect() as connection:
         for letter in HEALTH:
             connection.send(bytes([letter]))
             time.sleep(0.005)
-        assert connection.answer() is not None
+        assert connection.read_response() is not None
 
 
-def test_10000_connects_and_drops_disturb_nobody(server: Server) -> None:
+def test_10000_dropped_connections_do_not_disturb_other_clients(server: Server) -> None:
     before = server.open_files()
-    with asking(server) as statuses:
+    with polling(server) as statuses:
         for number in range(10_000):
             with socket.create_connection(("127.0.0.1", server.port)) as client:
                 if number % 2:
                     client.sendall(START if number % 4 == 1 else HEALTH)
                 if number % 3 == 0:
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        asked = len(statuses)
-        eventually(lambda: len(statuses) > asked + 10)
+        count = len(statuses)
+        eventually(lambda: len(statuses) > count + 10)
     assert set(statuses) == {200}
     eventually(lambda: server.open_files() == before)
 
 
-def besiege(server: Server) -> None:
-    """1,000 clients that send nothing, send too slowly or do not read, until all are dropped."""
+def stall_1000_clients(server: Server) -> None:
+    """Open 1,000 clients that send nothing, send slowly or do not read, until all are dropped."""
     before = server.open_files()
-    with ExitStack() as stack, asking(server) as statuses:
+    with ExitStack() as stack, polling(server) as statuses:
         silent = [stack.enter_context(server.connect()) for _ in range(600)]
         slow = [stack.enter_context(server.connect()) for _ in range(380)]
         unread = [stack.enter_context(server.connect(4096)) for _ in range(20)]
         for connection in unread:
             connection.send(LISTING * 20)
         eventually(lambda: server.open_files() > before + 900)
-        asked = len(statuses)
+        count = len(statuses)
         deadline = time.monotonic() + DEADLINE
-        told = select.poll()
+        dropped = select.poll()
         for connection in slow:
-            told.register(connection.socket, select.POLLIN)
-        while server.open_files() > before + 1:  # that of the well-behaved client
+            dropped.register(connection.socket, select.POLLIN)
+        while server.open_files() > before + 1:  # one connection is the well-behaved client's
             assert time.monotonic() < deadline
-            dropped = {number for number, _ in told.poll(0)}
+            closed = {number for number, _ in dropped.poll(0)}
             for connection in slow:
-                if connection.socket.fileno() not in dropped:
+                if connection.socket.fileno() not in closed:
                     connection.socket.send(b"x")
             time.sleep(0.1)
-        assert len(statuses) > asked + 10
-        assert [connection.answer() for connection in silent] == [None] * len(silent)
+        assert len(statuses) > count + 10
+        assert [connection.read_response() for connection in silent] == [None] * len(silent)
     assert set(statuses) == {200}
 
 
 @pytest.mark.usefixtures("many_files")
-def test_1000_clients_that_keep_the_service_waiting_disturb_nobody(impatient: Server) -> None:
-    besiege(impatient)
-    before = impatient.memory()
-    besiege(impatient)
-    assert impatient.memory() < before + 8_000_000
+def test_1000_stalled_clients_do_not_disturb_others(short_timeout: Server) -> None:
+    stall_1000_clients(short_timeout)
+    before = short_timeout.memory()
+    stall_1000_clients(short_timeout)
+    assert short_timeout.memory() < before + 8_000_000
 
 
-def test_as_many_files_may_be_open_as_the_system_allows(server: Server) -> None:
+def test_the_service_raises_its_limit_of_open_files_to_the_hard_limit(server: Server) -> None:
     limits = Path(f"/proc/{server.process.pid}/limits").read_text()
     soft, hard = re.findall(r"Max open files +(\d+) +(\d+)", limits)[0]
     assert int(soft) == int(hard) > SOFT_LIMIT
@@ -525,38 +528,43 @@ VALID = [
 
 
 @st.composite
-def spoilt(draw: st.DrawFn) -> bytes:
-    """Requests with some of their bytes replaced, repeated or left out."""
-    sent = b"".join(draw(st.lists(st.sampled_from(VALID), min_size=1, max_size=3)))
+def mutated_requests(draw: st.DrawFn) -> bytes:
+    """Draw requests with some of their bytes replaced, repeated or left out."""
+    data = b"".join(draw(st.lists(st.sampled_from(VALID), min_size=1, max_size=3)))
     for _ in range(draw(st.integers(1, 4))):
-        start, end = sorted((draw(st.integers(0, len(sent))), draw(st.integers(0, len(sent)))))
+        start, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
         end = min(end, start + draw(st.sampled_from([0, 1, 2, 20, 200])))
         token = st.sampled_from([b"\r\n", b"\n", b" ", b":", b"\x00", b"%", b"?", b"0", b"\xff"])
-        sent = sent[:start] + draw(token | st.binary(max_size=8)) + sent[end:]
-    return sent
+        data = data[:start] + draw(token | st.binary(max_size=8)) + data[end:]
+    return data
 
 
-def provoke(connection: Connection, pieces: list[bytes]) -> list[Answer]:
-    """What is answered before the connection is closed, or reset as more is sent than is read."""
-    answers: list[Answer] = []
+def exchange_until_close(connection: Connection, pieces: list[bytes]) -> list[Response]:
+    """Return the responses before the service closes or resets the connection."""
+    responses: list[Response] = []
     try:
         for piece in pieces:
             connection.send(piece)
         connection.socket.shutdown(socket.SHUT_WR)
-        answers.extend(iter(connection.answer, None))
+        responses.extend(iter(connection.read_response, None))
     except OSError as error:
-        assert error.errno in {errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN}, error  # noqa: PT017  # a hang has no number
-    return answers
+        assert error.errno in {errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN}, error  # noqa: PT017  # a timeout has no errno
+    return responses
 
 
 @settings(max_examples=200, deadline=None)
-@given(sent=st.binary(max_size=200) | spoilt(), cuts=st.lists(st.integers(0, 200), max_size=3))
-def test_whatever_is_sent_is_answered_in_the_documented_shape_or_not_at_all(
-    server: Server, sent: bytes, cuts: list[int]
+@given(
+    data=st.binary(max_size=200) | mutated_requests(),
+    cuts=st.lists(st.integers(0, 200), max_size=3),
+)
+def test_any_bytes_have_documented_responses_or_none(
+    server: Server, data: bytes, cuts: list[int]
 ) -> None:
     before = server.log.read_text()
-    ends = [0, *sorted(cuts), len(sent)]
+    ends = [0, *sorted(cuts), len(data)]
     with server.connect() as connection:
-        answers = provoke(connection, [sent[a:b] for a, b in itertools.pairwise(ends)])
-    assert all(answer.headers.get("connection") != "close" for answer in answers[:-1])
+        responses = exchange_until_close(
+            connection, [data[a:b] for a, b in itertools.pairwise(ends)]
+        )
+    assert all(response.headers.get("connection") != "close" for response in responses[:-1])
     assert server.log.read_text() == before

@@ -1,4 +1,4 @@
-"""Workers: how many there are, what each has of its own, and that none is left behind."""
+"""The supervisor adds, removes, replaces and stops its workers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Running, running, serving
+from tests.support.processes import ServiceProcess, count_ready, run_service
 from tests.support.running import eventually
 
 
 @contextmanager
 def stopped(process: int) -> Iterator[None]:
-    """While the body runs, this process does nothing."""
+    """Stop a process (SIGSTOP) while the body runs."""
     os.kill(process, signal.SIGSTOP)
     try:
         yield
@@ -25,7 +25,7 @@ def stopped(process: int) -> Iterator[None]:
 
 
 def is_empty(group: int) -> bool:
-    """Whether a process group has no process any more."""
+    """Return whether a process group has no process any more."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -33,44 +33,44 @@ def is_empty(group: int) -> bool:
     return False
 
 
-def ends_without_a_trace(started: Running) -> bool:
-    """Whether it exits with 0 and leaves no process and no file behind."""
-    assert started.ended() == 0
-    eventually(lambda: is_empty(started.process.pid), seconds=4)
-    return {path.name for path in started.folder.iterdir()} == {"stdout", "stderr"}
+def stops_cleanly(server: ServiceProcess) -> bool:
+    """Return whether the service exits with 0 and leaves no process and no file behind."""
+    assert server.wait_for_exit() == 0
+    eventually(lambda: is_empty(server.process.pid), seconds=4)
+    return {path.name for path in server.folder.iterdir()} == {"stdout", "stderr"}
 
 
-def test_workers_are_added_and_removed(sample: Path) -> None:
-    with running(sample, workers=2) as started:
-        two = set(started.workers)
-        started.process.send_signal(signal.SIGTTIN)
-        eventually(lambda: serving(started) == 3)
-        three = set(started.workers)
+def test_sigttin_adds_a_worker_and_sigttou_removes_one(sample: Path) -> None:
+    with run_service(sample, workers=2) as server:
+        two = set(server.workers)
+        server.process.send_signal(signal.SIGTTIN)
+        eventually(lambda: count_ready(server) == 3)
+        three = set(server.workers)
         assert (two < three, len(three)) == (True, 3)
-        started.process.send_signal(signal.SIGTTOU)
-        eventually(lambda: len(started.workers) == 2)
-        with started.client() as client:
+        server.process.send_signal(signal.SIGTTOU)
+        eventually(lambda: len(server.workers) == 2)
+        with server.client() as client:
             assert client.get("/readyz").status_code == 200
-        started.process.terminate()
-        assert ends_without_a_trace(started)
+        server.process.terminate()
+        assert stops_cleanly(server)
 
 
-def test_all_workers_are_replaced_when_asked_to(sample: Path) -> None:
-    with running(sample, workers=2) as started:
-        before = set(started.workers)
-        started.process.send_signal(signal.SIGHUP)
-        eventually(lambda: before.isdisjoint(started.workers) and len(started.workers) == 2)
-        with started.client() as client:
+def test_sighup_replaces_all_workers(sample: Path) -> None:
+    with run_service(sample, workers=2) as server:
+        before = set(server.workers)
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: before.isdisjoint(server.workers) and len(server.workers) == 2)
+        with server.client() as client:
             assert client.get("/readyz").status_code == 200
-        started.process.terminate()
-        assert ends_without_a_trace(started)
+        server.process.terminate()
+        assert stops_cleanly(server)
 
 
-def test_workers_have_their_settings_in_common_and_the_ids_of_requests_apart(sample: Path) -> None:
+def test_workers_share_settings_and_generate_different_request_ids(sample: Path) -> None:
     ids = []
-    with running(sample, "--max-age", "7", workers=2) as started:
-        for other in started.workers:
-            with stopped(other), started.client() as client:
+    with run_service(sample, "--max-age", "7", workers=2) as server:
+        for other in server.workers:
+            with stopped(other), server.client() as client:
                 for _ in range(3):
                     response = client.get("/v1/services?limit=1")
                     assert response.headers["cache-control"] == "public, max-age=7"
@@ -79,12 +79,10 @@ def test_workers_have_their_settings_in_common_and_the_ids_of_requests_apart(sam
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_told_to_stop_as_it_begins_does(
-    number: signal.Signals, sample: Path
-) -> None:
-    with running(sample, workers=2) as started:
-        with stopped(started.workers[0]):  # its supervisor, once it looks, waits for it
+def test_a_worker_that_is_still_starting_is_stopped(number: signal.Signals, sample: Path) -> None:
+    with run_service(sample, workers=2) as server:
+        with stopped(server.workers[0]):  # the supervisor waits for its health check
             for each in (signal.SIGUSR1, signal.SIGTTIN, number):
-                os.kill(started.process.pid, each)
-        assert ends_without_a_trace(started)
-        assert "increasing the number" in started.log
+                os.kill(server.process.pid, each)
+        assert stops_cleanly(server)
+        assert "increasing the number" in server.log

@@ -1,4 +1,4 @@
-"""The manager of the served snapshot: opening, swapping, refusing, retrying."""
+"""The snapshot manager: opening, hot swaps, refusals and retries."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def publish(artifacts: Path, name: str) -> Path:
 
 
 def serves(manager: SnapshotManager, name: str) -> bool:
+    """Return whether the manager serves a snapshot that has a service of this id."""
     opened = manager.opened
     return opened is not None and opened.find(name) is not None
 
@@ -61,7 +62,7 @@ def test_the_published_snapshot_is_opened_once(artifacts: Path, manager: Snapsho
     assert manager.current() is opened
 
 
-def test_the_reason_why_none_can_be_opened_is_kept_and_the_disk_not_asked_again(
+def test_a_failed_opening_is_cached_until_the_next_poll(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     with pytest.raises(SnapshotUnavailable, match="has been opened yet"):
@@ -73,12 +74,12 @@ def test_the_reason_why_none_can_be_opened_is_kept_and_the_disk_not_asked_again(
         with pytest.raises(SnapshotMissing, match="holds no snapshot; run `make index`") as raised:
             manager.current()
         errors.append(raised.value)
-    assert errors[0] is not errors[1]  # a traceback would grow each time that it is raised
+    assert errors[0] is not errors[1]  # raising one exception again extends its traceback
     manager.poll()
     assert (manager.current().id, manager.refusal) == (current(artifacts), None)
 
 
-def test_a_current_without_a_folder_of_snapshots_is_damaged(
+def test_current_without_a_snapshots_folder_is_damaged(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     publish(artifacts, "a")
@@ -98,13 +99,11 @@ def test_the_watcher_opens_the_first_snapshot_and_swaps_in_the_next(
     assert manager.swaps == 1
 
 
-def test_a_swap_is_announced_and_requests_keep_the_snapshot_that_they_began_with(
+def test_a_swap_calls_its_listeners_and_leaves_the_old_snapshot_usable(
     artifacts: Path, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    announced: list[tuple[Snapshot, threading.Thread]] = []
-    manager.on_swap.append(
-        lambda snapshot: announced.append((snapshot, threading.current_thread()))
-    )
+    calls: list[tuple[Snapshot, threading.Thread]] = []
+    manager.on_swap.append(lambda snapshot: calls.append((snapshot, threading.current_thread())))
     publish(artifacts, "a")
     with caplog.at_level(logging.INFO, "uvicorn.error"):
         manager.open()
@@ -112,7 +111,7 @@ def test_a_swap_is_announced_and_requests_keep_the_snapshot_that_they_began_with
         publish(artifacts, "b")
         manager.poll()
     after = manager.current()
-    assert announced == [(before, threading.current_thread()), (after, threading.current_thread())]
+    assert calls == [(before, threading.current_thread()), (after, threading.current_thread())]
     assert (manager.swaps, manager.refusals) == (1, 0)
     assert before.find("a") is not None
     assert after.find("b") is not None
@@ -122,7 +121,7 @@ def test_a_swap_is_announced_and_requests_keep_the_snapshot_that_they_began_with
     ]
 
 
-def test_a_snapshot_is_freed_with_the_last_request_that_uses_it(
+def test_a_snapshot_is_freed_with_its_last_reference(
     artifacts: Path, build: Build, manager: SnapshotManager
 ) -> None:
     record = service("first", name="Harbour", description="The weather of harbours")
@@ -130,14 +129,14 @@ def test_a_snapshot_is_freed_with_the_last_request_that_uses_it(
     manager.open()
     before = manager.current()
     assert before.search("haarbour wea").total == 1
-    freed, old = weakref.ref(before), folder(artifacts)
+    reference, old = weakref.ref(before), folder(artifacts)
     assert build([service("b")]) == 0
     manager.poll()
     assert mapped(old) != []
-    gc.disable()  # no reference cycle may need the collector
+    gc.disable()  # reference counting alone must free it
     try:
         del before
-        assert freed() is None
+        assert reference() is None
         assert mapped(old) == []
     finally:
         gc.enable()
@@ -153,7 +152,7 @@ def raise_format(path: Path) -> None:
     manifest.write_bytes(manifest.read_bytes().replace(b'"format": ', b'"format": 9'))
 
 
-HARMS: dict[str, tuple[Callable[[Path], Any], str, str]] = {
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "a missing file": (lambda path: (path / "records.json").unlink(), "damaged", "cannot be read"),
     "a wrong size": (lambda path: os.truncate(path / "tags.npy", 7), "damaged", "has 7 bytes"),
     "a wrong hash": (
@@ -168,20 +167,20 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("harm", HARMS)
-def test_a_snapshot_that_does_not_verify_is_refused_until_it_is_repaired(
-    harm: str,
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_snapshot_is_refused_until_it_is_repaired(
+    damage: str,
     artifacts: Path,
     manager: SnapshotManager,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    damage, code, message = HARMS[harm]
+    apply_damage, code, message = DAMAGES[damage]
     old = publish(artifacts, "old")
     manager.open()
     new = publish(artifacts, "new")
     shutil.copytree(new, tmp_path / "whole")
-    damage(new)
+    apply_damage(new)
     for _ in range(3):
         manager.poll()
     assert manager.current().id == old.name
@@ -201,7 +200,7 @@ def test_a_snapshot_that_does_not_verify_is_refused_until_it_is_repaired(
     assert (manager.refusals, manager.swaps) == (1, 1)
 
 
-def test_a_refused_snapshot_whose_files_are_repaired_in_place_is_served_after_a_while(
+def test_a_snapshot_that_is_repaired_in_place_is_swapped_in(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     publish(artifacts, "old")
@@ -223,7 +222,7 @@ def test_a_refused_snapshot_whose_files_are_repaired_in_place_is_served_after_a_
         RuntimeError("can't start new thread"),
     ],
 )
-def test_a_swap_that_fails_for_want_of_resources_is_tried_again(
+def test_a_swap_that_fails_with_a_transient_error_is_retried(
     error: Exception, artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(artifacts, "old")
@@ -245,7 +244,7 @@ def test_a_swap_that_fails_for_want_of_resources_is_tried_again(
     assert manager.refusal is None
 
 
-def test_a_first_snapshot_that_cannot_be_opened_for_want_of_memory_is_tried_again(
+def test_opening_the_first_snapshot_is_retried_after_a_memory_error(
     artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -261,7 +260,7 @@ def test_a_first_snapshot_that_cannot_be_opened_for_want_of_memory_is_tried_agai
     eventually(lambda: serves(manager, "a"))
 
 
-def test_a_watcher_that_cannot_be_started_is_started_by_the_next_call(
+def test_starting_the_watcher_can_be_retried(
     artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> None:
@@ -275,7 +274,7 @@ def test_a_watcher_that_cannot_be_started_is_started_by_the_next_call(
     eventually(lambda: serves(manager, "a"))
 
 
-def test_the_hashes_of_a_first_snapshot_are_verified_when_it_is_served_already(
+def test_the_hashes_of_the_first_snapshot_are_verified_in_the_background(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     published = publish(artifacts, "a")
@@ -292,7 +291,7 @@ def test_the_hashes_of_a_first_snapshot_are_verified_when_it_is_served_already(
     assert [path for path in mapped(artifacts) if "(deleted)" in path] == []
 
 
-def test_the_newest_whole_snapshot_is_opened_where_the_published_one_is_damaged(
+def test_the_newest_intact_snapshot_is_opened_when_the_published_one_is_damaged(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     _, before, damaged, published = (publish(artifacts, name) for name in "abcd")
@@ -309,7 +308,7 @@ def test_the_newest_whole_snapshot_is_opened_where_the_published_one_is_damaged(
     assert (manager.current().id, manager.refusal) == (newest.name, None)
 
 
-def test_a_withdrawn_snapshot_is_not_opened_in_place_of_a_damaged_one(
+def test_a_rolled_back_snapshot_is_not_opened_in_place_of_a_damaged_one(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     before, withdrawn = publish(artifacts, "a"), publish(artifacts, "b")
@@ -321,7 +320,7 @@ def test_a_withdrawn_snapshot_is_not_opened_in_place_of_a_damaged_one(
         manager.current()
 
 
-def test_a_build_that_changes_nothing_renews_when_the_snapshot_was_checked(
+def test_a_build_without_changes_updates_checked_at(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     publish(artifacts, "a")
@@ -355,7 +354,7 @@ def test_the_watcher_can_be_stopped_and_started_again(
     manager.stop()
 
 
-def test_the_watcher_of_a_manager_that_is_freed_ends(artifacts: Path) -> None:
+def test_the_watcher_ends_with_its_manager(artifacts: Path) -> None:
     publish(artifacts, "a")
     before = set(threading.enumerate())
     managers = [SnapshotManager(artifacts)]

@@ -1,4 +1,4 @@
-"""Opening a snapshot: the published one, or the reason why it cannot be opened."""
+"""Opening the published snapshot, and the errors when it is missing, damaged or unsupported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
 from service.search.config import SEARCH_CONFIG
 from service.snapshot import open_snapshot
 from service.snapshot.manifest import FORMAT, MANIFEST
-from tests.support.artifacts import HARMS, folder
+from tests.support.artifacts import DAMAGES, folder
 from tests.support.running import Build, payment, service
 
 FILES = ["records.json", "records.offsets.npy", "ids.tags.npy", "ecosystem/overview.json"]
@@ -26,26 +26,24 @@ FORMAT_2 = {
     "sources": [{"name": "services.jsonl", "records": 1, "rejected": 0}],
     "files": {"narrowing/cheapest.npy": {"bytes": 136, "sha256": "00"}},
 }
-"""A manifest as an earlier version wrote it."""
+"""A manifest of an earlier version."""
 
 
-def test_the_library_interface_searches(sample: Path) -> None:
+def test_an_opened_snapshot_can_be_searched(sample: Path) -> None:
     hits = open_snapshot(str(sample)).search("tide harbour", limit=2, offset=0)
     assert hits.total >= 2
     assert len(hits.ids) == 2
     assert all(isinstance(service_id, str) for service_id in hits.ids)
 
 
-def test_nothing_published_says_what_to_run(tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_an_error_with_the_command_to_run(tmp_path: Path) -> None:
     with pytest.raises(SnapshotMissing, match="python -m indexer build SOURCE --out"):
         open_snapshot(tmp_path)
     assert main(["verify", str(tmp_path)]) == 1
 
 
 @pytest.mark.parametrize("current", ["", "..", "a/b", "0" * 20])
-def test_a_current_that_names_no_snapshot_is_damaged(
-    current: str, artifacts: Path, build: Build
-) -> None:
+def test_current_without_a_valid_id_is_damaged(current: str, artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     (artifacts / "CURRENT").write_text(current)
     with pytest.raises(SnapshotDamaged):
@@ -53,35 +51,35 @@ def test_a_current_that_names_no_snapshot_is_damaged(
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_a_missing_or_truncated_file_is_found_on_opening(
+def test_a_missing_or_truncated_file_is_detected_on_opening(
     name: str, artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")], payments=[payment()]) == 0
     path = folder(artifacts) / name
     content = path.read_bytes()
-    for harm in (None, content[:-1], b""):
+    for damaged in (None, content[:-1], b""):
         path.unlink()
-        if harm is not None:
-            path.write_bytes(harm)
+        if damaged is not None:
+            path.write_bytes(damaged)
         with pytest.raises(SnapshotDamaged, match="rebuild it"):
             open_snapshot(artifacts)
-        path.write_bytes(harm or b"")
+        path.write_bytes(damaged or b"")
 
 
-@pytest.mark.parametrize("harm", HARMS)
-def test_a_damaged_file_of_unchanged_size_opens_or_raises_that_it_is_damaged(
-    harm: str, artifacts: Path, build: Build
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_of_unchanged_size_opens_or_is_a_snapshot_error(
+    damage: str, artifacts: Path, build: Build
 ) -> None:
     records = [service("a", category="Data", tags=["x"], networks=["Base"]), service("b")]
     assert build(records, payments=[payment()]) == 0
     damaged = set()
     for path in sorted(path for path in folder(artifacts).rglob("*") if path.is_file()):
         content = path.read_bytes()
-        path.write_bytes(HARMS[harm](content))
+        path.write_bytes(DAMAGES[damage](content))
         try:
             open_snapshot(artifacts)
         except (SnapshotDamaged, SnapshotUnsupported) as error:
-            assert "rebuild it" in str(error)  # noqa: PT017  # most files are read by requests only
+            assert "rebuild it" in str(error)  # noqa: PT017  # most files are not read on opening
             damaged.add(path.name)
         path.write_bytes(content)
     assert "manifest.json" in damaged
@@ -89,7 +87,7 @@ def test_a_damaged_file_of_unchanged_size_opens_or_raises_that_it_is_damaged(
 
 
 @pytest.mark.parametrize("manifest", [FORMAT_2, {"format": FORMAT - 1}, {"format": 99}])
-def test_a_snapshot_of_another_format_is_unsupported_and_not_damaged(
+def test_a_snapshot_of_another_format_is_unsupported(
     manifest: object, artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
@@ -99,7 +97,7 @@ def test_a_snapshot_of_another_format_is_unsupported_and_not_damaged(
         open_snapshot(artifacts)
 
 
-def test_a_snapshot_of_another_analysis_is_unsupported_and_not_damaged(
+def test_a_snapshot_of_another_analysis_is_unsupported(
     artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert build([service("a")]) == 0

@@ -1,4 +1,4 @@
-"""The history of publications, which CURRENT cuts."""
+"""The history of publications, which ends at the snapshot that CURRENT names."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def ids(artifacts: Path) -> list[str]:
     ("current", "recorded", "history"),
     [
         ("c", "abc", "abc"),
-        ("b", "abc", "ab"),  # c was withdrawn, or never published
-        ("d", "abc", "abcd"),  # the history was not written
+        ("b", "abc", "ab"),  # c was rolled back, or its publication was interrupted
+        ("d", "abc", "abcd"),  # interrupted before the history was written
         ("a", "aba", "ba"),  # published again
-        ("b", "aba", "ab"),  # the publication of a again was cut off
+        ("b", "aba", "ab"),  # the second publication of a was interrupted
         ("a", "", "a"),
     ],
 )
@@ -44,20 +44,20 @@ def test_the_history_ends_with_the_last_publication_of_the_current_snapshot(
     assert ids(tmp_path) == list(history)
 
 
-def test_the_current_snapshot_was_checked_at_the_time_of_current(tmp_path: Path) -> None:
+def test_the_last_publication_has_the_time_of_current(tmp_path: Path) -> None:
     write(tmp_path, "b", "a", "b")
     assert read_history(tmp_path) == [Publication("a", START), read_current(tmp_path)]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'[["a"]]', b'[["a","never"]]', b"\xff"])
-def test_a_damaged_history_is_none(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_history_is_ignored(tmp_path: Path, content: bytes) -> None:
     write(tmp_path, "b", "a", "b")
     (tmp_path / "history.json").write_bytes(content)
     assert ids(tmp_path) == ["b"]
 
 
 @pytest.mark.parametrize("content", [None, b"\xff", b"a/b"])
-def test_the_whole_history_is_read_where_current_cannot_be(
+def test_the_whole_history_is_read_when_current_is_damaged(
     tmp_path: Path, content: bytes | None
 ) -> None:
     write(tmp_path, "a", "a", "b")
@@ -67,7 +67,7 @@ def test_the_whole_history_is_read_where_current_cannot_be(
     assert ids(tmp_path) == ["a", "b"]
 
 
-def test_without_any_publication_the_history_is_empty(tmp_path: Path) -> None:
+def test_without_publications_the_history_is_empty(tmp_path: Path) -> None:
     assert read_history(tmp_path) == []
 
 

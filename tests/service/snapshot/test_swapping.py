@@ -1,4 +1,4 @@
-"""A running service takes up what is published, and nothing that is damaged."""
+"""Hot swaps in a running service: new snapshots, rollbacks, damaged snapshots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.settings import Settings
 from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.running import Build, eventually, payment, serve, serve_process, service
 
-EVERY_OPERATION = (
+ALL_OPERATIONS = (
     "/v1/services",
     "/v1/services?sort=price&category=Data&facets=network",
     "/v1/services?endpoints=none",
@@ -37,10 +37,11 @@ EVERY_OPERATION = (
 
 
 def serves(client: httpx.Client, snapshot: str) -> bool:
+    """Return whether the service has swapped in this snapshot."""
     return bool(client.get("/healthz").headers["ratecard-snapshot"] == snapshot)
 
 
-def refused(client: httpx.Client) -> bool:
+def has_refused(client: httpx.Client) -> bool:
     return "refused" in client.get("/readyz").json()
 
 
@@ -58,7 +59,7 @@ def open_files(process: int) -> int:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_every_worker_takes_up_what_is_published(
+def test_every_worker_swaps_in_a_published_snapshot(
     workers: str, artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
@@ -66,7 +67,7 @@ def test_every_worker_takes_up_what_is_published(
         for name in ("b", "c"):
             assert build([service(name)]) == 0
             eventually(lambda: serves(client, current(artifacts)))
-            for _ in range(8):  # a new connection each, which may reach another worker
+            for _ in range(8):  # each on a new connection, which reaches any worker
                 address = f"{client.base_url}/v1/services/{name}"
                 eventually(lambda address=address: httpx.get(address).status_code == 200)  # type: ignore[misc]  # mypy does not infer lambdas with defaults
 
@@ -77,7 +78,7 @@ def test_an_old_snapshot_is_unmapped_and_its_files_are_closed(
     record = service("first", name="Harbour", description="The weather of harbours")
     assert build([record], payments=[payment()]) == 0
     with serve_process(artifacts) as (client, process):
-        for path in EVERY_OPERATION:
+        for path in ALL_OPERATIONS:
             assert client.get(path).status_code == 200
         before = current(artifacts)
         assert mapped(process.pid, before)
@@ -92,16 +93,16 @@ def test_a_damaged_snapshot_is_refused_and_reported_until_it_is_repaired(
     artifacts: Path, build: Build, tmp_path: Path
 ) -> None:
     assert build([service("new")]) == 0
-    elsewhere = folder(artifacts).rename(tmp_path / current(artifacts))
-    new = artifacts / "snapshots" / elsewhere.name
+    moved = folder(artifacts).rename(tmp_path / current(artifacts))
+    new = artifacts / "snapshots" / moved.name
     assert build([service("old")]) == 0
     old = current(artifacts)
     with serve(artifacts) as client:
         before = client.get("/v1/services").content
-        shutil.copytree(elsewhere, new)
+        shutil.copytree(moved, new)
         flip_a_bit(new / "records.json")
         (artifacts / "CURRENT").write_text(new.name)
-        eventually(lambda: refused(client))
+        eventually(lambda: has_refused(client))
         ready = client.get("/readyz")
         assert (ready.status_code, ready.json()["snapshot"]) == (200, old)
         refusal = ready.json()["refused"]
@@ -112,14 +113,14 @@ def test_a_damaged_snapshot_is_refused_and_reported_until_it_is_repaired(
         assert client.get("/v1/services").content == before
 
         shutil.rmtree(new)
-        elsewhere.rename(new)
+        moved.rename(new)
         eventually(lambda: serves(client, new.name))
-        assert not refused(client)
+        assert not has_refused(client)
         assert metric(client, "ratecard_snapshot_refused") == 0
         assert client.get("/v1/services/new").status_code == 200
 
 
-def test_a_service_that_starts_with_a_damaged_snapshot_serves_the_one_before_it(
+def test_a_start_with_a_damaged_snapshot_serves_the_previous_one(
     artifacts: Path, build: Build
 ) -> None:
     for name in ("a", "b"):
@@ -130,7 +131,7 @@ def test_a_service_that_starts_with_a_damaged_snapshot_serves_the_one_before_it(
         assert client.get("/readyz").json()["refused"]["code"] == "snapshot_damaged"
 
 
-def test_a_rollback_is_taken_up_like_a_build(artifacts: Path, build: Build) -> None:
+def test_a_rollback_is_swapped_in(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     assert build([service("b")]) == 0
     with serve(artifacts) as client:
@@ -140,20 +141,22 @@ def test_a_rollback_is_taken_up_like_a_build(artifacts: Path, build: Build) -> N
         assert client.get("/v1/services/a").status_code == 200
 
 
-def test_a_running_service_outlives_its_artifacts(artifacts: Path, build: Build) -> None:
+def test_a_running_service_serves_without_its_artifacts_folder(
+    artifacts: Path, build: Build
+) -> None:
     record = service("first", name="Harbour", description="The weather of harbours")
     assert build([record], payments=[payment()]) == 0
     with serve(artifacts) as client, serve(artifacts) as idle:
-        before = {path: client.get(path).content for path in EVERY_OPERATION}
+        before = {path: client.get(path).content for path in ALL_OPERATIONS}
         shutil.rmtree(artifacts)
-        eventually(lambda: refused(client))
+        eventually(lambda: has_refused(client))
         assert client.get("/readyz").json()["refused"]["code"] == "snapshot_missing"
-        for path in EVERY_OPERATION:
+        for path in ALL_OPERATIONS:
             assert client.get(path).content == before[path]
             assert idle.get(path).content == before[path]
 
 
-def test_readiness_tells_when_a_build_last_found_nothing_to_change(
+def test_readiness_has_the_time_of_the_last_build_without_changes(
     artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
@@ -167,11 +170,11 @@ def test_readiness_tells_when_a_build_last_found_nothing_to_change(
         assert metric(client, "ratecard_snapshot_swaps_total") == 0
 
 
-def test_a_mounted_application_follows_what_is_published(artifacts: Path, build: Build) -> None:
+def test_a_mounted_application_swaps_in_new_snapshots(artifacts: Path, build: Build) -> None:
     outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
     assert build([service("a")]) == 0
 
-    async def visit() -> None:
+    async def check() -> None:
         transport = httpx.ASGITransport(outer)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             assert (await client.get("/shop/v1/services/a")).status_code == 200
@@ -181,19 +184,19 @@ def test_a_mounted_application_follows_what_is_published(artifacts: Path, build:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.02)
 
-    asyncio.run(visit())
+    asyncio.run(check())
 
 
-def test_the_watcher_of_an_application_that_is_freed_ends(artifacts: Path, build: Build) -> None:
+def test_the_watcher_ends_with_its_application(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     before = set(threading.enumerate())
 
-    async def visit() -> None:
+    async def check() -> None:
         transport = httpx.ASGITransport(create_app(Settings(artifacts=str(artifacts))))
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             body = json.loads((await client.get("/v1/services")).content)
             assert body["total"] == 1
 
-    asyncio.run(visit())
-    gc.collect()  # Starlette's layers are reference cycles
+    asyncio.run(check())
+    gc.collect()  # Starlette's middleware stack has reference cycles
     eventually(lambda: set(threading.enumerate()) <= before)

@@ -1,4 +1,4 @@
-"""Records by ordinal and in runs, and services by id."""
+"""The record store and the table of ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ values = st.lists(st.text(max_size=5), max_size=9)
 
 @settings(deadline=None)
 @given(values=values, start=st.integers(0, 10), stop=st.integers(0, 10), data=st.data())
-def test_records_joined_by_commas_are_a_json_list(
+def test_slices_and_runs_of_records_are_json_lists(
     tmp_path_factory: pytest.TempPathFactory,
     values: list[str],
     start: int,
@@ -38,7 +38,7 @@ def test_records_joined_by_commas_are_a_json_list(
         assert json.loads(b"[%b]" % joined) == [values[ordinal] for ordinal in run]
 
 
-def test_a_service_is_found_by_its_id_alone(tmp_path: Path) -> None:
+def test_the_id_table_finds_exact_ids_only(tmp_path: Path) -> None:
     ids = [f"service-{number}" for number in range(300)]
     write_ids(tmp_path, ids)
     table = IdTable(tmp_path)
@@ -49,7 +49,7 @@ def test_a_service_is_found_by_its_id_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"text", None])
-def test_a_file_that_is_no_array_is_damaged(tmp_path: Path, content: bytes | None) -> None:
+def test_an_invalid_array_file_is_damaged(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(SnapshotDamaged, match=r"a\.npy"):

@@ -1,4 +1,4 @@
-"""Sorted strings found by value and by prefix, beside Python's own."""
+"""The string table, compared with a sorted list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.storage.string_table import StringTable, write_string_table
 
-# Few letters make long common prefixes, of more bytes than the table keeps as numbers.
+# Few letters make long common prefixes, longer than those that the table stores as integers.
 strings = st.sets(st.text("aé\U0010ffff", max_size=12), max_size=40)
 
 
@@ -22,7 +22,7 @@ def table(folder: Path, distinct: set[str]) -> tuple[StringTable, list[str]]:
 
 @settings(deadline=None)
 @given(distinct=strings, absent=st.text("aéx", max_size=12))
-def test_each_string_is_found_by_its_value_and_by_its_number(
+def test_strings_are_found_by_value_and_by_number(
     tmp_path_factory: pytest.TempPathFactory, distinct: set[str], absent: str
 ) -> None:
     written, expected = table(tmp_path_factory.mktemp("strings"), distinct)
