@@ -1,4 +1,4 @@
-"""The command lines of both programs and of `ratecard`: help, and errors with advice."""
+"""Command lines of both programs and of `ratecard`: help, versions and usage errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.running import ROOT, service, write_lines
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m` on a terminal 80 columns wide."""
+    """Run `python -m` with output 80 columns wide."""
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
@@ -31,28 +31,28 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_help_of_the_service_says_what_each_setting_is_for() -> None:
-    said = run("service", "--help", RATECARD_MAX_AGE="300", RATECARD_PORT="nonsense")
-    assert (said.returncode, said.stderr) == (0, "")
-    assert max(map(len, said.stdout.splitlines())) <= 80
-    words = " ".join(said.stdout.split())
+def test_the_help_of_the_service_describes_each_setting() -> None:
+    process = run("service", "--help", RATECARD_MAX_AGE="300", RATECARD_PORT="nonsense")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert max(map(len, process.stdout.splitlines())) <= 80
+    words = " ".join(process.stdout.split())
     for name in Settings.__struct_fields__:
         assert f"{option(name)} " in words
         assert f"{describe(name)} ({variable(name)}, now: " in words
     assert "(RATECARD_MAX_AGE, now: 300)" in words
     for example in EXAMPLES:
-        assert f"  {example.format(prog='python -m service')}\n" in said.stdout
+        assert f"  {example.format(prog='python -m service')}\n" in process.stdout
 
 
 @pytest.mark.parametrize("program", ["service", "indexer"])
-def test_both_programs_say_which_version_they_are(program: str) -> None:
-    said = run(program, "--version")
-    assert said.returncode == 0
-    assert said.stdout.startswith("ratecard ")
+def test_both_programs_print_their_version(program: str) -> None:
+    process = run(program, "--version")
+    assert process.returncode == 0
+    assert process.stdout.startswith("ratecard ")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "meant"),
+    ("arguments", "message"),
     [
         (["service", "--prot", "80"], "there is no option `--prot` here; did you mean `--port`?"),
         (["service", "--zzzz"], "there is no option `--zzzz` here"),
@@ -70,24 +70,22 @@ def test_both_programs_say_which_version_they_are(program: str) -> None:
         ),
     ],
 )
-def test_a_mistyped_word_is_an_error_that_suggests_the_right_one(
-    arguments: list[str], meant: str
-) -> None:
-    said = run(*arguments)
-    assert (said.returncode, said.stdout) == (2, "")
-    first, example, see = said.stderr.splitlines()
-    assert first == f"error: {meant}"
+def test_a_mistyped_word_is_an_error_with_a_suggestion(arguments: list[str], message: str) -> None:
+    process = run(*arguments)
+    assert (process.returncode, process.stdout) == (2, "")
+    error, example, help_hint = process.stderr.splitlines()
+    assert error == f"error: {message}"
     assert example.startswith("  for example: python -m ")
-    assert see.endswith(" --help")
+    assert help_hint.endswith(" --help")
 
 
-def test_without_a_command_the_indexer_lists_the_commands() -> None:
-    said = run("indexer")
-    assert said.returncode == 2
-    assert said.stdout == run("indexer", "--help").stdout
+def test_without_a_command_the_indexer_prints_its_help() -> None:
+    process = run("indexer")
+    assert process.returncode == 2
+    assert process.stdout == run("indexer", "--help").stdout
     for name, command in COMMANDS.items():
-        assert f"    {name:<10}{command.SUMMARY}\n" in said.stdout
-    assert "  python -m indexer search weather forecast\n" in said.stdout
+        assert f"    {name:<10}{command.SUMMARY}\n" in process.stdout
+    assert "  python -m indexer search weather forecast\n" in process.stdout
 
 
 def test_the_console_script_has_the_commands_of_both_programs() -> None:
@@ -104,22 +102,22 @@ def test_the_console_script_has_the_commands_of_both_programs() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_of_every_command_can_be_parsed(name: str) -> None:
+def test_the_examples_of_every_command_are_valid(name: str) -> None:
     for example in COMMANDS[name].EXAMPLES:
         words = shlex.split(example.partition(" | ")[0])
         assert words[0] == name
         assert parse_options(words, "python -m indexer").run is COMMANDS[name].run
 
 
-def test_a_mistyped_file_name_is_an_error_that_suggests_a_neighbour(tmp_path: Path) -> None:
+def test_a_mistyped_file_name_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "services.jsonl", [service()])
-    mistaken = source.removesuffix("l")
-    said = run("indexer", "build", mistaken, "--out", str(tmp_path / "artifacts"))
-    assert said.returncode == 1
-    assert said.stderr == f"error: {mistaken}: there is no such file; did you mean {source}?\n"
+    mistyped = source.removesuffix("l")
+    process = run("indexer", "build", mistyped, "--out", str(tmp_path / "artifacts"))
+    assert process.returncode == 1
+    assert process.stderr == f"error: {mistyped}: there is no such file; did you mean {source}?\n"
 
 
 def test_a_host_that_does_not_resolve_is_an_error() -> None:
-    ran = run("service", "--host", "nowhere.invalid")
-    assert ran.returncode == 3
-    assert "Name or service not known" in ran.stderr
+    process = run("service", "--host", "nowhere.invalid")
+    assert process.returncode == 3
+    assert "Name or service not known" in process.stderr

@@ -1,4 +1,4 @@
-"""Faults in a build: killing it, and failing its system calls, while it publishes."""
+"""Crash safety: builds that are killed, or whose system calls fail."""
 
 from __future__ import annotations
 
@@ -29,239 +29,243 @@ from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import snapshots
 from tests.support.running import ROOT, SOAK, eventually, run_indexer, serve, service, write_lines
 
-LIMIT = 30
-"""Seconds until a wait fails."""
+TIMEOUT = 30
+"""Seconds."""
 
-KILLED = "signal=SIGKILL"
-FAILED = ("error=ENOSPC", "error=EIO", "error=EACCES")
-FAULTS = (KILLED, *FAILED)
+KILL = "signal=SIGKILL"
+ERRORS = ("error=ENOSPC", "error=EIO", "error=EACCES")
+FAULTS = (KILL, *ERRORS)
 WRITES = 20
 CALLS = "%file,%desc"
-"""System calls on files."""
+"""Classes of system calls on files, for strace."""
 
-MEMORY = "mmap"
-"""Allocations, whose number varies."""
+ALLOCATION = "mmap"
+"""A call that is excluded, as its number varies from run to run."""
 
 SYNC = "fsync"
 PUBLISHED = ("first", "second", "old")
-LASTING = {".lock", "CURRENT", "history.json", "last.json", SNAPSHOTS}
+FILES = {".lock", "CURRENT", "history.json", "last.json", SNAPSHOTS}
 PATHS = ("/v1/services", "/v1/search/services?q=one", "/v1/services/one", "/v1/ecosystem/overview")
 
-Answer = tuple[int, str, bytes]
+Response = tuple[int, str, bytes]
+"""Status, snapshot and body."""
 
 
 class Call(NamedTuple):
-    """A system call of a traced build: its name, and how many of that name there are up to it."""
+    """A system call of a traced build: its name, and its number among the calls of that name."""
 
     name: str
     number: int
     line: str
 
 
-class Ended(NamedTuple):
-    """How a build ended: its exit status, or minus a signal, and its standard error."""
+class Outcome(NamedTuple):
+    """The exit status of a build (negative for a signal) and its standard error."""
 
     status: int
     stderr: str
 
 
 class Builds:
-    """Runs builds in forks of a process that has built before, which saves the imports."""
+    """Runs builds in forks of a process that has imported the indexer, which saves time."""
 
     def __init__(self, folder: Path) -> None:
         self._stderr = folder / "stderr"
-        self._forking = subprocess.Popen(
+        self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.system.test_crash", folder, self._stderr],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a fork has one thread
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # threads do not survive a fork
         )
 
     def close(self) -> None:
         """Kill the process and its forks."""
-        os.killpg(self._forking.pid, signal.SIGKILL)
-        self._forking.communicate()
+        os.killpg(self._server.pid, signal.SIGKILL)
+        self._server.communicate()
 
-    def run(self, source: str, artifacts: Path) -> Ended:
-        """Build undisturbed."""
+    def run(self, source: str, artifacts: Path) -> Outcome:
+        """Build without faults."""
         self._start("", source, artifacts)
-        return self._end()
+        return self._wait()
 
     @contextmanager
-    def stopped(self, begin: str, source: str, artifacts: Path) -> Iterator[int]:
-        """Yield the id of a build that is stopped where a function of the program begins."""
-        pid = self._start(begin, source, artifacts)
+    def stopped(self, function: str, source: str, artifacts: Path) -> Iterator[int]:
+        """Yield the process id of a build that is stopped at the start of a function."""
+        pid = self._start(function, source, artifacts)
         yield pid
-        self._go_on(pid)
-        assert self._end() == Ended(0, "")
+        self._resume(pid)
+        assert self._wait() == Outcome(0, "")
 
-    def trace(self, begin: str, source: str, artifacts: Path, *options: str) -> Ended:
-        """Build under strace from where a function of the program begins."""
-        pid = self._start(begin, source, artifacts)
+    def trace(self, function: str, source: str, artifacts: Path, *options: str) -> Outcome:
+        """Build under strace from the start of a function."""
+        pid = self._start(function, source, artifacts)
         with subprocess.Popen(
-            ["strace", "-p", str(pid), *options],  # noqa: S607  # wherever it is
+            ["strace", "-p", str(pid), *options],  # noqa: S607  # found on the path
             stderr=subprocess.PIPE,
             text=True,
         ) as strace:
             assert strace.stderr is not None
             attached = strace.stderr.readline()
-            self._go_on(pid)
-            ended = self._end()
+            self._resume(pid)
+            outcome = self._wait()
             strace.stderr.read()
         assert attached == f"strace: Process {pid} attached\n"
-        return ended
+        return outcome
 
-    def _start(self, begin: str, source: str, artifacts: Path) -> int:
-        assert self._forking.stdin is not None
-        self._forking.stdin.write(f"{begin}\t{source}\t{artifacts}\n".encode())
-        return self._answer()
+    def _start(self, function: str, source: str, artifacts: Path) -> int:
+        assert self._server.stdin is not None
+        self._server.stdin.write(f"{function}\t{source}\t{artifacts}\n".encode())
+        return self._read_number()
 
-    def _go_on(self, pid: int) -> None:
+    def _resume(self, pid: int) -> None:
         os.kill(pid, signal.SIGCONT)
 
-    def _end(self) -> Ended:
-        return Ended(self._answer(), self._stderr.read_text())
+    def _wait(self) -> Outcome:
+        return Outcome(self._read_number(), self._stderr.read_text())
 
-    def _answer(self) -> int:
-        assert self._forking.stdout is not None
-        assert select.select([self._forking.stdout], [], [], LIMIT)[0], "the build hangs"
-        return int(self._forking.stdout.readline())
+    def _read_number(self) -> int:
+        assert self._server.stdout is not None
+        assert select.select([self._server.stdout], [], [], TIMEOUT)[0], "the build hangs"
+        return int(self._server.stdout.readline())
 
 
 def fork_builds(folder: Path, stderr: Path) -> None:
-    """Run as the process of `Builds`: build for each line of input, write its id and its status.
+    """Run as the server process of `Builds`.
 
-    A build that is not traced does not wait for the disk.
+    Build for each line of input, and print the process id and the exit status of the build. Builds
+    without a function to stop at skip fsync.
     """
     source = write_lines(folder / "warm.jsonl", [service("warm")])
     assert program.main(["build", source, "--out", str(folder / "warm"), "--quiet"]) == 0
     for line in sys.stdin:
-        begin, source, artifacts = line.rstrip("\n").split("\t")
+        function, source, artifacts = line.rstrip("\n").split("\t")
         pid = os.fork()
         if pid == 0:
             os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), sys.stderr.fileno())
-            if begin:
-                stop_at(begin)
+            if function:
+                stop_at(function)
             else:
                 pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)
             os._exit(program.main(["build", source, "--out", artifacts, "--quiet"]))
-        if begin:
+        if function:
             os.waitpid(pid, os.WUNTRACED)
-        print(pid, flush=True)  # noqa: T201  # this and the next line are the answer
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)  # noqa: T201  # see above
+        print(pid, flush=True)  # noqa: T201  # read by `Builds`
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)  # noqa: T201  # read by `Builds`
 
 
-def stop_at(begin: str) -> None:
-    """Stop this process (SIGSTOP) where a function of the program begins."""
-    really_begin = getattr(pipeline, begin)
+def stop_at(name: str) -> None:
+    """Stop this process (SIGSTOP) at the start of a function of `indexer.build`."""
+    function = getattr(pipeline, name)
 
-    def stop_and_begin(*arguments: object) -> object:
+    def stop_and_call(*arguments: object) -> object:
         os.kill(os.getpid(), signal.SIGSTOP)
-        return really_begin(*arguments)
+        return function(*arguments)
 
-    setattr(pipeline, begin, stop_and_begin)
+    setattr(pipeline, name, stop_and_call)
 
 
-class World:
-    """Artifacts that a service serves, and builds that suffer faults in them.
+class FaultInjector:
+    """Injects faults into builds of artifacts that a service serves.
 
-    The snapshots `first`, `second` and `old` were published there in this order. Builds try to
-    publish `new`; `other` may come next.
+    The snapshots `first`, `second` and `old` are published in this order. Faulty builds publish
+    `new`; a build without faults publishes `new` or `other` afterwards.
     """
 
     def __init__(self, folder: Path, builds: Builds) -> None:
         self.artifacts = folder / "artifacts"
         self._builds = builds
-        self._elsewhere = folder / "elsewhere"
+        self._copy = folder / "copy"
         self._sources = {name: source(folder, name) for name in (*PUBLISHED, "new", "other")}
-        self._ids = {name: self._publish(name, self._elsewhere) for name in ("other", "new")}
-        with serve(self._elsewhere) as client:
-            self._right = {self._ids["new"]: dict(answers(client))}
+        self._ids = {name: self._publish(name, self._copy) for name in ("other", "new")}
+        with serve(self._copy) as client:
+            self._expected = {self._ids["new"]: dict(fetch_all(client))}
         self._ids |= {name: self._publish(name, self.artifacts) for name in PUBLISHED}
         self._pristine = folder / "pristine"
         link(self.artifacts, self._pristine)
-        self._served = {self._ids["old"]}  # snapshots that CURRENT named
+        self._served = {self._ids["old"]}  # snapshots that CURRENT has named
 
-    def meet(self, client: httpx.Client) -> None:
-        """Use this client from now on; its answers now are the right ones."""
+    def use(self, client: httpx.Client) -> None:
+        """Use this client from now on; expect its present responses."""
         self._client = client
-        self._right[self._ids["old"]] = dict(answers(client))
+        self._expected[self._ids["old"]] = dict(fetch_all(client))
 
-    def calls(self, begin: str, traced: str) -> list[Call]:
-        """Return the system calls of an undisturbed build of `new`, from a function on."""
-        link(self.artifacts, self._elsewhere)
-        trace = self._elsewhere.with_name("trace")
+    def calls(self, function: str, traced: str) -> list[Call]:
+        """Return the system calls of a build of `new` without faults, from a function on."""
+        link(self.artifacts, self._copy)
+        trace = self._copy.with_name("trace")
         options = ("-e", f"trace={traced}", "-o", str(trace))
-        ended = self._builds.trace(begin, self._sources["new"], self._elsewhere, *options)
-        assert ended == Ended(0, "")
+        outcome = self._builds.trace(function, self._sources["new"], self._copy, *options)
+        assert outcome == Outcome(0, "")
         numbers: Counter[str] = Counter()
         calls = []
-        for name, rest in re.findall(r"^(\w+)\((.*)", trace.read_text(), re.MULTILINE):
+        for name, line in re.findall(r"^(\w+)\((.*)", trace.read_text(), re.MULTILINE):
             numbers[name] += 1
-            calls.append(Call(name, numbers[name], rest))
-        return [call for call in calls if call.name != MEMORY]
+            calls.append(Call(name, numbers[name], line))
+        return [call for call in calls if call.name != ALLOCATION]
 
-    def suffer(self, begin: str, call: Call, fault: str) -> None:
-        """Build `new` with a fault at a system call; check what is left, and the next builds."""
-        print(begin, call, fault)  # noqa: T201  # shown when the test fails
+    def inject(self, function: str, call: Call, fault: str) -> None:
+        """Build `new` with a fault at a system call; check the artifacts and the next builds."""
+        print(function, call, fault)  # noqa: T201  # shown when the test fails
         options = ["-o", os.devnull, "-e", f"trace={call.name},{SYNC}"]
         options += ["-e", f"inject={call.name}:{fault}:when={call.number}"]
-        if call.name != SYNC:  # the syncs need not wait for the disk
+        if call.name != SYNC:  # skip fsync
             options += ["-e", f"inject={SYNC}:retval=0"]
-        ended = self._builds.trace(begin, self._sources["new"], self.artifacts, *options)
+        outcome = self._builds.trace(function, self._sources["new"], self.artifacts, *options)
         served, _ = read_current(self.artifacts)
         history = [*PUBLISHED, "new"] if served == self._ids["new"] else [*PUBLISHED]
         self._served.add(served)
         self._check_served(served, self._ids[history[-1]])
-        self._check_end(ended, fault, history[-1])
-        link(self.artifacts, self._elsewhere)
-        following = "new" if call.number % 2 else "other"
-        before = [name for name in history if name != following][-1]
-        self._check_next_build(following, history, self._elsewhere)
-        assert program.main(["rollback", str(self._elsewhere)]) == 0
-        assert read_current(self._elsewhere)[0] == self._ids[before]
+        self._check_outcome(outcome, fault, history[-1])
+        link(self.artifacts, self._copy)
+        next_name = "new" if call.number % 2 else "other"
+        before = [name for name in history if name != next_name][-1]
+        self._check_next_build(next_name, history, self._copy)
+        assert program.main(["rollback", str(self._copy)]) == 0
+        assert read_current(self._copy)[0] == self._ids[before]
         self._check_next_build("old", history, self.artifacts)
         self._reset()
 
     def settle(self) -> None:
         """Wait until the service serves `old` again."""
-        right = self._right[self._ids["old"]]
-        eventually(lambda: dict(answers(self._client)) == right, LIMIT)
+        expected = self._expected[self._ids["old"]]
+        eventually(lambda: dict(fetch_all(self._client)) == expected, TIMEOUT)
         self._served = {self._ids["old"]}
 
     def _publish(self, name: str, artifacts: Path) -> str:
-        assert self._builds.run(self._sources[name], artifacts) == Ended(0, "")
+        assert self._builds.run(self._sources[name], artifacts) == Outcome(0, "")
         return read_current(artifacts)[0]
 
     def _check_served(self, served: str, expected: str) -> None:
         assert served == expected
         verify(self.artifacts / SNAPSHOTS / served)
         assert open_snapshot(self.artifacts).id == served
-        for path, answer in answers(self._client):
-            assert answer[1] in self._served
-            assert answer == self._right[answer[1]][path]
+        for path, response in fetch_all(self._client):
+            assert response[1] in self._served
+            assert response == self._expected[response[1]][path]
 
-    def _check_end(self, ended: Ended, fault: str, served: str) -> None:
-        """Check that a build reports a fault in one line, and whether it published."""
-        if fault == KILLED:
-            assert ended == Ended(-signal.SIGKILL, "")
+    def _check_outcome(self, outcome: Outcome, fault: str, served: str) -> None:
+        """Check that a build reports its fault in one line, with what is served."""
+        if fault == KILL:
+            assert outcome == Outcome(-signal.SIGKILL, "")
         elif served == "old":
-            assert ended.status == 1
-            assert re.fullmatch(r"error: .+; what was published before stays\n", ended.stderr)
-        elif ended.status:
-            assert re.fullmatch(rf"error: .+; {self._ids['new']} is served, [^;]+\n", ended.stderr)
+            assert outcome.status == 1
+            assert re.fullmatch(r"error: .+; what was published before stays\n", outcome.stderr)
+        elif outcome.status:
+            assert re.fullmatch(
+                rf"error: .+; {self._ids['new']} is served, [^;]+\n", outcome.stderr
+            )
         else:
-            assert re.fullmatch(r"(warning: .+\n)?", ended.stderr)
+            assert re.fullmatch(r"(warning: .+\n)?", outcome.stderr)
 
     def _check_next_build(self, name: str, history: Sequence[str], artifacts: Path) -> None:
-        """Check that a build publishes, and leaves the last three publications and nothing else."""
+        """Check that a build publishes, and that only the last three publications remain."""
         assert self._publish(name, artifacts) == self._ids[name]
         published = [*(earlier for earlier in history if earlier != name), name]
-        assert snapshots(artifacts) == {self._ids[kept] for kept in published[-KEPT:]}
-        assert {path.name for path in artifacts.iterdir()} == LASTING
+        assert snapshots(artifacts) == {self._ids[recent] for recent in published[-KEPT:]}
+        assert {path.name for path in artifacts.iterdir()} == FILES
         for snapshot_id in snapshots(artifacts):
             verify(artifacts / SNAPSHOTS / snapshot_id)
 
@@ -276,15 +280,15 @@ class World:
         os.link(self._pristine / HISTORY, self.artifacts / HISTORY)
 
 
-def answers(client: httpx.Client) -> Iterator[tuple[str, Answer]]:
-    """Yield some paths, each with the status, snapshot and body of its response."""
+def fetch_all(client: httpx.Client) -> Iterator[tuple[str, Response]]:
+    """Yield paths with their responses."""
     for path in PATHS:
         response = client.get(path)
         yield path, (response.status_code, response.headers["ratecard-snapshot"], response.content)
 
 
 def link(folder: Path, copy: Path) -> None:
-    """Copy a folder whose files are never written to again."""
+    """Copy a folder with hard links, as its files are never modified."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy, copy_function=os.link)
 
@@ -294,15 +298,15 @@ def source(folder: Path, name: str) -> str:
 
 
 def sample(calls: Sequence[Call], number: int) -> list[Call]:
-    """Return `number` of the calls, evenly spread."""
+    """Return `number` evenly spaced calls."""
     return [calls[len(calls) * each // number] for each in range(number)]
 
 
-def faults(calls: Sequence[Call], some: Sequence[Call]) -> Iterator[tuple[Call, str]]:
-    """Yield each fault at each call in a soak; otherwise a kill and one failure at some of them."""
-    failed = cycle(FAILED)
-    for call in calls if SOAK else some:
-        for fault in FAULTS if SOAK else (KILLED, next(failed)):
+def faults(calls: Sequence[Call], selection: Sequence[Call]) -> Iterator[tuple[Call, str]]:
+    """Yield all faults at all calls in a soak, otherwise two faults at each call of a selection."""
+    errors = cycle(ERRORS)
+    for call in calls if SOAK else selection:
+        for fault in FAULTS if SOAK else (KILL, next(errors)):
             yield call, fault
 
 
@@ -314,43 +318,43 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
 
 
 @pytest.fixture(scope="module")
-def world(builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def injector(builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultInjector]:
     try:
         command = ["strace", "-o", os.devnull, "true"]
         subprocess.run(command, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        missing = f"faults are injected by strace, which cannot be run: {error}"
+        reason = f"faults are injected by strace, which cannot be run: {error}"
         if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    world = World(tmp_path_factory.mktemp("world"), builds)
-    with serve(world.artifacts, "--max-lag", "0") as client:  # however busy this machine is
-        world.meet(client)
-        yield world
+            pytest.fail(reason)
+        pytest.skip(reason)
+    injector = FaultInjector(tmp_path_factory.mktemp("injector"), builds)
+    with serve(injector.artifacts, "--max-lag", "0") as client:  # no load shedding
+        injector.use(client)
+        yield injector
 
 
 @pytest.mark.soak
-def test_a_fault_while_the_snapshot_is_written_changes_nothing(world: World) -> None:
-    calls = world.calls("build_within", f"write,{SYNC}")
-    written = [call.name for call in calls].index(SYNC)
-    writes = sample(calls[:written], WRITES)
+def test_a_fault_while_writing_changes_nothing(injector: FaultInjector) -> None:
+    calls = injector.calls("build_within", f"write,{SYNC}")
+    first_sync = [call.name for call in calls].index(SYNC)
+    writes = sample(calls[:first_sync], WRITES)
     for call, fault in faults(writes, sample(writes, 4)):
-        world.suffer("build_within", call, fault)
+        injector.inject("build_within", call, fault)
 
 
 @pytest.mark.soak
-def test_a_fault_while_the_snapshot_is_published_loses_nothing(world: World) -> None:
-    calls = world.calls("publish", CALLS)
+def test_a_fault_while_publishing_loses_nothing(injector: FaultInjector) -> None:
+    calls = injector.calls("publish", CALLS)
     renames = [call for call in calls if call.name.startswith("rename")]
     assert len(renames) >= 4
     last_sync = [call for call in calls if call.name == SYNC][-1]
-    some = {*renames, last_sync, *sample(calls, 5)}
-    for call, fault in faults(calls, sorted(some, key=calls.index)):
-        world.suffer("publish", call, fault)
-    world.settle()
+    selection = {*renames, last_sync, *sample(calls, 5)}
+    for call, fault in faults(calls, sorted(selection, key=calls.index)):
+        injector.inject("publish", call, fault)
+    injector.settle()
 
 
-def test_an_array_that_a_full_disk_cut_short_is_not_published(tmp_path: Path) -> None:
+def test_a_truncated_array_is_not_published(tmp_path: Path) -> None:
     array = tmp_path / "array.npy"
     np.save(array, np.arange(3))
     assert list_files(tmp_path)
@@ -360,17 +364,15 @@ def test_an_array_that_a_full_disk_cut_short_is_not_published(tmp_path: Path) ->
     assert raised.value.filename == str(array)
 
 
-def test_a_second_build_at_the_same_time_is_refused_in_words(
-    builds: Builds, tmp_path: Path
-) -> None:
+def test_a_concurrent_build_or_rollback_is_refused(builds: Builds, tmp_path: Path) -> None:
     old, new, other = (source(tmp_path, name) for name in ("old", "new", "other"))
     artifacts = tmp_path / "artifacts"
-    assert builds.run(old, artifacts) == Ended(0, "")
+    assert builds.run(old, artifacts) == Outcome(0, "")
     with builds.stopped("publish", new, artifacts):
         for command in (("build", other, "--out", artifacts), ("rollback", artifacts)):
-            refused = run_indexer(*command)
-            assert refused.returncode == 1
-            assert refused.stderr == (
+            process = run_indexer(*command)
+            assert process.returncode == 1
+            assert process.stderr == (
                 f"error: another build is at work in {artifacts}; try again when it ends\n"
             )
     service = open_snapshot(artifacts).find("one")

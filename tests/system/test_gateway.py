@@ -1,4 +1,4 @@
-"""The configurations of docs/gateway.md, run by a real nginx in front of real services."""
+"""The nginx configurations of docs/gateway.md, run by nginx in front of the service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PREFIX, CACHE, INSTANCES = re.findall(r"^```nginx\n(.*?)^```$", PAGE, re.DOTALL 
 CACHE_FOLDER = "/var/cache/nginx/ratecard"
 ONE_SERVICE, TWO_SERVICES = ("127.0.0.1:8000",), ("127.0.0.1:8001", "127.0.0.1:8002")
 
-AROUND = """\
+NGINX_CONF = """\
 {user}
 daemon off;
 pid nginx.pid;
@@ -60,30 +60,30 @@ http {{
 }}
 """
 
-ODD_IDS = ("a.b_c~d-e", "...", "~", "-", "0", "a" * 256)
+SPECIAL_IDS = ("a.b_c~d-e", "...", "~", "-", "0", "a" * 256)
 
 
 class Instance:
-    """A service on a port that it keeps when it is started again, with its log of requests."""
+    """A service with an access log, on a port that is the same after a restart."""
 
     def __init__(self, artifacts: Path, log: Path, *arguments: str) -> None:
         self._artifacts = artifacts
         self._log = log
         self._arguments = arguments
-        self._reserved = reserve()
+        self._port = reserve_port()
         self._running = ExitStack()
-        self.address = "{}:{}".format(*self._reserved.getsockname())
+        self.address = "{}:{}".format(*self._port.getsockname())
         self.start()
 
-    def start(self, *more: str) -> None:
+    def start(self, *more_options: str) -> None:
         port = self.address.partition(":")[2]
-        arguments = ("--port", port, "--log-requests", *self._arguments, *more)
+        arguments = ("--port", port, "--log-requests", *self._arguments, *more_options)
         with self._log.open("a") as log:
-            serving = serve_process(self._artifacts, *arguments, stdout=log)
-            self.client, self.process = self._running.enter_context(serving)
+            service_process = serve_process(self._artifacts, *arguments, stdout=log)
+            self.client, self.process = self._running.enter_context(service_process)
 
     def stop(self) -> int:
-        """The exit status after SIGTERM."""
+        """Send SIGTERM, and return the exit status."""
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(timeout=30)
         self._running.close()
@@ -91,54 +91,60 @@ class Instance:
 
     def close(self) -> None:
         self._running.close()
-        self._reserved.close()
+        self._port.close()
 
     def log(self) -> list[Json]:
-        whole, _, _ = self._log.read_text().rpartition("\n")
-        return [json.loads(line) for line in whole.splitlines()]
+        lines, _, _ = self._log.read_text().rpartition("\n")
+        return [json.loads(line) for line in lines.splitlines()]
 
-    def answers_more(self) -> None:
-        """Wait until it has answered some more requests."""
-        enough = len(self.log()) + 20
-        eventually(lambda: len(self.log()) >= enough)
+    def wait_for_requests(self) -> None:
+        """Wait until the service has answered 20 more requests."""
+        count = len(self.log()) + 20
+        eventually(lambda: len(self.log()) >= count)
 
-    def line(self, response: httpx.Response) -> Json:
-        """What the service logged of the request that was answered so."""
+    def log_entry(self, response: httpx.Response) -> Json:
+        """Wait for the line of the access log about this response, and return it."""
         request_id = response.headers["x-request-id"]
         eventually(lambda: any(line["id"] == request_id for line in self.log()))
         (line,) = [line for line in self.log() if line["id"] == request_id]
         return line
 
-    def was_asked(self, response: httpx.Response) -> bool:
-        """Whether the request reached the service: a later one, asked directly, is logged later."""
-        self.line(self.client.get("/healthz"))
+    def handled(self, response: httpx.Response) -> bool:
+        """Return whether the service made this response; wait for the log of a later request."""
+        self.log_entry(self.client.get("/healthz"))
         return any(line["id"] == response.headers["x-request-id"] for line in self.log())
 
 
-def reserve() -> socket.socket:
-    """A port that the kernel gives to nobody else; who asks for it by its number may listen."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", 0))
-    return reserved
+def reserve_port() -> socket.socket:
+    """Bind a free port, so that only a process that names its number can listen on it."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    return bound
 
 
 @contextmanager
-def gateway(folder: Path, configuration: str, replaced: dict[str, str]) -> Iterator[httpx.Client]:
-    """Run nginx with this configuration, other addresses in it; yields a client of it."""
+def gateway(
+    folder: Path, configuration: str, replacements: dict[str, str]
+) -> Iterator[httpx.Client]:
+    """Run nginx with a configuration in which addresses are replaced; yield a client of nginx."""
     assert NGINX, "nginx is not installed"
-    with reserve() as reserved:
-        address = "{}:{}".format(*reserved.getsockname())
-        for place, other in {"listen 80;": f"listen {address};", **replaced}.items():
-            assert configuration.count(place) == 1
-            configuration = configuration.replace(place, other)
-        user = "user root;" if os.geteuid() == 0 else ""  # or it may not enter the folder of a test
+    with reserve_port() as port:
+        address = "{}:{}".format(*port.getsockname())
+        for old, new in {"listen 80;": f"listen {address};", **replacements}.items():
+            assert configuration.count(old) == 1
+            configuration = configuration.replace(old, new)
+        user = (
+            "user root;" if os.geteuid() == 0 else ""
+        )  # its default user cannot read the folder of the test
         folder.mkdir()
-        (folder / "nginx.conf").write_text(AROUND.format(user=user, configuration=configuration))
+        (folder / "nginx.conf").write_text(
+            NGINX_CONF.format(user=user, configuration=configuration)
+        )
         command = [NGINX, "-p", str(folder), "-c", "nginx.conf", "-e", "error.log"]
         with subprocess.Popen(command) as process:
             try:
-                eventually(lambda: process.poll() is not None or listens(address))
+                eventually(lambda: process.poll() is not None or is_listening(address))
                 assert process.poll() is None, (folder / "error.log").read_text()
                 with httpx.Client(base_url=f"http://{address}", timeout=30) as client:
                     yield client
@@ -146,7 +152,7 @@ def gateway(folder: Path, configuration: str, replaced: dict[str, str]) -> Itera
                 process.terminate()
 
 
-def listens(address: str) -> bool:
+def is_listening(address: str) -> bool:
     host, _, port = address.partition(":")
     with socket.socket() as attempt:
         return attempt.connect_ex((host, int(port))) == 0
@@ -156,84 +162,87 @@ def listens(address: str) -> bool:
 def instances(
     artifacts: Path, folder: Path, *arguments: tuple[str, ...]
 ) -> Iterator[list[Instance]]:
-    with ExitStack() as running:
-        started = []
+    with ExitStack() as stack:
+        services = []
         for number, each in enumerate(arguments):
-            started.append(Instance(artifacts, folder / f"requests{number}.log", *each))
-            running.callback(started[-1].close)
-        yield started
+            services.append(Instance(artifacts, folder / f"requests{number}.log", *each))
+            stack.callback(services[-1].close)
+        yield services
 
 
-Behind = tuple[httpx.Client, Instance]
+Proxied = tuple[httpx.Client, Instance]
+"""A client of nginx, and the service behind nginx."""
 
 
 @pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts of services with ids of odd characters, and one that is worth compressing."""
-    folder = tmp_path_factory.mktemp("odd")
-    records = [service(name) for name in ODD_IDS] + [service("long", description="word " * 1000)]
+def special_ids(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of services with unusual ids, and of one that is large enough to compress."""
+    folder = tmp_path_factory.mktemp("special_ids")
+    records = [service(name) for name in SPECIAL_IDS] + [
+        service("long", description="word " * 1000)
+    ]
     source = write_lines(folder / "services.jsonl", records)
     assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
     return folder / "artifacts"
 
 
 @pytest.fixture(scope="module")
-def prefixed(odd: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
-    """A client of nginx that publishes a service under /api/, and the service."""
+def prefixed(special_ids: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    """A service that nginx publishes under /api/."""
     folder = tmp_path_factory.mktemp("prefixed")
     arguments = ("--root-path", "/api", "--trusted-proxies", "127.0.0.1")
     with (
-        instances(odd, folder, arguments) as (one,),
+        instances(special_ids, folder, arguments) as (one,),
         gateway(folder / "nginx", PREFIX, {ONE_SERVICE[0]: one.address}) as client,
     ):
         yield client, one
 
 
 @contextmanager
-def cached(artifacts: Path, folder: Path, max_age: int) -> Iterator[Behind]:
-    """A client of nginx that caches what a service says, and the service."""
+def cached(artifacts: Path, folder: Path, max_age: int) -> Iterator[Proxied]:
+    """Run a service behind an nginx that caches its responses."""
     with instances(artifacts, folder, ("--max-age", str(max_age))) as (one,):
-        replaced = {ONE_SERVICE[0]: one.address, CACHE_FOLDER: str(folder / "cache")}
-        with gateway(folder / "nginx", CACHE, replaced) as client:
+        replacements = {ONE_SERVICE[0]: one.address, CACHE_FOLDER: str(folder / "cache")}
+        with gateway(folder / "nginx", CACHE, replacements) as client:
             yield client, one
 
 
 @pytest.fixture(scope="module")
-def kept(odd: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
-    """A cache whose answers are kept for longer than a test takes."""
-    with cached(odd, tmp_path_factory.mktemp("kept"), max_age=3600) as behind:
-        yield behind
+def long_cached(special_ids: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    """A service behind an nginx whose cached responses stay fresh for an hour."""
+    with cached(special_ids, tmp_path_factory.mktemp("long_cached"), max_age=3600) as proxied:
+        yield proxied
 
 
 def cache_status(response: httpx.Response) -> str:
     return str(response.headers["x-cache-status"])
 
 
-def ask_until(
-    ask: Callable[[], httpx.Response], is_it: Callable[[httpx.Response], bool]
+def fetch_until(
+    fetch: Callable[[], httpx.Response], condition: Callable[[httpx.Response], bool]
 ) -> httpx.Response:
-    """The first answer that is as wanted."""
-    answers: list[httpx.Response] = []
+    """Fetch repeatedly, and return the first response that meets a condition."""
+    responses: list[httpx.Response] = []
 
-    def found() -> bool:
-        answers[:] = [ask()]
-        return is_it(answers[0])
+    def is_met() -> bool:
+        responses[:] = [fetch()]
+        return condition(responses[0])
 
-    eventually(found)
-    return answers[0]
+    eventually(is_met)
+    return responses[0]
 
 
-def test_a_prefix_is_stripped_and_named_by_the_openapi_document(prefixed: Behind) -> None:
+def test_a_prefix_is_stripped_and_in_the_openapi_document(prefixed: Proxied) -> None:
     client, one = prefixed
-    listed = client.get("/api/v1/services")
-    assert listed.json()["total"] == len(ODD_IDS) + 1
-    assert one.line(listed)["route"] == "/v1/services"
+    listing = client.get("/api/v1/services")
+    assert listing.json()["total"] == len(SPECIAL_IDS) + 1
+    assert one.log_entry(listing)["route"] == "/v1/services"
     assert client.get("/api/openapi.json").json()["servers"] == [{"url": "/api"}]
     assert client.get("/api/readyz").json()["status"] == "ready"
     assert client.get("/api/nowhere").json()["error"]["code"] == "path_not_found"
 
 
-def test_outside_the_prefix_and_for_metrics_nginx_answers_itself(prefixed: Behind) -> None:
+def test_paths_outside_the_prefix_and_metrics_are_404_by_nginx(prefixed: Proxied) -> None:
     client, one = prefixed
     for path in ("/v1/services", "/", "/api/metrics", "/api//metrics", "/api/v1/../%6detrics"):
         response = client.get(path)
@@ -243,31 +252,31 @@ def test_outside_the_prefix_and_for_metrics_nginx_answers_itself(prefixed: Behin
     assert one.client.get("/metrics").status_code == 200
 
 
-@pytest.mark.parametrize("service_id", ODD_IDS)
-def test_an_id_of_odd_characters_arrives_unchanged(prefixed: Behind, service_id: str) -> None:
+@pytest.mark.parametrize("service_id", SPECIAL_IDS)
+def test_an_unusual_id_reaches_the_service_unchanged(prefixed: Proxied, service_id: str) -> None:
     client, _ = prefixed
     escaped = "".join(f"%{ord(character):02X}" for character in service_id)
-    for spelled in (service_id, escaped):
-        response = client.get(f"/api/v1/services/{spelled}")
+    for encoded in (service_id, escaped):
+        response = client.get(f"/api/v1/services/{encoded}")
         assert response.json()["service"]["id"] == service_id
 
 
 @pytest.mark.parametrize(
     "text", ["a b", "ü", "%", "?", "#", '"', "<b>", "a+b", "a:b;c=d", "\\", "٣", "a/b"]
 )
-def test_odd_characters_of_paths_and_queries_arrive_unchanged(prefixed: Behind, text: str) -> None:
+def test_special_characters_reach_the_service_unchanged(prefixed: Proxied, text: str) -> None:
     client, one = prefixed
     for path in (
         f"/v1/services/{quote(text, safe='')}",
         f"/v1/services?limit={quote(text, safe='')}",
     ):
-        through, direct = client.get(f"/api{path}"), one.client.get(path)
-        assert through.status_code == direct.status_code
-        assert through.json() == direct.json()
-        assert unquote(one.line(through)["target"]) == unquote(one.line(direct)["target"])
+        proxied, direct = client.get(f"/api{path}"), one.client.get(path)
+        assert proxied.status_code == direct.status_code
+        assert proxied.json() == direct.json()
+        assert unquote(one.log_entry(proxied)["target"]) == unquote(one.log_entry(direct)["target"])
 
 
-def test_what_nginx_compresses_revalidates_by_its_weak_tag(prefixed: Behind) -> None:
+def test_a_response_that_nginx_compressed_revalidates_by_its_weak_tag(prefixed: Proxied) -> None:
     client, one = prefixed
     path = "/v1/services/long"
     first = client.get(f"/api{path}", headers={"accept-encoding": "gzip"})
@@ -278,36 +287,36 @@ def test_what_nginx_compresses_revalidates_by_its_weak_tag(prefixed: Behind) -> 
     assert first.content == plain.content
     again = client.get(f"/api{path}", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    assert one.line(again)["status"] == 304
+    assert one.log_entry(again)["status"] == 304
 
 
-def test_the_request_id_of_the_gateway_is_logged_and_comes_back(prefixed: Behind) -> None:
+def test_the_request_id_of_nginx_is_logged_and_echoed(prefixed: Proxied) -> None:
     client, one = prefixed
     response = client.get("/api/v1/services", headers={"x-request-id": "of-the-client"})
     assert re.fullmatch("[0-9a-f]{32}", response.headers["x-request-id"])
-    assert one.line(response)["target"] == "/api/v1/services"
+    assert one.log_entry(response)["target"] == "/api/v1/services"
 
 
-def test_a_forwarded_address_is_believed_of_a_trusted_proxy_only(prefixed: Behind) -> None:
+def test_x_forwarded_for_is_used_only_from_a_trusted_proxy(prefixed: Proxied) -> None:
     client, one = prefixed
     spoofed = {"x-forwarded-for": "192.0.2.1"}
-    elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
-    with httpx.Client(transport=elsewhere) as other:
-        through = other.get(client.base_url.join("/api/healthz"))
-        lying_through = other.get(client.base_url.join("/api/healthz"), headers=spoofed)
-        lying_past = other.get(one.client.base_url.join("/healthz"), headers=spoofed)
-    for response in (through, lying_through, lying_past):
-        assert one.line(response)["client"] == "127.0.0.2"
+    transport = httpx.HTTPTransport(local_address="127.0.0.2")
+    with httpx.Client(transport=transport) as other:
+        proxied = other.get(client.base_url.join("/api/healthz"))
+        spoofed_via_proxy = other.get(client.base_url.join("/api/healthz"), headers=spoofed)
+        spoofed_directly = other.get(one.client.base_url.join("/healthz"), headers=spoofed)
+    for response in (proxied, spoofed_via_proxy, spoofed_directly):
+        assert one.log_entry(response)["client"] == "127.0.0.2"
 
 
-def test_no_forwarded_address_is_believed_unless_a_proxy_is_trusted(kept: Behind) -> None:
-    client, one = kept
+def test_x_forwarded_for_is_ignored_without_trusted_proxies(long_cached: Proxied) -> None:
+    client, one = long_cached
     spoofed = {"x-forwarded-for": "192.0.2.1"}
     for response in (client.get("/healthz"), one.client.get("/healthz", headers=spoofed)):
-        assert one.line(response)["client"] == "127.0.0.1"
+        assert one.log_entry(response)["client"] == "127.0.0.1"
 
 
-def test_head_and_options_pass_the_gateway(prefixed: Behind) -> None:
+def test_head_and_options_pass_the_gateway(prefixed: Proxied) -> None:
     client, _ = prefixed
     identity = {"accept-encoding": "identity"}
     get = client.get("/api/v1/services/long", headers=identity)
@@ -318,11 +327,11 @@ def test_head_and_options_pass_the_gateway(prefixed: Behind) -> None:
     preflight = client.options("/api/v1/services", headers={"origin": "https://a.example"})
     assert preflight.status_code == 204
     assert preflight.headers["access-control-allow-origin"] == "*"
-    refused = client.post("/api/v1/services", json={})
-    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    rejected = client.post("/api/v1/services", json={})
+    assert (rejected.status_code, rejected.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
-def test_a_cache_asks_again_when_an_answer_is_old_and_is_told_what_is_new(
+def test_the_cache_revalidates_expired_responses(
     artifacts: Path, build: Build, tmp_path: Path
 ) -> None:
     assert build([service("same"), service("other")]) == 0
@@ -335,41 +344,49 @@ def test_a_cache_asks_again_when_an_answer_is_old_and_is_told_what_is_new(
             return client.get("/v1/services")
 
         miss, before = fetch(), listing()
-        assert (cache_status(miss), one.line(miss)["status"]) == ("MISS", 200)
-        hit = ask_until(fetch, lambda answer: cache_status(answer) == "HIT")
-        assert not one.was_asked(hit)
+        assert (cache_status(miss), one.log_entry(miss)["status"]) == ("MISS", 200)
+        hit = fetch_until(fetch, lambda response: cache_status(response) == "HIT")
+        assert not one.handled(hit)
 
         assert build([service("same"), service("other", endpoints=[endpoint("0.02")])]) == 0
         current = (artifacts / "CURRENT").read_text().strip()
         eventually(lambda: one.client.get("/readyz").json()["snapshot"] == current)
-        after = ask_until(listing, lambda answer: answer.content != before.content)
-        assert (cache_status(after), one.line(after)["status"]) == ("EXPIRED", 200)
+        after = fetch_until(listing, lambda response: response.content != before.content)
+        assert (cache_status(after), one.log_entry(after)["status"]) == ("EXPIRED", 200)
         assert after.headers["ratecard-snapshot"] == current
         assert after.headers["etag"] != before.headers["etag"]
 
-        same = ask_until(
-            fetch, lambda answer: one.was_asked(answer) and one.line(answer)["snapshot"] == current
+        same = fetch_until(
+            fetch,
+            lambda response: (
+                one.handled(response) and one.log_entry(response)["snapshot"] == current
+            ),
         )
-        assert (cache_status(same), one.line(same)["status"]) == ("REVALIDATED", 304)
+        assert (cache_status(same), one.log_entry(same)["status"]) == ("REVALIDATED", 304)
         assert miss.content == hit.content == same.content
-        assert len({answer.headers["x-request-id"] for answer in (miss, hit, same)}) == 3
+        assert len({response.headers["x-request-id"] for response in (miss, hit, same)}) == 3
 
 
-def test_a_cache_keeps_codings_apart_and_passes_on_what_the_service_compressed(
-    kept: Behind,
+def test_the_cache_stores_each_content_coding_separately(
+    long_cached: Proxied,
 ) -> None:
-    client, one = kept
+    client, one = long_cached
     path = "/v1/services/long"
     plain = one.client.get(path, headers={"accept-encoding": "identity"}).content
-    packed = {"gzip", "gzip, deflate, br, zstd", "GZIP;q=0.5", "br;q=1.0, gzip;q=0.8, *;q=0.1"}
-    unpacked = {"", "identity", "br", "zstd", "gzip;q=0", "x-gzip-2", "gzip;q=0.000, *"}
+    accepts_gzip = {
+        "gzip",
+        "gzip, deflate, br, zstd",
+        "GZIP;q=0.5",
+        "br;q=1.0, gzip;q=0.8, *;q=0.1",
+    }
+    accepts_no_gzip = {"", "identity", "br", "zstd", "gzip;q=0", "x-gzip-2", "gzip;q=0.000, *"}
     statuses = []
-    for accepted in [*packed, *unpacked] * 2:
+    for accepted in [*accepts_gzip, *accepts_no_gzip] * 2:
         request = client.build_request("GET", path, headers={"accept-encoding": accepted})
         response = client.send(request, stream=True)
         body = b"".join(response.iter_raw())
         statuses.append(cache_status(response))
-        if accepted in packed:
+        if accepted in accepts_gzip:
             assert response.headers["content-encoding"] == "gzip"
             assert response.headers["etag"].endswith('-gzip"')
             assert gzip.decompress(body) == plain
@@ -380,8 +397,8 @@ def test_a_cache_keeps_codings_apart_and_passes_on_what_the_service_compressed(
     assert sorted(statuses) == ["HIT"] * (len(statuses) - 2) + ["MISS"] * 2
 
 
-def test_a_cache_answers_conditions_and_head_by_itself(kept: Behind) -> None:
-    client, one = kept
+def test_the_cache_answers_conditional_and_head_requests(long_cached: Proxied) -> None:
+    client, one = long_cached
     path = "/v1/services?limit=7"
     first = client.get(path)
     weak = {"if-none-match": f"W/{first.headers['etag']}"}
@@ -391,8 +408,8 @@ def test_a_cache_answers_conditions_and_head_by_itself(kept: Behind) -> None:
     head = client.head(path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == first.headers["content-length"]
-    assert not one.was_asked(again)
-    assert not one.was_asked(head)
+    assert not one.handled(again)
+    assert not one.handled(head)
     assert client.options(path).status_code == 204
     assert client.get(path).content == first.content
 
@@ -400,25 +417,25 @@ def test_a_cache_answers_conditions_and_head_by_itself(kept: Behind) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/services?limit=0", "/v1/services/nowhere", "/nowhere", "/healthz", "/readyz"]
 )
-def test_a_cache_keeps_no_errors_and_nothing_of_the_moment(kept: Behind, path: str) -> None:
-    client, one = kept
+def test_the_cache_stores_no_errors_and_no_health_checks(long_cached: Proxied, path: str) -> None:
+    client, one = long_cached
     for response in (client.get(path), client.get(path)):
         assert cache_status(response) == "MISS"
-        assert one.line(response)["status"] == response.status_code
+        assert one.log_entry(response)["status"] == response.status_code
         assert response.headers["cache-control"] == "no-store"
 
 
-def test_a_cache_hides_metrics(kept: Behind) -> None:
-    client, _ = kept
+def test_the_cache_does_not_expose_metrics(long_cached: Proxied) -> None:
+    client, _ = long_cached
     response = client.get("/metrics")
     assert (response.status_code, response.headers["content-type"]) == (404, "text/html")
     assert "ratecard" not in response.text
 
 
-def test_a_cache_answers_with_what_it_has_while_the_service_is_down_or_refuses(
-    odd: Path, tmp_path: Path
+def test_the_cache_serves_stale_responses_while_the_service_is_down_or_overloaded(
+    special_ids: Path, tmp_path: Path
 ) -> None:
-    with cached(odd, tmp_path, max_age=1) as (client, one):
+    with cached(special_ids, tmp_path, max_age=1) as (client, one):
 
         def fetch() -> httpx.Response:
             return client.get("/v1/services/long")
@@ -426,23 +443,24 @@ def test_a_cache_answers_with_what_it_has_while_the_service_is_down_or_refuses(
         def search() -> httpx.Response:
             return client.get("/v1/search/services?q=word")
 
-        fresh, found = fetch(), search()
+        fresh, fresh_search = fetch(), search()
         assert one.stop() == 0
-        stale = ask_until(fetch, lambda answer: cache_status(answer) == "STALE")
+        stale = fetch_until(fetch, lambda response: cache_status(response) == "STALE")
         assert (stale.status_code, stale.content) == (200, fresh.content)
         assert stale.headers["x-request-id"] != fresh.headers["x-request-id"]
-        never_kept = client.get("/v1/services")
-        assert never_kept.status_code == 502
-        assert re.fullmatch("[0-9a-f]{32}", never_kept.headers["x-request-id"])
+        uncached = client.get("/v1/services")
+        assert uncached.status_code == 502
+        assert re.fullmatch("[0-9a-f]{32}", uncached.headers["x-request-id"])
 
         one.start("--max-lag", "1e-9")
-        refused = ask_until(
-            search, lambda answer: one.was_asked(answer) and one.line(answer)["status"] == 503
+        shed = fetch_until(
+            search,
+            lambda response: one.handled(response) and one.log_entry(response)["status"] == 503,
         )
-        assert (refused.status_code, refused.content) == (200, found.content)
-        assert cache_status(refused) == "STALE"
-        back = ask_until(fetch, lambda answer: cache_status(answer) == "REVALIDATED")
-        assert back.content == fresh.content
+        assert (shed.status_code, shed.content) == (200, fresh_search.content)
+        assert cache_status(shed) == "STALE"
+        revalidated = fetch_until(fetch, lambda response: cache_status(response) == "REVALIDATED")
+        assert revalidated.content == fresh.content
 
 
 MIXED = (
@@ -456,17 +474,17 @@ MIXED = (
 
 
 class Clients:
-    """Four clients that ask all the time, each by a connection that it keeps."""
+    """Four clients that send requests continuously, each over a keep-alive connection."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._address = client.base_url
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(4)]
+        self._threads = [threading.Thread(target=self._run) for _ in range(4)]
         self.failures: list[Any] = []
-        self.answered = 0
+        self.responses = 0
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         for thread in self._threads:
             thread.start()
         try:
@@ -476,12 +494,12 @@ class Clients:
             for thread in self._threads:
                 thread.join(timeout=60)
 
-    def are_answered_more(self) -> None:
-        """Wait until they have been answered some more times."""
-        enough = self.answered + 20
-        eventually(lambda: self.answered >= enough)
+    def wait_for_responses(self) -> None:
+        """Wait until the clients have received 20 more responses."""
+        count = self.responses + 20
+        eventually(lambda: self.responses >= count)
 
-    def _ask(self) -> None:
+    def _run(self) -> None:
         deadline = time.monotonic() + 60
         with httpx.Client(base_url=self._address, timeout=30) as client:
             while not self._stop.is_set() and time.monotonic() < deadline:
@@ -493,53 +511,55 @@ class Clients:
                         continue
                     if response.status_code != 200:
                         self.failures.append((path, response.status_code, response.text))
-                    self.answered += 1
-                    self._stop.wait(0.005)  # so that there is time left to start a service
+                    self.responses += 1
+                    self._stop.wait(0.005)  # leave CPU time to the starting service
 
 
-def test_both_instances_are_restarted_without_an_error_that_a_client_sees(
-    odd: Path, tmp_path: Path
+def test_restarting_both_instances_in_turn_causes_no_client_errors(
+    special_ids: Path, tmp_path: Path
 ) -> None:
-    with instances(odd, tmp_path, ("--drain", "0.3"), ()) as both:
+    with instances(special_ids, tmp_path, ("--drain", "0.3"), ()) as both:
         addresses = dict(zip(TWO_SERVICES, [one.address for one in both], strict=True))
         with gateway(tmp_path / "nginx", INSTANCES, addresses) as client:
             clients = Clients(client)
-            with clients.asking():
+            with clients.running():
                 for one in both:
-                    one.answers_more()
+                    one.wait_for_requests()
                     assert one.stop() == 0
-                    clients.are_answered_more()
+                    clients.wait_for_responses()
                     one.start()
-                    one.answers_more()
+                    one.wait_for_requests()
             assert clients.failures == []
 
 
-def test_searches_that_one_instance_refuses_are_answered_by_the_other(
-    odd: Path, tmp_path: Path
+def test_searches_that_one_instance_sheds_are_retried_on_the_other(
+    special_ids: Path, tmp_path: Path
 ) -> None:
-    with instances(odd, tmp_path, ("--max-lag", "1e-9"), ()) as (busy, idle):
+    with instances(special_ids, tmp_path, ("--max-lag", "1e-9"), ()) as (busy, idle):
         addresses = dict(zip(TWO_SERVICES, (busy.address, idle.address), strict=True))
         with gateway(tmp_path / "nginx", INSTANCES, addresses) as client:
-            response = ask_until(
+            response = fetch_until(
                 lambda: client.get("/v1/search/services?q=word"),
-                lambda answer: busy.was_asked(answer) and busy.line(answer)["status"] == 503,
+                lambda response: (
+                    busy.handled(response) and busy.log_entry(response)["status"] == 503
+                ),
             )
             assert (response.status_code, response.json()["total"]) == (200, 1)
-            assert idle.line(response)["status"] == 200
-            listed = ask_until(lambda: client.get("/v1/services"), busy.was_asked)
-            assert busy.line(listed)["status"] == 200
+            assert idle.log_entry(response)["status"] == 200
+            listing = fetch_until(lambda: client.get("/v1/services"), busy.handled)
+            assert busy.log_entry(listing)["status"] == 200
 
 
-def test_when_both_refuse_searches_the_client_is_told_and_all_else_is_answered(
-    odd: Path, tmp_path: Path
+def test_when_both_instances_shed_searches_only_searches_are_503(
+    special_ids: Path, tmp_path: Path
 ) -> None:
-    lagging = ("--max-lag", "1e-9")  # a first search always finds the loop later than that
-    with instances(odd, tmp_path, lagging, lagging) as both:
+    lagging = ("--max-lag", "1e-9")  # any lag exceeds this limit
+    with instances(special_ids, tmp_path, lagging, lagging) as both:
         addresses = dict(zip(TWO_SERVICES, [one.address for one in both], strict=True))
         with gateway(tmp_path / "nginx", INSTANCES, addresses) as client:
-            refused, *more = [client.get("/v1/search/services?q=word") for _ in range(4)]
-            assert refused.status_code == 503
-            assert refused.json()["error"]["code"] == "overloaded"
-            assert int(refused.headers["retry-after"]) > 0
-            assert {response.status_code for response in more} <= {200, 503}
+            first, *others = [client.get("/v1/search/services?q=word") for _ in range(4)]
+            assert first.status_code == 503
+            assert first.json()["error"]["code"] == "overloaded"
+            assert int(first.headers["retry-after"]) > 0
+            assert {response.status_code for response in others} <= {200, 503}
             assert client.get("/v1/services").status_code == 200

@@ -1,7 +1,7 @@
-"""Requests and records that mean no good: every answer keeps its documented shape.
+"""Hostile requests and records have documented responses and inject nothing.
 
-What a request or a record says is data: it reaches bodies as JSON, and neither a response header
-nor a line of the log nor a metric nor a file name.
+Text of a request or a record may appear in response bodies as JSON, but not in response headers,
+the log, metrics or file names.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tests.support.running import (
 )
 
 CANARY = "canary"
-"""A word that every attempt to get into a header, a log line or a file name carries."""
+"""A marker in every injection attempt."""
 HEADERS = {
     *("access-control-allow-headers", "access-control-allow-methods", "access-control-max-age"),
     *("access-control-allow-origin", "access-control-expose-headers", "allow", "cache-control"),
@@ -54,12 +54,12 @@ HEADERS = {
     *("content-security-policy", "referrer-policy"),
     *("ratecard-snapshot", "retry-after", "vary", "x-content-type-options", "x-request-id"),
 }
-FOR_PEOPLE = re.compile(r"/|/ecosystem|/services/[^/]+|/assets/.+", re.DOTALL)
+HTML_PATHS = re.compile(r"/|/ecosystem|/services/[^/]+|/assets/.+", re.DOTALL)
 HTML = "text/html; charset=utf-8"
-LONGEST_HEAD = 64 * 1024
+MAX_HEAD = 64 * 1024
 HEAD_TOO_LARGE = 431
 REQUEST_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
-DESCRIBED: Json = json.loads(document(""))
+OPENAPI: Json = json.loads(document(""))
 _header = re.compile(rb"([a-z-]+): ([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
 _error = msgspec.json.Decoder(ErrorEnvelope)
 _zstd = importlib.import_module(
@@ -67,62 +67,62 @@ _zstd = importlib.import_module(
 )
 
 
-def _kinds(error: type[RatecardError]) -> Iterator[tuple[int, str]]:
+def _statuses_and_codes(error: type[RatecardError]) -> Iterator[tuple[int, str]]:
     yield error.status, error.code
-    for special in error.__subclasses__():
-        yield from _kinds(special)
+    for subclass in error.__subclasses__():
+        yield from _statuses_and_codes(subclass)
 
 
-REFUSALS = set(_kinds(RatecardError)) - {(500, "internal_error")}
+ERRORS = set(_statuses_and_codes(RatecardError)) - {(500, "internal_error")}
 
 
 def _decoder(path: str) -> msgspec.json.Decoder[Any]:
-    content = DESCRIBED["paths"][path]["get"]["responses"]["200"]["content"]
+    content = OPENAPI["paths"][path]["get"]["responses"]["200"]["content"]
     name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
     return msgspec.json.Decoder(getattr(records, name))
 
 
-ENVELOPES = {path: _decoder(path) for path in DESCRIBED["paths"]}
+ENVELOPES = {path: _decoder(path) for path in OPENAPI["paths"]}
 ENVELOPES["/openapi.json"] = msgspec.json.Decoder(dict[str, Any])
 PATHS = sorted(ENVELOPES)
 QUERY_PARAMETERS = {
     path: [each["name"] for each in operations["get"]["parameters"] if each["in"] == "query"]
-    for path, operations in DESCRIBED["paths"].items()
+    for path, operations in OPENAPI["paths"].items()
 }
 
 
-class Answer(NamedTuple):
-    """A response as it came, its body decompressed."""
+class Response(NamedTuple):
+    """A response with its body decompressed."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
 
-class Wire:
-    """A keep-alive connection that sends what it is given, where a library would mend it."""
+class RawConnection:
+    """A keep-alive connection that sends any bytes, where a library would encode or refuse them."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
         self._socket: socket.socket | None = None
         self._received = b""
 
-    def ask(self, request: bytes, method: str = "GET") -> Answer:
-        """Send the bytes of one request, and check that its answer is well-formed HTTP."""
+    def send(self, request: bytes, method: str = "GET") -> Response:
+        """Send one request, and return its response after checking that it is well-formed HTTP."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=30)
         self._socket.sendall(request)
-        head = self._until(b"\r\n\r\n")
-        first, *lines = head.split(b"\r\n")
+        head = self._read_until(b"\r\n\r\n")
+        status_line, *lines = head.split(b"\r\n")
         matched = [_header.fullmatch(line) for line in lines]
         assert all(matched), head
         pairs = [(match[1].decode(), match[2].decode()) for match in matched if match]
         headers = dict(pairs)
         assert len(headers) == len(pairs), head
-        assert first.startswith(b"HTTP/1.1 "), head
-        status = int(first.split(b" ")[1])
+        assert status_line.startswith(b"HTTP/1.1 "), head
+        status = int(status_line.split(b" ")[1])
         empty = method == "HEAD" or status in {204, 304}
-        body = self._exactly(0 if empty else int(headers["content-length"]))
+        body = self._read_exactly(0 if empty else int(headers["content-length"]))
         if headers.get("connection") == "close":
             self.close()
         match headers.get("content-encoding", "") if body else "":
@@ -130,20 +130,20 @@ class Wire:
                 body = gzip.decompress(body)
             case "zstd":
                 body = _zstd.decompress(body)
-        return Answer(status, headers, body)
+        return Response(status, headers, body)
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
         self._socket, self._received = None, b""
 
-    def _until(self, end: bytes) -> bytes:
+    def _read_until(self, end: bytes) -> bytes:
         while end not in self._received:
             self._receive()
         head, _, self._received = self._received.partition(end)
         return head
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         while len(self._received) < size:
             self._receive()
         body, self._received = self._received[:size], self._received[size:]
@@ -152,26 +152,26 @@ class Wire:
     def _receive(self) -> None:
         assert self._socket is not None
         received = self._socket.recv(1 << 20)
-        assert received, "closed without an answer"
+        assert received, "closed without a response"
         self._received += received
 
 
-class Running(NamedTuple):
-    """A service that logs every request, and what it has written."""
+class LoggedService(NamedTuple):
+    """A running service with an access log."""
 
     address: tuple[str, int]
     log: Path
 
-    def get(self, target: str) -> Answer:
-        with closing(Wire(self.address)) as wire:
-            return wire.ask(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+    def get(self, target: str) -> Response:
+        with closing(RawConnection(self.address)) as connection:
+            return connection.send(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
 
 
 @contextmanager
-def serve_logged(artifacts: Path) -> Iterator[Running]:
+def serve_logged(artifacts: Path) -> Iterator[LoggedService]:
     log = artifacts.with_name("service.log")
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
-    # A loaded machine is no reason to refuse what is asked here.
+    # Without load shedding, as the machine may be busy.
     command += ["--log-requests", "--max-lag", "0", "--trusted-proxies", "127.0.0.1"]
     environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with (
@@ -182,34 +182,34 @@ def serve_logged(artifacts: Path) -> Iterator[Running]:
     ):
         try:
             eventually(
-                lambda: "startup complete" in (said := log.read_text()) and "running on" in said
+                lambda: "startup complete" in (text := log.read_text()) and "server on" in text
             )
             host, _, port = log.read_text().partition("http://")[2].partition(" ")[0].partition(":")
-            yield Running((host, int(port)), log)
+            yield LoggedService((host, int(port)), log)
         finally:
             process.terminate()
 
 
 @pytest.fixture(scope="module")
-def running(sample: Path) -> Iterator[Running]:
+def server(sample: Path) -> Iterator[LoggedService]:
     """A service that serves the sample catalogue."""
-    with serve_logged(sample) as running:
-        yield running
+    with serve_logged(sample) as server:
+        yield server
 
 
-def check(answer: Answer, method: str, target: str) -> None:
-    """The answer is one that the contract has for the request; `target` is in origin form."""
-    status, headers, body = answer
+def check(response: Response, method: str, target: str) -> None:
+    """Check that the contract has this response for a request; `target` is in origin form."""
+    status, headers, body = response
     assert headers.keys() <= HEADERS
     assert headers["access-control-allow-origin"] == "*"
     assert headers["x-content-type-options"] == "nosniff"
     if (status, method) == (204, "OPTIONS"):
         return
     path = unquote(target.partition("?")[0].partition("#")[0])
-    decoder = envelope_of(path)
-    answers = decoder is not None or FOR_PEOPLE.fullmatch(path) is not None
+    decoder = decoder_for(path)
+    exists = decoder is not None or HTML_PATHS.fullmatch(path) is not None
     if status in {200, 304}:
-        assert answers
+        assert exists
         assert method in {"GET", "HEAD"}
     if status == 304:
         assert "etag" in headers
@@ -229,24 +229,24 @@ def check(answer: Answer, method: str, target: str) -> None:
             assert len(envelope.services) <= envelope.limit <= 200
     else:
         error = _error.decode(body).error
-        assert (status, error.code) in REFUSALS
-        assert answers or status != 400 or error.code == "bad_request"
+        assert (status, error.code) in ERRORS
+        assert exists or status != 400 or error.code == "bad_request"
         assert "allow" in headers or status != 405
         assert isinstance(error.parameter, str) == (error.code == "invalid_parameter")
 
 
-def reached(answer: Answer) -> bool:
-    """Whether the application was asked; what is no HTTP and too long a head never gets there."""
-    if request_id := answer.headers.get("x-request-id"):
+def reaches_application(response: Response) -> bool:
+    """Return whether the application made a response, and not the HTTP parser."""
+    if request_id := response.headers.get("x-request-id"):
         assert REQUEST_ID.fullmatch(request_id)
     else:
-        assert answer.status in {400, HEAD_TOO_LARGE}
-        assert answer.headers["connection"] == "close"
+        assert response.status in {400, HEAD_TOO_LARGE}
+        assert response.headers["connection"] == "close"
     return bool(request_id)
 
 
-def envelope_of(path: str) -> msgspec.json.Decoder[Any] | None:
-    """What a decoded path answers with; None where nothing answers."""
+def decoder_for(path: str) -> msgspec.json.Decoder[Any] | None:
+    """Return the decoder of the responses of a decoded path, or None for an unknown path."""
     if path in ENVELOPES:
         return ENVELOPES[path] if "{" not in path else ENVELOPES["/v1/services/{id}"]
     parent, _, service_id = path.rpartition("/")
@@ -271,7 +271,7 @@ file:///etc/passwd %2fproc%2fself%2fenviron manifest.json
 2147483648 9223372036854775808 18446744073709551616 %d9%a3 %ef%bc%91 %c2%b2 1%00 1%0a %201 1%20
 0.1 .5 5. 1e-400 1.7976931348623157e309
 name price relevance all none any 1P 3p category category,network
-""".split()  # noqa: SIM905  # a list of them would be two pages long
+""".split()  # noqa: SIM905  # a list would be two pages long
 VALUES += ["", "9" * 400, "9" * 5000, "1" + "0" * 99, "0" * 99 + ".1", "0." + "0" * 99 + "1"]
 VALUES += ["a" * 256, "a" * 257, "a" * 2000, "a" * 2001, "a+" * 1500, "%00" * 700, "e%cc%81" * 300]
 VALUES += ["%f0%9f%a6%8a" * 500]
@@ -290,90 +290,90 @@ NAMES += [
 URLS = 10_000
 
 
-def nasty_urls(seed: int) -> Iterator[str]:
-    """Targets in origin form: every parameter with every value, then what chance makes of them."""
+def hostile_urls(seed: int) -> Iterator[str]:
+    """Yield targets in origin form: every parameter with every value, then random mutations."""
     for path, names in QUERY_PARAMETERS.items():
         query = "q=weather&" if "search" in path else ""
         for name in names:
             yield from (f"{path}?{'' if name == 'q' else query}{name}={value}" for value in VALUES)
     for name in QUERY_PARAMETERS["/v1/search/services"]:
         yield from (f"/?{name}={value}" for value in VALUES)
-    beginnings = ("/v1/services/", "/", "/v1/services/a/", "/services/", "/assets/")
+    prefixes = ("/v1/services/", "/", "/v1/services/a/", "/services/", "/assets/")
     for value in VALUES:
-        yield from (f"{path}{value}" for path in (*PATHS, *beginnings))
+        yield from (f"{path}{value}" for path in (*PATHS, *prefixes))
     for length in (1, 255, 256, 257, 4096, 60_000, 65_510, 65_536, 70_000, 100_000):
         for text in ("a", "/", "%2e", "%f0%9f%a6%8a", "&q", "="):
             yield f"/v1/services/{(text * length)[:length]}"
             yield f"/v1/search/services?q={(text * length)[:length]}"
-    chance = Random(seed)  # noqa: S311  # the same URLs at every run
+    random = Random(seed)  # noqa: S311  # the same URLs in every run
     while True:
-        yield _mutated(chance)
+        yield _mutated(random)
 
 
-def _mutated(chance: Random) -> str:
-    path = chance.choice((*PATHS, "/", "/services/{id}")).replace("{id}", chance.choice(VALUES))
-    for _ in range(chance.choice((0, 0, 1, 2))):
-        at = chance.randrange(len(path))
-        piece = chance.choice(
+def _mutated(random: Random) -> str:
+    path = random.choice((*PATHS, "/", "/services/{id}")).replace("{id}", random.choice(VALUES))
+    for _ in range(random.choice((0, 0, 1, 2))):
+        at = random.randrange(len(path))
+        piece = random.choice(
             (*VALUES, "/", "//", "/./", f"%{ord(path[at]):02x}", path[at].upper())
         )
-        path = path[:at] + piece + path[at + chance.randrange(2) :]
-    separator = chance.choice(("&",) * 8 + ("&&", ";", "&amp;", "%26", "?"))
+        path = path[:at] + piece + path[at + random.randrange(2) :]
+    separator = random.choice(("&",) * 8 + ("&&", ";", "&amp;", "%26", "?"))
     pairs = [
-        f"{chance.choice(NAMES)}{chance.choice(('=',) * 9 + ('', '==', '%3d'))}"
-        + chance.choice((chance.choice(VALUES), quote(chance.randbytes(chance.randrange(12)))))
-        for _ in range(chance.choice((0, 1, 1, 2, 3, 8)))
+        f"{random.choice(NAMES)}{random.choice(('=',) * 9 + ('', '==', '%3d'))}"
+        + random.choice((random.choice(VALUES), quote(random.randbytes(random.randrange(12)))))
+        for _ in range(random.choice((0, 1, 1, 2, 3, 8)))
     ]
-    pairs *= chance.choice((1,) * 20 + (2, 50))
+    pairs *= random.choice((1,) * 20 + (2, 50))
     path = path if path.startswith("/") else f"/{path}"
-    # Past this length a head is refused, which the URLs of a given length show.
-    return f"{path.replace('#', '')}?{separator.join(pairs)}"[: LONGEST_HEAD - 4096]
+    # Longer heads are refused; the URLs of fixed lengths above cover that.
+    return f"{path.replace('#', '')}?{separator.join(pairs)}"[: MAX_HEAD - 4096]
 
 
-def test_10_000_nasty_urls_have_documented_answers_and_reach_no_header_or_log_line(
-    running: Running,
+def test_10_000_hostile_urls_have_documented_responses_and_inject_nothing(
+    server: LoggedService,
 ) -> None:
-    generated = nasty_urls(seed=6)
+    generated = hostile_urls(seed=6)
     urls = [next(generated) for _ in range(URLS)]
     assert all(url.isascii() and url.isprintable() and " " not in url for url in urls)
     deadline = time.monotonic() + 120
-    lines = len(logged(running.log))
+    lines = len(read_access_log(server.log))
 
-    def ask_all(part: Sequence[str]) -> int:
-        with closing(Wire(running.address)) as wire:
-            return sum(ask(wire, url) for url in part)
+    def request_all(part: Sequence[str]) -> int:
+        with closing(RawConnection(server.address)) as connection:
+            return sum(request(connection, url) for url in part)
 
-    def ask(wire: Wire, url: str) -> bool:
+    def request(connection: RawConnection, url: str) -> bool:
         assert time.monotonic() < deadline
-        answer = wire.ask(f"GET {url} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+        response = connection.send(f"GET {url} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
         try:
-            check(answer, "GET", url)
-            assert CANARY not in str(answer.headers)
-            assert reached(answer) == (answer.status != HEAD_TOO_LARGE)
-            assert reached(answer) or len(url) > LONGEST_HEAD - 100
+            check(response, "GET", url)
+            assert CANARY not in str(response.headers)
+            assert reaches_application(response) == (response.status != HEAD_TOO_LARGE)
+            assert reaches_application(response) or len(url) > MAX_HEAD - 100
         except Exception as error:
-            shown = f"{answer.status} to {url[:300]}: {answer.body[:300]!r}"
-            raise AssertionError(shown) from error
-        return reached(answer)
+            message = f"{response.status} to {url[:300]}: {response.body[:300]!r}"
+            raise AssertionError(message) from error
+        return reaches_application(response)
 
     with ThreadPoolExecutor(4) as threads:
-        answered = sum(threads.map(ask_all, [urls[part::4] for part in range(4)]))
-    wait_until_logged(running, lines + answered)
-    assert CANARY not in running.get("/metrics").body.decode()
+        count = sum(threads.map(request_all, [urls[part::4] for part in range(4)]))
+    wait_until_logged(server, lines + count)
+    assert CANARY not in server.get("/metrics").body.decode()
 
 
-def logged(log: Path) -> list[Json]:
-    """The requests in the log, each of whose lines is plain text or JSON that a terminal shows."""
-    whole, _, _ = log.read_text("ascii").rpartition("\n")
-    lines = whole.split("\n")
+def read_access_log(log: Path) -> list[Json]:
+    """Return the requests in the log, after checking that every line is printable ASCII."""
+    text, _, _ = log.read_text("ascii").rpartition("\n")
+    lines = text.split("\n")
     assert all(line.isprintable() for line in lines)
     assert {line.partition(":")[0] for line in lines if line[:1] != "{"} <= {"INFO", "WARNING"}
     return [json.loads(line) for line in lines if line[:1] == "{"]
 
 
-def wait_until_logged(running: Running, count: int) -> None:
-    """Lines are written when the client has its answer already."""
-    eventually(lambda: len(logged(running.log)) >= count)
+def wait_until_logged(server: LoggedService, count: int) -> None:
+    """Wait for lines of the access log, which are written after the response is sent."""
+    eventually(lambda: len(read_access_log(server.log)) >= count)
 
 
 TARGET = "".join(map(chr, range(0x21, 0x7F)))
@@ -438,29 +438,29 @@ methods = st.sampled_from(
 @pytest.mark.soak
 @settings(max_examples=20_000 if SOAK else 500, deadline=None, derandomize=not SOAK)
 @given(methods, targets, st.lists(header_fields, max_size=6))
-def test_any_target_and_headers_have_a_documented_answer(
-    running: Running, method: str, target: str, headers: list[tuple[str, bytes]]
+def test_any_target_and_headers_have_a_documented_response(
+    server: LoggedService, method: str, target: str, headers: list[tuple[str, bytes]]
 ) -> None:
     lines = b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in headers)
-    framed = any(name.title() in FRAMING for name, _ in headers)
+    has_body = any(name.title() in FRAMING for name, _ in headers)
     request = f"{method} {target} HTTP/1.1\r\nhost: a\r\n".encode() + lines + b"\r\n"
-    with closing(Wire(running.address)) as wire:
-        answer = wire.ask(request + b"hello" * framed, method)
-    check(answer, method, target)
-    assert reached(answer) or framed
-    shown = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
-    assert CANARY not in str(shown)
+    with closing(RawConnection(server.address)) as connection:
+        response = connection.send(request + b"hello" * has_body, method)
+    check(response, method, target)
+    assert reaches_application(response) or has_body
+    headers_but_id = {k: v for k, v in response.headers.items() if k != "x-request-id"}
+    assert CANARY not in str(headers_but_id)
 
 
-def test_what_any_request_says_reaches_the_log_as_one_line_of_plain_text(running: Running) -> None:
-    lines = len(logged(running.log))
+def test_each_request_is_logged_on_one_line_of_printable_text(server: LoggedService) -> None:
+    lines = len(read_access_log(server.log))
     values = [b"a", b"a b", b"a" * 129, b'","id":"', b"\xe2\x80\xae", b"\x9b31m", b"\t%0a\\n"]
-    with closing(Wire(running.address)) as wire:
+    with closing(RawConnection(server.address)) as connection:
         for value in values:
             request = b"GET /v1/services/%0d%0a%1b[31m HTTP/1.1\r\nx-forwarded-for: " + value
-            wire.ask(request + b"\r\nx-request-id: " + value + b"\r\n\r\n")
-    wait_until_logged(running, lines + len(values))
-    for line in logged(running.log)[lines:]:
+            connection.send(request + b"\r\nx-request-id: " + value + b"\r\n\r\n")
+    wait_until_logged(server, lines + len(values))
+    for line in read_access_log(server.log)[lines:]:
         assert REQUEST_ID.fullmatch(line["id"])
         assert line["target"] == "/v1/services/%0d%0a%1b[31m"
 
@@ -477,9 +477,9 @@ LEGAL_IDS = ["-", "~", "_", "...", "..a", "CURRENT", "manifest.json", "con", "a.
 
 
 def hostile_record(number: int, text: str) -> Json:
-    """A record that says the same wherever it may say anything."""
+    """Return a record with the same text in every open field."""
     pricing = {"network": text, "scheme": text}
-    described = {"group": "query", "name": text, "type": "string", "example": text, text: text}
+    parameter = {"group": "query", "name": text, "type": "string", "example": text, text: text}
     return service(
         f"hostile-{number}",
         name=text,
@@ -494,84 +494,84 @@ def hostile_record(number: int, text: str) -> Json:
         iconUrl=text,
         endpoints=[
             endpoint(currency=text, **pricing)
-            | {"url": text, "method": text, "description": text, "parameters": [described]}
+            | {"url": text, "method": text, "description": text, "parameters": [parameter]}
         ],
     ) | {text: {text: [text]}}
 
 
-def test_what_records_say_reaches_no_header_log_line_metric_or_file_name(tmp_path: Path) -> None:
-    kept = [hostile_record(number, text) for number, text in enumerate(TEXTS)]
-    kept += [service(each) for each in LEGAL_IDS]
-    kept += [
+def test_text_of_records_is_not_in_headers_logs_metrics_or_file_names(tmp_path: Path) -> None:
+    accepted = [hostile_record(number, text) for number, text in enumerate(TEXTS)]
+    accepted += [service(each) for each in LEGAL_IDS]
+    accepted += [
         service(f"dear-{n}", category=TEXTS[3], endpoints=[endpoint("0.01" if n else "9999")])
         for n in range(30)
     ]
-    refused = [service(text) for text in (*TEXTS, "%")]
-    refused += [service(integrationType=text) for text in TEXTS]
+    rejected = [service(text) for text in (*TEXTS, "%")]
+    rejected += [service(integrationType=text) for text in TEXTS]
     derived = [service(None, domain=text) for text in TEXTS]
-    paid = [
+    payments = [
         payment(
             tx_hash=text, log_index=1, chain=text, sender=text, recipient=text, facilitator_id=text
         )
         for text in TEXTS
     ]
-    shown = built(tmp_path / "hostile", [*kept, *refused, *derived], paid)
-    assert "Invalid enum value" in shown
-    assert "suspicious price: dear-0" in shown
-    assert all(line.isprintable() and line[:2] != "X-" for line in shown.split("\n")), shown
+    output = build(tmp_path / "hostile", [*accepted, *rejected, *derived], payments)
+    assert "Invalid enum value" in output
+    assert "suspicious price: dear-0" in output
+    assert all(line.isprintable() and line[:2] != "X-" for line in output.split("\n")), output
     harmless = tmp_path / "harmless"
-    built(harmless, [service("a")], [payment()])
+    build(harmless, [service("a")], [payment()])
     artifacts = tmp_path / "hostile" / "artifacts"
     assert file_names(artifacts) == file_names(harmless / "artifacts")
-    with serve_logged(artifacts) as running, closing(Wire(running.address)) as wire:
+    with serve_logged(artifacts) as server, closing(RawConnection(server.address)) as connection:
 
-        def ask(path: str, **params: str) -> Json:
+        def get(path: str, **params: str) -> Json:
             query = "&".join(f"{name}={quote(value)}" for name, value in params.items())
             target = f"{path}?{query}" if query else path
-            answer = wire.ask(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
-            check(answer, "GET", target)
-            assert answer.status == 200, target
-            assert CANARY not in str(answer.headers)
-            body: Json = json.loads(answer.body)
+            response = connection.send(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+            check(response, "GET", target)
+            assert response.status == 200, target
+            assert CANARY not in str(response.headers)
+            body: Json = json.loads(response.body)
             return body
 
-        for record in kept:
-            assert record.items() <= ask(f"/v1/services/{record['id']}")["service"].items()
+        for record in accepted:
+            assert record.items() <= get(f"/v1/services/{record['id']}")["service"].items()
         facets = "category,network,scheme,integrationType,tag"
-        listed = ask("/v1/services", limit="200", facets=facets)
-        assert {record["id"] for record in kept} <= {each["id"] for each in listed["services"]}
-        assert ask("/v1/search/services", q="harbour")["total"] == len(TEXTS)
-        ask("/v1/ecosystem/transactions", limit="200")
-        ask("/v1/ecosystem/stats")
-        ask("/readyz")
-        assert CANARY not in running.get("/metrics").body.decode()
-        wait_until_logged(running, len(kept) + 6)
-        assert CANARY not in running.log.read_text()
-        for text in TEXTS[:-1]:  # the last is longer than a request may be
-            assert ask("/v1/services", category=text)["total"] >= 1
+        listing = get("/v1/services", limit="200", facets=facets)
+        assert {record["id"] for record in accepted} <= {each["id"] for each in listing["services"]}
+        assert get("/v1/search/services", q="harbour")["total"] == len(TEXTS)
+        get("/v1/ecosystem/transactions", limit="200")
+        get("/v1/ecosystem/stats")
+        get("/readyz")
+        assert CANARY not in server.get("/metrics").body.decode()
+        wait_until_logged(server, len(accepted) + 6)
+        assert CANARY not in server.log.read_text()
+        for text in TEXTS[:-1]:  # the last exceeds the size of a request
+            assert get("/v1/services", category=text)["total"] >= 1
 
 
-def built(folder: Path, catalogue: list[Json], paid: list[Json]) -> str:
-    """Build into `artifacts` of a new folder; returns what is shown on the terminal."""
+def build(folder: Path, catalogue: list[Json], transactions: list[Json]) -> str:
+    """Build into `artifacts` of a new folder, and return the output."""
     folder.mkdir()
     source = write_lines(folder / "source.jsonl", catalogue)
-    payments = write_lines(folder / "payments.jsonl", paid)
+    payments = write_lines(folder / "payments.jsonl", transactions)
     options = ("--out", folder / "artifacts", "--max-rejects", "100%")
-    finished = run_indexer("build", source, "--transactions", payments, *options)
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout + finished.stderr
+    process = run_indexer("build", source, "--transactions", payments, *options)
+    assert process.returncode == 0, process.stderr
+    return process.stdout + process.stderr
 
 
 def file_names(artifacts: Path) -> set[str]:
-    """The names of all files, without the id of the snapshot."""
+    """Return the relative paths of all files, without the id of the snapshot."""
     (snapshot,) = (artifacts / "snapshots").iterdir()
     assert re.fullmatch("[0-9a-f]{20}", snapshot.name)
     names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*")}
-    # Whoosh names its files by chance.
+    # Whoosh names its files randomly.
     return {re.sub("MAIN_[0-9a-z]{16}", "", name.replace(snapshot.name, "")) for name in names}
 
 
-# `facets=` is how both a list of an empty name, which is none, and an empty list are sent.
+# `facets=` can mean an empty list (valid) or a list of an empty name (invalid): skip both.
 HOOKS = """
 import schemathesis
 
@@ -582,14 +582,16 @@ def filter_query(context, query):
 
 
 @pytest.mark.soak
-def test_the_service_is_as_its_openapi_document_says(running: Running, tmp_path: Path) -> None:
+def test_the_service_conforms_to_its_openapi_document(
+    server: LoggedService, tmp_path: Path
+) -> None:
     (tmp_path / "schemathesis.toml").write_text('hooks = "hooks"\nwarnings = {fail-on = true}\n')
     (tmp_path / "hooks.py").write_text(HOOKS)
-    host, port = running.address
+    host, port = server.address
     options = ["--checks", "all", "--no-color", "--max-examples", "500" if SOAK else "4"]
     options += ["--max-time", "600"] if SOAK else ["--generation-deterministic"]
     command = [str(Path(sys.executable).with_name("schemathesis")), "run", *options]
-    finished = subprocess.run(
+    process = subprocess.run(
         [*command, f"http://{host}:{port}/openapi.json"],
         cwd=tmp_path,
         capture_output=True,
@@ -597,5 +599,5 @@ def test_the_service_is_as_its_openapi_document_says(running: Running, tmp_path:
         check=False,
         timeout=900,
     )
-    assert finished.returncode == 0, finished.stdout
-    assert "No issues found" in finished.stdout
+    assert process.returncode == 0, process.stdout
+    assert "No issues found" in process.stdout

@@ -1,4 +1,4 @@
-"""What one setting of the ranking reaches on judged queries, where they are at hand."""
+"""The relevance of the ranking on judged queries."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.support.running import SHARED
 RELEVANCE = SHARED / "relevance"
 
 
-@pytest.mark.skipif(not RELEVANCE.exists(), reason="the shared judged queries are not here")
+@pytest.mark.skipif(not RELEVANCE.exists(), reason="the judged queries are not available")
 @pytest.mark.parametrize(
-    ("corpus", "least"), [("stabletoolbench", 0.68), ("sealtools", 0.84), ("metatool", 0.56)]
+    ("corpus", "minimum"), [("stabletoolbench", 0.68), ("sealtools", 0.84), ("metatool", 0.56)]
 )
-def test_one_setting_reaches_the_promised_relevance(
-    capsys: pytest.CaptureFixture[str], corpus: str, least: float
+def test_ndcg_reaches_its_minimum_with_one_configuration(
+    capsys: pytest.CaptureFixture[str], corpus: str, minimum: float
 ) -> None:
     folder = RELEVANCE / corpus
     files = ["--corpus", str(folder / "corpus.jsonl"), "--queries", str(folder / "queries.jsonl")]
     assert main(["evaluate", *files, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["ndcg@10"] >= least
+    assert json.loads(capsys.readouterr().out)["ndcg@10"] >= minimum

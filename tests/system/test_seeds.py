@@ -25,7 +25,7 @@ def payments() -> list[Json]:
         return [json.loads(line) for line in file]
 
 
-def test_it_is_large_enough_to_search(seeds: list[Json], endpoints: list[Json]) -> None:
+def test_the_sample_is_large_enough_to_search(seeds: list[Json], endpoints: list[Json]) -> None:
     sizes = Counter(len(service["endpoints"]) for service in seeds)
     assert len(seeds) >= 150
     assert len(endpoints) - 600 >= 1000
@@ -33,7 +33,7 @@ def test_it_is_large_enough_to_search(seeds: list[Json], endpoints: list[Json]) 
     assert sizes[600] == 1
 
 
-def test_every_address_is_reserved_for_examples(seeds: list[Json]) -> None:
+def test_every_host_is_reserved_for_examples(seeds: list[Json]) -> None:
     text = json.dumps(seeds)
     hosts = {urlsplit(url).hostname or "" for url in re.findall(r'https?://[^"\s]+', text)}
     assert hosts
@@ -42,7 +42,7 @@ def test_every_address_is_reserved_for_examples(seeds: list[Json]) -> None:
     assert all(domain.endswith(".example") for domain in domains)
 
 
-def test_services_take_every_form(seeds: list[Json]) -> None:
+def test_services_cover_every_form(seeds: list[Json]) -> None:
     categories = {service.get("category") for service in seeds}
     assert {"Search", "Inference", "Data", "Media", "Infra", "Trading", ""} <= categories
     assert len(categories) >= 10
@@ -60,7 +60,7 @@ def test_services_take_every_form(seeds: list[Json]) -> None:
     assert any("quality" in service for service in seeds)
 
 
-def test_endpoints_take_every_form(endpoints: list[Json]) -> None:
+def test_endpoints_cover_every_form(endpoints: list[Json]) -> None:
     assert {"GET", "POST", "PUT", "DELETE", "PATCH", "", "GET, POST"} <= {
         endpoint["method"] for endpoint in endpoints
     }
@@ -77,7 +77,7 @@ def test_endpoints_take_every_form(endpoints: list[Json]) -> None:
     }
 
 
-def test_parameters_take_every_form(endpoints: list[Json]) -> None:
+def test_parameters_cover_every_form(endpoints: list[Json]) -> None:
     parameters = [p for endpoint in endpoints for p in endpoint.get("parameters", [])]
     assert {p["group"] for p in parameters} == {"body", "query", "path"}
     assert {p["type"] for p in parameters} == {"string", "number", "boolean", "array", "object"}
@@ -101,7 +101,7 @@ def test_names_and_descriptions_are_in_many_scripts(seeds: list[Json], script: s
     assert any(re.search(script, service["name"] + service["description"]) for service in seeds)
 
 
-def test_payments_are_a_market_with_a_long_tail(payments: list[Json]) -> None:
+def test_payments_have_a_long_tail_of_senders_and_recipients(payments: list[Json]) -> None:
     assert len(payments) >= 5000
     moments = [datetime.fromisoformat(payment["block_timestamp"]) for payment in payments]
     assert max(moments) - min(moments) >= timedelta(days=119)

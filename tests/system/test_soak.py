@@ -1,4 +1,4 @@
-"""Reindexing under load: no request fails or mixes snapshots, and nothing leaks."""
+"""Reindexing under load: no failed request, no mix of snapshots in a response, no leak."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.support.running import (
     write_lines,
 )
 
-REINDEXES, WARM = (50, 10) if SOAK else (6, 3)
-"""The count of builds, and the count after which nothing may grow."""
-GROWTH = 3 << 20
-"""Bytes of private memory that the allocator may still add."""
+BUILDS, WARM_UP_BUILDS = (50, 10) if SOAK else (6, 3)
+"""The number of builds; memory and open files may not grow after those of the warm-up."""
+MAX_GROWTH = 3 << 20
+"""Bytes of private memory that the allocator may add after the warm-up."""
 CLIENTS = 4
 SERVICES = 120
 PATHS = (
@@ -42,8 +42,8 @@ PATHS = (
 EDITION = re.compile(r"edition (\d+)!|\"total_transactions\":(\d+)|\"provider\":\"e(\d+)\"")
 
 
-class Answer(NamedTuple):
-    """The editions of the snapshots that a response was made from."""
+class Response(NamedTuple):
+    """A response with the editions of the catalogue that its body mentions."""
 
     path: str
     snapshot: str
@@ -51,10 +51,10 @@ class Answer(NamedTuple):
 
 
 class Load:
-    """Clients that send requests one after another, each over one keep-alive connection."""
+    """Concurrent clients that send one request after another, each over a keep-alive connection."""
 
     def __init__(self, address: str) -> None:
-        self.answers: list[Answer] = []
+        self.responses: list[Response] = []
         self.failures: list[str] = []
         self._address = address
         self._stopped = threading.Event()
@@ -71,45 +71,45 @@ class Load:
             thread.join()
 
     def _request(self, seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311  # the same load every time
+        rng = random.Random(seed)  # noqa: S311  # the same load in every run
         with httpx.Client(base_url=self._address, timeout=30) as client:
             while not self._stopped.is_set():
-                path = chance.choice(PATHS)
+                path = rng.choice(PATHS)
                 try:
                     response = client.get(path)
                     response.raise_for_status()
-                    found = EDITION.findall(response.text)
-                    editions = frozenset(int("".join(numbers)) for numbers in found)
+                    mentions = EDITION.findall(response.text)
+                    editions = frozenset(int("".join(numbers)) for numbers in mentions)
                     snapshot = response.headers["ratecard-snapshot"]
                 except (httpx.HTTPError, KeyError) as error:
                     self.failures.append(f"{path}: {error!r}")
                 else:
-                    self.answers.append(Answer(path, snapshot, editions))
+                    self.responses.append(Response(path, snapshot, editions))
 
 
 @pytest.mark.soak
-def test_reindexing_under_load_fails_mixes_and_leaks_nothing(tmp_path: Path) -> None:
+def test_reindexing_under_load(tmp_path: Path) -> None:
     artifacts = tmp_path / "artifacts"
     editions = {publish(artifacts, 1): 1}
-    held = files = 0
+    memory = files = 0
     with serve_process(artifacts) as (client, process), Load(str(client.base_url)) as load:
-        for edition in range(2, REINDEXES + 2):
+        for edition in range(2, BUILDS + 2):
             snapshot = publish(artifacts, edition)
             editions[snapshot] = edition
-            eventually(partial(serves, client, snapshot))
-            if edition == WARM + 1:
-                held, files = private_memory(process.pid), open_files(process.pid)
+            eventually(partial(is_served, client, snapshot))
+            if edition == WARM_UP_BUILDS + 1:
+                memory, files = private_memory(process.pid), open_files(process.pid)
         eventually(lambda: open_files(process.pid) <= files)
-        eventually(lambda: private_memory(process.pid) - held < GROWTH)
+        eventually(lambda: private_memory(process.pid) - memory < MAX_GROWTH)
     assert load.failures == []
-    assert len(load.answers) > 100 * CLIENTS
-    torn = [each for each in load.answers if each.editions != {editions[each.snapshot]}]
-    assert torn == []
-    assert len({each.snapshot for each in load.answers}) > REINDEXES // 2
+    assert len(load.responses) > 100 * CLIENTS
+    mixed = [each for each in load.responses if each.editions != {editions[each.snapshot]}]
+    assert mixed == []
+    assert len({each.snapshot for each in load.responses}) > BUILDS // 2
 
 
 def publish(artifacts: Path, edition: int) -> str:
-    """Publish a catalogue whose edition is in each of its responses; returns the id."""
+    """Publish a catalogue that mentions its edition in every response; return the snapshot id."""
     records = [
         service(
             f"s{number}",
@@ -126,13 +126,15 @@ def publish(artifacts: Path, edition: int) -> str:
     ]
     folder = artifacts.parent
     source = write_lines(folder / "services.jsonl", records)
-    paid = write_lines(folder / "payments.jsonl", payments)
-    done = run_indexer("build", source, "--transactions", paid, "--out", artifacts, "--quiet")
-    assert done.returncode == 0, done.stderr
+    transactions = write_lines(folder / "payments.jsonl", payments)
+    process = run_indexer(
+        "build", source, "--transactions", transactions, "--out", artifacts, "--quiet"
+    )
+    assert process.returncode == 0, process.stderr
     return (artifacts / "CURRENT").read_text().strip()
 
 
-def serves(client: httpx.Client, snapshot: str) -> bool:
+def is_served(client: httpx.Client, snapshot: str) -> bool:
     return bool(client.get("/healthz").headers["ratecard-snapshot"] == snapshot)
 
 
