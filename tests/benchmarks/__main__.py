@@ -1,4 +1,4 @@
-"""`make bench`: building, searching and serving beside peers, in one run."""
+"""Benchmarks of pages, search, builds and serving, each compared with other systems."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from tests.benchmarks.search import PEERS, bench_search
 from tests.benchmarks.serving import bench_serving
 
 PARTS = ("pages", "search", "builds", "service")
-BUILDS = [10_000, 100_000]
-SERVED = [1_000, 100_000]
-FULL = 1_000_000
+BUILD_COUNTS = [10_000, 100_000]
+SERVED_COUNTS = [1_000, 100_000]
+FULL_COUNT = 1_000_000
 
 
 def main() -> None:
     """Run the benchmarks and print their tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--documents", type=int, default=100_000, help="how many to search")
+    parser.add_argument("--documents", type=int, default=100_000, help="documents to search")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--builds", nargs="*", type=int, help="how many services to build from")
-    parser.add_argument("--served", nargs="*", type=int, help="how many services to serve")
+    parser.add_argument("--builds", nargs="*", type=int, help="catalogue sizes to build")
+    parser.add_argument("--served", nargs="*", type=int, help="catalogue sizes to serve")
     options = parser.parse_args()
     if "pages" in options.parts:
         bench_pages()
     if "search" in options.parts:
         bench_search(options.documents, options.peers)
     if "builds" in options.parts:
-        bench_builds(options.builds or [*BUILDS, *([FULL] if os.environ.get("FULL") else [])])
+        bench_builds(
+            options.builds or [*BUILD_COUNTS, *([FULL_COUNT] if os.environ.get("FULL") else [])]
+        )
     if "service" in options.parts:
-        for count in options.served or SERVED:
+        for count in options.served or SERVED_COUNTS:
             bench_serving(count)
 
 

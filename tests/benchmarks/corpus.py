@@ -1,4 +1,4 @@
-"""Documents and queries to measure search with, the same in every run."""
+"""Documents and queries for the benchmarks, the same in every run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from tests.support.running import SHARED
 
-REAL = SHARED / "scale" / "names_and_summaries_100k.jsonl.gz"
+REAL_TEXTS = SHARED / "scale" / "names_and_summaries_100k.jsonl.gz"
 CATEGORIES = ("Data", "Infra", "Media", "Search", "Inference", "Trading", "Travel", "Social")
-REQUESTS = (
+REQUEST_PHRASES = (
     "I need a service that can",
     "please find me an api for",
     "can you find a tool to",
@@ -26,7 +26,7 @@ WORD = re.compile(r"[A-Za-z]{3,}")
 
 
 class Document(Struct):
-    """What is searched."""
+    """The searched fields of a service."""
 
     name: str
     description: str
@@ -34,59 +34,61 @@ class Document(Struct):
 
 
 class Query(Struct):
-    """Words to search for, only in this category unless it is empty."""
+    """Words to search for, and a category to filter by unless empty."""
 
     words: str
     category: str = ""
 
 
 def make_documents(count: int) -> list[Document]:
-    """Real names and summaries where they are at hand, otherwise words of a realistic vocabulary.
+    """Return documents of real names and summaries if available, otherwise of generated ones.
 
-    More documents than there are texts pair names with the summaries of others.
+    More documents than texts combine each name with the summaries of other texts.
     """
-    chance = random.Random(3)
-    texts = list(_real_texts() if REAL.exists() else islice(_invented_texts(), min(count, 100_000)))
+    rng = random.Random(3)
+    texts = list(
+        _real_texts() if REAL_TEXTS.exists() else islice(_generated_texts(), min(count, 100_000))
+    )
     weights = [1 / rank for rank in range(1, len(CATEGORIES) + 1)]
     documents = []
     for number in range(count):
-        again, position = divmod(number, len(texts))
-        other = (position * (2 * again + 1) + again * 7919) % len(texts)
-        (category,) = chance.choices(CATEGORIES, weights)
+        repetition, position = divmod(number, len(texts))
+        other = (position * (2 * repetition + 1) + repetition * 7919) % len(texts)
+        (category,) = rng.choices(CATEGORIES, weights)
         documents.append(Document(texts[position][0], texts[other][1], category))
     return documents
 
 
 def make_queries(documents: list[Document], count: int, seed: int) -> list[Query]:
-    """Queries of one to twelve words: rare, frequent, mixed, sentences, misspelt and filtered."""
-    chance = random.Random(seed)
-    some = documents[:100_000]
+    """Return queries of 1 to 12 words: rare, frequent, mixed, sentences, misspelt and filtered."""
+    rng = random.Random(seed)
+    sampled = documents[:100_000]
     frequencies: Counter[str] = Counter()
-    for document in some:
+    for document in sampled:
         frequencies.update(set(_words(f"{document.name} {document.description}")))
     ranked = [word for word, _ in frequencies.most_common()]
     frequent = ranked[:150]
-    usual = [word for word in ranked if 20 <= frequencies[word] <= 1500]
-    long = [word for word in usual if len(word) >= 6]
+    medium = [word for word in ranked if 20 <= frequencies[word] <= 1500]
+    long = [word for word in medium if len(word) >= 6]
     rare = [word for word in ranked if frequencies[word] <= 5]
-    sentences = [d.description for d in some if 6 <= len(d.description.split()) <= 12]
+    sentences = [d.description for d in sampled if 6 <= len(d.description.split()) <= 12]
 
-    def pick(words: list[str], least: int, most: int) -> list[str]:
-        return [chance.choice(words) for _ in range(chance.randint(least, most))]
+    def pick(words: list[str], minimum: int, maximum: int) -> list[str]:
+        return [rng.choice(words) for _ in range(rng.randint(minimum, maximum))]
 
     kinds = (
         lambda: Query(" ".join(pick(rare, 1, 3))),
         lambda: Query(" ".join(pick(frequent, 1, 4))),
-        lambda: Query(" ".join(pick(usual, 1, 4))),
-        lambda: Query(" ".join(pick(usual, 1, 2) + pick(frequent, 1, 1) + pick(rare, 1, 1))),
-        lambda: Query(chance.choice(sentences)),
-        lambda: Query(chance.choice(sentences)),
+        lambda: Query(" ".join(pick(medium, 1, 4))),
+        lambda: Query(" ".join(pick(medium, 1, 2) + pick(frequent, 1, 1) + pick(rare, 1, 1))),
+        lambda: Query(rng.choice(sentences)),
+        lambda: Query(rng.choice(sentences)),
         lambda: Query(
-            " ".join([chance.choice(REQUESTS), *pick(usual, 2, 4), *pick(frequent, 1, 1)])
+            " ".join([rng.choice(REQUEST_PHRASES), *pick(medium, 2, 4), *pick(frequent, 1, 1)])
         ),
-        lambda: Query(" ".join(_misspell(word, chance) for word in pick(long, 1, 3))),
-        lambda: Query(" ".join(pick(usual + frequent * 5, 5, 12))),
-        lambda: Query(" ".join(pick(usual + frequent, 1, 3)), chance.choice(CATEGORIES)),
+        lambda: Query(" ".join(_misspell(word, rng) for word in pick(long, 1, 3))),
+        lambda: Query(" ".join(pick(medium + frequent * 5, 5, 12))),
+        lambda: Query(" ".join(pick(medium + frequent, 1, 3)), rng.choice(CATEGORIES)),
     )
     return [kinds[number % len(kinds)]() for number in range(count)]
 
@@ -95,10 +97,10 @@ def _words(text: str) -> list[str]:
     return [word.lower() for word in WORD.findall(text)]
 
 
-def _misspell(word: str, chance: random.Random) -> str:
-    at = chance.randrange(1, len(word) - 1)
-    letter = chance.choice("etaoin")
-    return chance.choice(
+def _misspell(word: str, rng: random.Random) -> str:
+    at = rng.randrange(1, len(word) - 1)
+    letter = rng.choice("etaoin")
+    return rng.choice(
         (
             word[:at] + word[at + 1 :],
             word[:at] + word[at + 1] + word[at] + word[at + 2 :],
@@ -109,24 +111,22 @@ def _misspell(word: str, chance: random.Random) -> str:
 
 
 def _real_texts() -> Iterator[tuple[str, str]]:
-    with gzip.open(REAL) as file:
+    with gzip.open(REAL_TEXTS) as file:
         for line in file:
             record = json.loads(line)
             yield record["name"], record["description"] or ""
 
 
-def _invented_texts() -> Iterator[tuple[str, str]]:
-    """Names and summaries of invented words whose frequencies follow Zipf's law."""
-    chance = random.Random(1)
+def _generated_texts() -> Iterator[tuple[str, str]]:
+    """Yield names and summaries of generated words whose frequencies follow Zipf's law."""
+    rng = random.Random(1)
     syllables = [c + v for c in "bcdfghjklmnprstvwz" for v in ("a", "e", "i", "o", "u", "ar", "en")]
     lengths = (1, 2, 2, 3, 3, 4)
-    vocabulary = [
-        "".join(chance.choices(syllables, k=chance.choice(lengths))) for _ in range(60_000)
-    ]
+    vocabulary = ["".join(rng.choices(syllables, k=rng.choice(lengths))) for _ in range(60_000)]
     cumulative, total = [], 0.0
     for rank in range(len(vocabulary)):
         total += 1 / (rank + 2.7)
         cumulative.append(total)
     while True:
-        words = chance.choices(vocabulary, cum_weights=cumulative, k=chance.randint(5, 14))
-        yield "-".join(chance.choices(vocabulary, k=chance.randint(1, 3))), " ".join(words)
+        words = rng.choices(vocabulary, cum_weights=cumulative, k=rng.randint(5, 14))
+        yield "-".join(rng.choices(vocabulary, k=rng.randint(1, 3))), " ".join(words)

@@ -1,4 +1,4 @@
-"""Load: what a server answers to 32 kept-alive connections, by wrk or, without it, by ourselves."""
+"""Load over 32 keep-alive connections, from wrk or, without wrk, from an asyncio client."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ end
 """
 
 
-class Measured(Struct):
-    """Answers in a second, milliseconds of the median and of the 99th percentile, bytes each."""
+class Measurement(Struct):
+    """Responses per second, median and 99th percentile latency (ms), and bytes per response."""
 
     rate: float
     p50: float
@@ -35,56 +35,56 @@ class Measured(Struct):
     bytes: float
 
 
-def load(address: str, targets: list[str], seconds: float, folder: Path) -> Measured:
-    """Ask for these targets in turn for some seconds; raises SystemExit if any answer fails."""
+def load(address: str, targets: list[str], seconds: float, folder: Path) -> Measurement:
+    """Request the targets round-robin for some seconds; raises SystemExit if a response fails."""
     if shutil.which("wrk"):
         return _by_wrk(address, targets, seconds, folder)
-    return asyncio.run(_by_ourselves(address, targets, seconds))
+    return asyncio.run(_by_asyncio(address, targets, seconds))
 
 
-def median(measured: list[Measured]) -> Measured:
-    """The median of each figure."""
-    return Measured(
+def median(measurements: list[Measurement]) -> Measurement:
+    """Return the median of each field."""
+    return Measurement(
         *(
-            statistics.median(getattr(each, name) for each in measured)
-            for name in Measured.__struct_fields__
+            statistics.median(getattr(each, name) for each in measurements)
+            for name in Measurement.__struct_fields__
         )
     )
 
 
-def _by_wrk(address: str, targets: list[str], seconds: float, folder: Path) -> Measured:
-    listed, script = folder / "targets.txt", folder / "targets.lua"
-    listed.write_text("\n".join(targets))
-    script.write_text(SCRIPT % listed)
+def _by_wrk(address: str, targets: list[str], seconds: float, folder: Path) -> Measurement:
+    target_list, script = folder / "targets.txt", folder / "targets.lua"
+    target_list.write_text("\n".join(targets))
+    script.write_text(SCRIPT % target_list)
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "--latency"]
     if len(targets) > 1:
         command += ["-s", str(script)]
-    said = subprocess.run(
+    output = subprocess.run(
         [*command, address + targets[0]], capture_output=True, text=True, check=True
     ).stdout
-    if "Non-2xx" in said or "Socket errors" in said:
-        raise SystemExit(f"{address}{targets[0]}:\n{said}")
-    rate = float(_found(r"Requests/sec:\s+([\d.]+)", said)[0])
-    answers, read, unit = _found(r"(\d+) requests in [\d.]+\w+, ([\d.]+)(\w?)B read", said)
-    size = float(read) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[unit] / int(answers)
-    p50, p99 = (_found(rf"{part}%\s+([\d.]+)(us|ms|s)", said) for part in (50, 99))
-    return Measured(rate, float(p50[0]) * UNITS[p50[1]], float(p99[0]) * UNITS[p99[1]], size)
+    if "Non-2xx" in output or "Socket errors" in output:
+        raise SystemExit(f"{address}{targets[0]}:\n{output}")
+    rate = float(_match(r"Requests/sec:\s+([\d.]+)", output)[0])
+    responses, size_read, unit = _match(r"(\d+) requests in [\d.]+\w+, ([\d.]+)(\w?)B read", output)
+    size = float(size_read) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[unit] / int(responses)
+    p50, p99 = (_match(rf"{part}%\s+([\d.]+)(us|ms|s)", output) for part in (50, 99))
+    return Measurement(rate, float(p50[0]) * UNITS[p50[1]], float(p99[0]) * UNITS[p99[1]], size)
 
 
-def _found(pattern: str, said: str) -> tuple[str, ...]:
-    match = re.search(pattern, said)
+def _match(pattern: str, output: str) -> tuple[str, ...]:
+    match = re.search(pattern, output)
     if match is None:
-        raise SystemExit(f"wrk did not say {pattern}:\n{said}")
+        raise SystemExit(f"no {pattern} in the output of wrk:\n{output}")
     return match.groups()
 
 
-async def _by_ourselves(address: str, targets: list[str], seconds: float) -> Measured:
+async def _by_asyncio(address: str, targets: list[str], seconds: float) -> Measurement:
     host = urlsplit(address)
     times: list[float] = []
     size = 0
     deadline = time.perf_counter() + seconds
 
-    async def ask(first: int) -> None:
+    async def send_requests(first: int) -> None:
         nonlocal size
         reader, writer = await asyncio.open_connection(host.hostname, host.port)
         number = first
@@ -101,6 +101,6 @@ async def _by_ourselves(address: str, targets: list[str], seconds: float) -> Mea
             number += CONNECTIONS
         writer.close()
 
-    await asyncio.gather(*(ask(number) for number in range(CONNECTIONS)))
+    await asyncio.gather(*(send_requests(number) for number in range(CONNECTIONS)))
     cuts = statistics.quantiles(times, n=100)
-    return Measured(len(times) / seconds, cuts[49], cuts[98], size / len(times))
+    return Measurement(len(times) / seconds, cuts[49], cuts[98], size / len(times))

@@ -1,4 +1,4 @@
-"""What a page costs, beside peers that decode and encode it."""
+"""Time to assemble a page of stored records, compared with decoding and encoding it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PAGE = 24
 
 
 def bench_pages() -> None:
-    """Print the median time of each way to make a page of 24 services, and its ratio to ours."""
+    """Print the median time of each method to make a page of 24 services, and its ratio to ours."""
     with tempfile.TemporaryDirectory() as artifacts:
         main(["build", str(SEEDS / "services.jsonl"), "--out", artifacts])
         snapshot = open_snapshot(Path(artifacts))
     texts = [snapshot.services.text(ordinal) for ordinal in range(PAGE)]
     decoder = msgspec.json.Decoder(Service)
-    ways: dict[str, Callable[[], bytes]] = {
-        "a slice of the store": lambda: spliced(snapshot),
+    methods: dict[str, Callable[[], bytes]] = {
+        "a slice of the store": lambda: slice_page(snapshot),
         "msgspec decode, msgspec encode": lambda: msgspec.json.encode(
             {"services": [decoder.decode(text) for text in texts]}
         ),
@@ -40,23 +40,23 @@ def bench_pages() -> None:
             {"services": [json.loads(text) for text in texts]}
         ).encode(),
     }
-    medians = in_turn(ways)
+    medians = measure_medians(methods)
     ours = medians["a slice of the store"]
     for name, median in medians.items():
         print(f"{name:32} {median * 1e6:9.1f} µs {median / ours:8.1f} ×")
 
 
-def spliced(snapshot: Snapshot) -> bytes:
-    """A page as the service makes it."""
+def slice_page(snapshot: Snapshot) -> bytes:
+    """Assemble a page as the service does."""
     return b'{"services":[%b]}' % bytes(snapshot.services.slice(0, PAGE))
 
 
-def in_turn(ways: dict[str, Callable[[], bytes]]) -> dict[str, float]:
-    """Median seconds of each way, the ways taking turns so that noise meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
+def measure_medians(methods: dict[str, Callable[[], bytes]]) -> dict[str, float]:
+    """Return the median seconds of each method; interleave them, so that noise is shared."""
+    times: dict[str, list[float]] = {name: [] for name in methods}
     for _ in range(ROUNDS):
-        for name, way in ways.items():
+        for name, method in methods.items():
             started = time.perf_counter()
-            way()
+            method()
             times[name].append(time.perf_counter() - started)
-    return {name: statistics.median(taken) for name, taken in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}

@@ -1,7 +1,7 @@
-"""Other search engines over the same documents, each as its users would use it.
+"""Other search engines over the same documents, each with its usual configuration.
 
-Each takes a query and returns the count of all matches, having ranked the first 24; bm25s, which
-cannot count, returns -1.
+Each function returns a search that ranks the top 24 and returns the total of matches, or -1 for
+bm25s, which has no totals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PUNCTUATION = re.compile(r"[^\w ]+")
 
 
 def open_tantivy(documents: list[Document], folder: Path) -> Search:
-    """Tantivy (Rust): English stems, names weighing twice, exact counts, one segment."""
+    """Open Tantivy (Rust): English stemming, names weighted twice, exact totals, one segment."""
     import tantivy
 
     schema = tantivy.SchemaBuilder()
@@ -44,11 +44,11 @@ def open_tantivy(documents: list[Document], folder: Path) -> Search:
         text = PUNCTUATION.sub(" ", query.words).lower()
         parsed = index.parse_query(text, fields, field_boosts={"name": 2.0})
         if query.category:
-            kept = index.parse_query(query.category, ["category"])
+            category = index.parse_query(query.category, ["category"])
             parsed = tantivy.Query.boolean_query(
                 [
                     (tantivy.Occur.Must, parsed),
-                    (tantivy.Occur.Must, tantivy.Query.const_score_query(kept, 0.0)),
+                    (tantivy.Occur.Must, tantivy.Query.const_score_query(category, 0.0)),
                 ]
             )
         count: int = searcher.search(parsed, PAGE, count=True).count
@@ -58,7 +58,7 @@ def open_tantivy(documents: list[Document], folder: Path) -> Search:
 
 
 def open_bm25s(documents: list[Document], _: Path) -> Search:
-    """bm25s with Numba, over our terms of all three fields."""
+    """Open bm25s with Numba, over our terms of all three fields."""
     import bm25s
     import numpy as np
 
@@ -74,17 +74,19 @@ def open_bm25s(documents: list[Document], _: Path) -> Search:
 
     def search(query: Query) -> int:
         terms = dict.fromkeys(term_of(word.text) for word in query_words(query.words))
-        known = [term for term in terms if term in retriever.vocab_dict]
-        if known:
+        known_terms = [term for term in terms if term in retriever.vocab_dict]
+        if known_terms:
             mask = masks[query.category] if query.category else None
-            retriever.retrieve([known], k=PAGE, show_progress=False, n_threads=1, weight_mask=mask)
+            retriever.retrieve(
+                [known_terms], k=PAGE, show_progress=False, n_threads=1, weight_mask=mask
+            )
         return -1
 
     return search
 
 
 def open_sqlite(documents: list[Document], folder: Path) -> Search:
-    """SQLite FTS5 with its Porter stemmer; the count is a second query."""
+    """Open SQLite FTS5 with its Porter stemmer; the total is a second query."""
     connection = sqlite3.connect(folder / "fts.db")
     connection.execute(
         "CREATE VIRTUAL TABLE texts "
@@ -94,26 +96,26 @@ def open_sqlite(documents: list[Document], folder: Path) -> Search:
     connection.executemany("INSERT INTO texts VALUES (?, ?, ?)", rows)
     connection.execute("INSERT INTO texts(texts) VALUES ('optimize')")
     connection.commit()
-    ranked = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY bm25(texts, 2, 1, 1) LIMIT 24"
-    counted = "SELECT count(*) FROM texts WHERE texts MATCH ?"
+    ranking = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY bm25(texts, 2, 1, 1) LIMIT 24"
+    counting = "SELECT count(*) FROM texts WHERE texts MATCH ?"
 
     def search(query: Query) -> int:
         match = " OR ".join(f'"{word.text}"' for word in query_words(query.words))
         if query.category:
             match = f'({match}) AND category : "{query.category}"'
-        connection.execute(ranked, (match,)).fetchall()
-        count: int = connection.execute(counted, (match,)).fetchone()[0]
+        connection.execute(ranking, (match,)).fetchall()
+        count: int = connection.execute(counting, (match,)).fetchone()[0]
         return count
 
     return search
 
 
 def open_whoosh(documents: list[Document], folder: Path) -> Search:
-    """Whoosh's own searcher and BM25F, on an index of our terms."""
+    """Open Whoosh's searcher with BM25F, over an index of our terms."""
     from whoosh import fields, index, query, scoring
 
-    scored = Terms(scorable=True)
-    schema = fields.Schema(name=scored, description=scored, category=scored)
+    field_type = Terms(scorable=True)
+    schema = fields.Schema(name=field_type, description=field_type, category=field_type)
     writer = index.create_in(str(folder), schema).writer(limitmb=512)
     for each in documents:
         writer.add_document(name=each.name, description=each.description, category=each.category)
@@ -121,10 +123,10 @@ def open_whoosh(documents: list[Document], folder: Path) -> Search:
     searcher = index.open_dir(str(folder), readonly=True).searcher(weighting=scoring.BM25F())
     names = ("name", "description", "category")
 
-    def search(asked: Query) -> int:
-        terms = dict.fromkeys(term_of(word.text) for word in query_words(asked.words))
-        wanted = query.Or([query.Term(field, term) for term in terms for field in names])
-        kept = query.Term("category", asked.category.lower()) if asked.category else None
-        return len(searcher.search(wanted, limit=PAGE, filter=kept))
+    def search(request: Query) -> int:
+        terms = dict.fromkeys(term_of(word.text) for word in query_words(request.words))
+        any_term = query.Or([query.Term(field, term) for term in terms for field in names])
+        category = query.Term("category", request.category.lower()) if request.category else None
+        return len(searcher.search(any_term, limit=PAGE, filter=category))
 
     return search

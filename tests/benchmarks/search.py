@@ -1,4 +1,4 @@
-"""Search beside other engines: the same documents, the same queries, one run."""
+"""Search times compared with other engines, over the same documents and queries."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PEERS: dict[str, Callable[[list[Document], Path], Search]] = {
     "Whoosh": peers.open_whoosh,
 }
 QUERIES = 300
-# Whoosh takes some tenths of a second for a query, so that a fifth of them has to do.
-SAMPLED = {"Whoosh": 5}
+# Whoosh takes tenths of a second for a query: run every fifth query only.
+STEPS = {"Whoosh": 5}
 OURS = "Ratecard"
 
 
 def bench_search(count: int, names: list[str]) -> None:
-    """Print the times of each engine, and how ours compare with each."""
+    """Print the times of each engine, and the ratio of ours to each."""
     documents = make_documents(count)
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
         artifacts = Path(folder) / "artifacts"
@@ -45,19 +45,19 @@ def bench_search(count: int, names: list[str]) -> None:
         print(f"\n{count:,} documents: open in {opened:.3f} s, postings {size / 1e6:.0f} MB")
 
         def ours(query: Query) -> int:
-            narrowing = Filters({"category": [query.category]} if query.category else {})
-            return snapshot.search(query.words, peers.PAGE, 0, narrowing).total
+            filters = Filters({"category": [query.category]} if query.category else {})
+            return snapshot.search(query.words, peers.PAGE, 0, filters).total
 
         engines: dict[str, Search] = {OURS: ours}
         for name in names:
-            own = Path(folder) / name
-            own.mkdir()
-            engines[name] = PEERS[name](documents, own)
-        report({name: timed(name, engines[name], documents) for name in engines})
+            engine_folder = Path(folder) / name
+            engine_folder.mkdir()
+            engines[name] = PEERS[name](documents, engine_folder)
+        report({name: measure(name, engines[name], documents) for name in engines})
 
 
 def build_catalogue(documents: list[Document], source: Path, artifacts: Path) -> None:
-    """Index the documents as services, in their order."""
+    """Build a catalogue with a service for each document, in order."""
     with source.open("w") as file:
         for number, document in enumerate(documents):
             record = {
@@ -71,9 +71,9 @@ def build_catalogue(documents: list[Document], source: Path, artifacts: Path) ->
     build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
 
 
-def timed(name: str, search: Search, documents: list[Document]) -> dict[int, float]:
-    """Seconds of each query, by its number, each asked once after a warm-up on others."""
-    step = SAMPLED.get(name, 1)
+def measure(name: str, search: Search, documents: list[Document]) -> dict[int, float]:
+    """Return the seconds of each query by its number, after a warm-up with other queries."""
+    step = STEPS.get(name, 1)
     for query in make_queries(documents, QUERIES // 2, seed=99)[:: step**2]:
         search(query)
     gc.collect()
@@ -89,17 +89,17 @@ def report(times: dict[str, dict[int, float]]) -> None:
     """Print a table: percentiles in microseconds, and the ratio of our time to each peer's."""
     print("              p50 µs    p99 µs   ours / theirs: mean   worst   p99")
     ours = times[OURS]
-    for name, taken in times.items():
-        line = f"{name:10} {_percentile(taken, 50):9.0f} {_percentile(taken, 99):9.0f}"
+    for name, seconds in times.items():
+        line = f"{name:10} {_percentile(seconds, 50):9.0f} {_percentile(seconds, 99):9.0f}"
         if name != OURS:
-            ratios = [ours[number] / theirs for number, theirs in taken.items()]
+            ratios = [ours[number] / theirs for number, theirs in seconds.items()]
             mean = math.exp(statistics.fmean(map(math.log, ratios)))
-            tails = _percentile(ours, 99) / _percentile(taken, 99)
+            tails = _percentile(ours, 99) / _percentile(seconds, 99)
             line += f"   {mean:18.4f} {max(ratios):7.2f} {tails:6.2f}"
         print(line)
 
 
-def _percentile(taken: dict[int, float], percent: int) -> float:
-    """Microseconds."""
-    ordered = sorted(taken.values())
+def _percentile(seconds: dict[int, float], percent: int) -> float:
+    """Return a percentile in microseconds."""
+    ordered = sorted(seconds.values())
     return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] * 1e6

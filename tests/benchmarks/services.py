@@ -1,4 +1,4 @@
-"""Services of realistic size to build from: some 3 KB of JSON, with five endpoints each."""
+"""Catalogue records of realistic size: about 3 KB of JSON with five endpoints each."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WORDS = _WORDS.split()
 
 def write_services(path: Path, documents: list[Document]) -> None:
     """Write a catalogue record for each document, as JSON lines."""
-    chance = random.Random(5)
+    rng = random.Random(5)
     with path.open("w") as file:
         for number, document in enumerate(documents):
-            file.write(json.dumps(_service(number, document, chance)) + "\n")
+            file.write(json.dumps(_service(number, document, rng)) + "\n")
 
 
-def _service(number: int, document: Document, chance: random.Random) -> dict[str, Any]:
+def _service(number: int, document: Document, rng: random.Random) -> dict[str, Any]:
     host = f"api{number}.example"
     return {
         "id": f"service-{number}",
@@ -36,37 +36,37 @@ def _service(number: int, document: Document, chance: random.Random) -> dict[str
         "providerUrl": f"https://{host}",
         "category": document.category,
         "networks": ["Base", "Solana"],
-        "enriched": chance.random() < 0.05,
-        "integrationType": chance.choice(("1P", "3P", "")),
+        "enriched": rng.random() < 0.05,
+        "integrationType": rng.choice(("1P", "3P", "")),
         "isNew": False,
-        "tags": chance.sample(WORDS, 3),
-        "endpoints": [_endpoint(f"https://{host}/v{n}", chance) for n in range(ENDPOINTS)],
+        "tags": rng.sample(WORDS, 3),
+        "endpoints": [_endpoint(f"https://{host}/v{n}", rng) for n in range(ENDPOINTS)],
     }
 
 
-def _endpoint(base: str, chance: random.Random) -> dict[str, Any]:
-    calls = int(chance.paretovariate(0.6))
+def _endpoint(base: str, rng: random.Random) -> dict[str, Any]:
+    calls = int(rng.paretovariate(0.6))
     return {
-        "url": f"{base}/{chance.choice(WORDS)}/{chance.choice(WORDS)}",
-        "method": chance.choice(("GET", "POST")),
-        "description": " ".join(chance.choices(WORDS, k=12)),
+        "url": f"{base}/{rng.choice(WORDS)}/{rng.choice(WORDS)}",
+        "method": rng.choice(("GET", "POST")),
+        "description": " ".join(rng.choices(WORDS, k=12)),
         "pricing": {
-            "amount": str(chance.randint(1, 500) / 1000),
+            "amount": str(rng.randint(1, 500) / 1000),
             "currency": "USDC",
             "network": "Base",
             "scheme": "exact",
         },
         "quality": {"l30DaysTotalCalls": str(calls), "l30DaysUniquePayers": str(1 + calls // 9)},
-        "parameters": [_parameter(chance) for _ in range(chance.randint(1, 3))],
+        "parameters": [_parameter(rng) for _ in range(rng.randint(1, 3))],
     }
 
 
-def _parameter(chance: random.Random) -> dict[str, Any]:
+def _parameter(rng: random.Random) -> dict[str, Any]:
     return {
-        "group": chance.choice(("body", "query", "path")),
-        "name": chance.choice(WORDS),
-        "type": chance.choice(("string", "number", "boolean")),
-        "description": "The " + " ".join(chance.choices(WORDS, k=6)),
-        "required": chance.random() < 0.5,
-        "example": chance.choice(WORDS),
+        "group": rng.choice(("body", "query", "path")),
+        "name": rng.choice(WORDS),
+        "type": rng.choice(("string", "number", "boolean")),
+        "description": "The " + " ".join(rng.choices(WORDS, k=6)),
+        "required": rng.random() < 0.5,
+        "example": rng.choice(WORDS),
     }

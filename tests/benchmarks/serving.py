@@ -1,4 +1,4 @@
-"""Serving beside bare ASGI applications, nginx and a naive implementation, in one run."""
+"""Throughput and latency compared with bare ASGI applications, nginx and a naive server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import httpx
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from tests.benchmarks.corpus import Document, make_documents, make_queries
-from tests.benchmarks.load import Measured, load, median
+from tests.benchmarks.load import Measurement, load, median
 from tests.benchmarks.services import write_services
 from tests.benchmarks.workers import bench_workers
 from tests.benchmarks.writers import write_whoosh
@@ -43,7 +43,7 @@ http {{
 
 
 class Operation:
-    """What is asked of the service, and the file of its body for those that only send it."""
+    """An operation with its targets, and the file with its typical body for the other servers."""
 
     def __init__(self, name: str, targets: list[str], *, naive: bool = False) -> None:
         self.name = name
@@ -52,14 +52,14 @@ class Operation:
 
     @property
     def file(self) -> str:
-        """The path of the body at the peers."""
+        """The path of the body on the other servers."""
         return f"/{self.name.replace(' ', '-')}.json"
 
 
 def bench_serving(count: int) -> None:
     """Print throughput, latency and ratios of each operation over a catalogue of `count`."""
     documents = make_documents(count)
-    with tempfile.TemporaryDirectory(prefix="ratecard-") as name, ExitStack() as running:
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as name, ExitStack() as stack:
         folder = Path(name)
         source, artifacts = folder / "services.jsonl", folder / "artifacts"
         write_services(source, documents)
@@ -67,7 +67,7 @@ def bench_serving(count: int) -> None:
         (folder / "whoosh").mkdir()
         write_whoosh(documents, folder / "whoosh")
         peer = "tests.benchmarks.serving_peers"
-        ours = running.enter_context(
+        ours = stack.enter_context(
             serve([sys.executable, "-m", "service", "--artifacts", str(artifacts)])
         )
         operations = plan(documents)
@@ -80,23 +80,23 @@ def bench_serving(count: int) -> None:
             headers = [pair for pair in response.headers.multi_items() if pair[0] != "date"]
             body.with_suffix(".headers").write_text(json.dumps(headers))
         uvicorn = [sys.executable, "-m", "uvicorn", "--no-access-log", "--no-server-header"]
-        bare = running.enter_context(serve([*uvicorn, f"{peer}:constant"], bodies))
-        same = running.enter_context(serve([*uvicorn, f"{peer}:same_headers"], bodies))
-        naive = running.enter_context(serve([*uvicorn, f"{peer}:naive"], folder))
-        nginx = running.enter_context(serve_files(folder)) if shutil.which("nginx") else ""
+        bare = stack.enter_context(serve([*uvicorn, f"{peer}:constant"], bodies))
+        same = stack.enter_context(serve([*uvicorn, f"{peer}:same_headers"], bodies))
+        naive = stack.enter_context(serve([*uvicorn, f"{peer}:naive"], folder))
+        nginx = stack.enter_context(serve_files(folder)) if shutil.which("nginx") else ""
         print(f"\n{count:,} services, {artifacts_size(artifacts):,.0f} MB of artifacts")
         for operation in operations:
             report(operation, measure(operation, ours, (bare, same), naive, nginx, folder))
         command = [sys.executable, "-m", "service", "--artifacts", str(artifacts)]
-        two = running.enter_context(serve([*command, "--workers", "2"]))
+        two = stack.enter_context(serve([*command, "--workers", "2"]))
         report_gain([each for each in operations if each.naive], ours, two, folder)
         bench_workers(artifacts)
 
 
 def plan(documents: list[Document]) -> list[Operation]:
-    """The operations; each query of the uncached searches is asked once before any comes again."""
-    asked = make_queries(documents, QUERIES, seed=11)
-    queries = [quote(words) for words in dict.fromkeys(query.words for query in asked) if words]
+    """Return the operations; uncached searches go through all queries before repeating one."""
+    generated = make_queries(documents, QUERIES, seed=11)
+    queries = [quote(words) for words in dict.fromkeys(query.words for query in generated) if words]
     search = "/v1/search/services"
     ids = [f"/v1/services/service-{number * 7919 % len(documents)}" for number in range(QUERIES)]
     return [
@@ -111,8 +111,8 @@ def plan(documents: list[Document]) -> list[Operation]:
 
 def measure(
     operation: Operation, ours: str, bare: tuple[str, str], naive: str, nginx: str, folder: Path
-) -> dict[str, Measured]:
-    """Return the median of some rounds in which the servers take turns."""
+) -> dict[str, Measurement]:
+    """Return the medians of several rounds over all servers."""
     constant = [operation.file] * min(2, len(operation.targets))
     servers = {
         "Ratecard": (ours, operation.targets),
@@ -123,18 +123,18 @@ def measure(
         servers["nginx, files"] = (nginx, constant)
     if operation.naive:
         servers["naive"] = (naive, operation.targets)
-    measured: dict[str, list[Measured]] = {name: [] for name in servers}
+    measurements: dict[str, list[Measurement]] = {name: [] for name in servers}
     for _ in range(ROUNDS):
         for name, (address, targets) in servers.items():
-            measured[name].append(load(address, targets, SECONDS, folder))
-    return {name: median(each) for name, each in measured.items()}
+            measurements[name].append(load(address, targets, SECONDS, folder))
+    return {name: median(each) for name, each in measurements.items()}
 
 
-def report(operation: Operation, measured: dict[str, Measured]) -> None:
-    """Print a line for each server; `ratio` is ours to its throughput, `tail` p99 over p50."""
+def report(operation: Operation, measurements: dict[str, Measurement]) -> None:
+    """Print a line for each server: `ratio` is our throughput over its own, `tail` p99 over p50."""
     print(f"\n{operation.name:16}  per second    ratio     p50 ms     p99 ms   tail      bytes")
-    ours = measured["Ratecard"]
-    for name, each in measured.items():
+    ours = measurements["Ratecard"]
+    for name, each in measurements.items():
         print(
             f"{name:16} {each.rate:11,.0f} {ours.rate / each.rate:8.2f} {each.p50:10.2f} "
             f"{each.p99:10.2f} {each.p99 / each.p50:6.2f} {each.bytes:10,.0f}"
@@ -142,22 +142,22 @@ def report(operation: Operation, measured: dict[str, Measured]) -> None:
 
 
 def report_gain(operations: list[Operation], one: str, two: str, folder: Path) -> None:
-    """Print what two workers answer beside one, where the client takes of the same cores."""
+    """Print the throughput of two workers and of one; the client shares their cores."""
     print(f"\ntwo workers beside one, {os.cpu_count()} cores with the client:")
     for operation in operations:
-        turns = [
+        rounds = [
             [load(address, operation.targets, SECONDS, folder) for address in (one, two)]
             for _ in range(ROUNDS)
         ]
-        alone, together = (median(list(each)) for each in zip(*turns, strict=True))
+        one_worker, two_workers = (median(list(each)) for each in zip(*rounds, strict=True))
         print(
-            f"{operation.name:16} {alone.rate:11,.0f} → {together.rate:,.0f} a second, "
-            f"{together.rate / alone.rate:.2f} ×"
+            f"{operation.name:16} {one_worker.rate:11,.0f} → {two_workers.rate:,.0f} a second, "
+            f"{two_workers.rate / one_worker.rate:.2f} ×"
         )
 
 
 def typical_response(address: str, operation: Operation) -> httpx.Response:
-    """Return a response of median size of those that the service sends."""
+    """Return the response of median size among those to some targets."""
     with httpx.Client(base_url=address, headers={"accept-encoding": "identity"}) as client:
         targets = operation.targets[: len(operation.targets) : max(1, len(operation.targets) // 99)]
         responses = [client.get(target).raise_for_status() for target in targets]
@@ -165,13 +165,13 @@ def typical_response(address: str, operation: Operation) -> httpx.Response:
 
 
 def artifacts_size(artifacts: Path) -> float:
-    """Megabytes."""
+    """Return the size of all files in megabytes."""
     return sum(path.stat().st_size for path in artifacts.rglob("*") if path.is_file()) / 1e6
 
 
 @contextmanager
 def serve(command: list[str], folder: Path | None = None) -> Iterator[str]:
-    """Run a server on a free port; yields its address once it accepts connections."""
+    """Run a server on a free port, and yield its address when it responds."""
     port = free_port()
     environment = os.environ | {"BENCH_FOLDER": str(folder)}
     with subprocess.Popen(
@@ -181,35 +181,35 @@ def serve(command: list[str], folder: Path | None = None) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            yield accepting(port, process)
+            yield wait_for_server(port, process)
         finally:
             process.terminate()
 
 
 @contextmanager
 def serve_files(folder: Path) -> Iterator[str]:
-    """Run nginx over the bodies."""
+    """Serve the bodies with nginx."""
     port = free_port()
     configuration = folder / "nginx.conf"
     configuration.write_text(NGINX.format(folder=folder, port=port))
     command = ["nginx", "-p", str(folder), "-c", str(configuration)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            yield accepting(port, process)
+            yield wait_for_server(port, process)
         finally:
             process.terminate()
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port that is free at the moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
 
 
-def accepting(port: int, process: subprocess.Popen[bytes]) -> str:
-    """Wait until a server answers; returns its address."""
+def wait_for_server(port: int, process: subprocess.Popen[bytes]) -> str:
+    """Wait until a server responds, and return its address."""
     address = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:

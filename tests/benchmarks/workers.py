@@ -1,4 +1,4 @@
-"""What one more worker costs: memory that it shares with nobody, and time until it serves."""
+"""The cost of an additional worker: its private memory, and the time until it is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADDED = 5
 
 
 def bench_workers(artifacts: Path) -> None:
-    """Print what one more worker costs beside two, while those before still check their hashes."""
+    """Print the cost of each worker added to two, while these still verify the hashes."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
     with subprocess.Popen(
         [*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -27,34 +27,34 @@ def bench_workers(artifacts: Path) -> None:
         try:
             for _ in range(2):
                 wait_for_worker(lines)
-            taken = []
+            times = []
             for _ in range(ADDED):
                 started = time.perf_counter()
                 supervisor.send_signal(signal.SIGTTIN)
                 worker = wait_for_worker(lines)
-                taken.append(time.perf_counter() - started)
+                times.append(time.perf_counter() - started)
             print(
-                f"\none more worker: {private_memory(worker) / 1e6:.0f} MB of its own, "
-                f"ready in {median(taken):.2f} s, the slowest of {ADDED} in {max(taken):.2f} s"
+                f"\none more worker: {private_memory(worker) / 1e6:.0f} MB private, "
+                f"ready in {median(times):.2f} s, the slowest of {ADDED} in {max(times):.2f} s"
             )
         finally:
             supervisor.terminate()
 
 
 def wait_for_worker(lines: Iterator[str]) -> int:
-    """Read the log until a worker serves; returns its process id."""
+    """Read the log until a worker is ready, and return its process id."""
     worker = 0
     for line in lines:
-        said = re.search(r"Started server process \[(\d+)\]", line)
-        if said:
-            worker = int(said[1])
+        match = re.search(r"Started server process \[(\d+)\]", line)
+        if match:
+            worker = int(match[1])
         if READY in line:
             return worker
     raise SystemExit("the service did not start")
 
 
 def private_memory(process: int) -> int:
-    """Bytes that are in memory for this process alone (USS)."""
+    """Return the unique set size (USS) in bytes."""
     rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
     parts = re.findall(r"^Private_(?:Clean|Dirty):\s+(\d+) kB$", rollup, re.MULTILINE)
     return sum(map(int, parts)) << 10

@@ -1,6 +1,6 @@
-"""Other writers of an index over the same texts: `python -m tests.benchmarks.writers NAME COUNT`.
+"""Other index writers over the same texts: `python -m tests.benchmarks.writers NAME COUNT`.
 
-Each prints the seconds that it took, the making of the texts not counted.
+Prints the seconds of writing, without those of generating the texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.benchmarks.corpus import Document, make_documents
 
 
 def write_whoosh(documents: list[Document], folder: Path) -> None:
-    """Whoosh as its introduction shows it: one process, its own analyser, one segment."""
+    """Write with Whoosh as in its documentation: one process, its default analyser, one segment."""
     from whoosh import fields, index
 
     text = fields.TEXT()
@@ -29,7 +29,7 @@ def write_whoosh(documents: list[Document], folder: Path) -> None:
 
 
 def write_tantivy(documents: list[Document], folder: Path) -> None:
-    """Tantivy (Rust) with a thread for each core."""
+    """Write with Tantivy (Rust), with a thread for each core."""
     import tantivy
 
     schema = tantivy.SchemaBuilder()
@@ -52,7 +52,7 @@ WRITERS: dict[str, Callable[[list[Document], Path], None]] = {
 
 
 def main() -> None:
-    """Write an index and print how long that took."""
+    """Write an index and print the seconds."""
     _, name, count = sys.argv
     documents = make_documents(int(count))
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
