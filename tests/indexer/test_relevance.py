@@ -1,4 +1,4 @@
-"""`python -m indexer evaluate`: measures of relevance."""
+"""`python -m indexer evaluate`: nDCG and recall on judged queries."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ CORPUS = [
 
 def judge(folder: Path, queries: list[Json], *options: str, corpus: Any = None) -> int:
     source = write_lines(folder / "corpus.jsonl", CORPUS if corpus is None else corpus)
-    judged = write_lines(folder / "queries.jsonl", queries)
-    return main(["evaluate", "--corpus", source, "--queries", judged, *options])
+    query_file = write_lines(folder / "queries.jsonl", queries)
+    return main(["evaluate", "--corpus", source, "--queries", query_file, *options])
 
 
 def figures(
     capsys: pytest.CaptureFixture[str], folder: Path, queries: list[Json], *options: str
 ) -> Json:
     assert judge(folder, queries, "--json", *options) == 0
-    answer: Json = json.loads(capsys.readouterr().out)
-    return answer
+    report: Json = json.loads(capsys.readouterr().out)
+    return report
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def figures(
         ("!!!", {"n": 1}, 0, 0),
     ],
 )
-def test_ndcg_and_recall_are_those_of_their_definitions(
+def test_ndcg_and_recall_equal_their_definitions(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     query: str,
@@ -56,38 +56,36 @@ def test_ndcg_and_recall_are_those_of_their_definitions(
     ndcg: float,
     recall: float,
 ) -> None:
-    answer = figures(capsys, tmp_path, [{"query": query, "relevant": relevant}])
-    assert answer == {
+    report = figures(capsys, tmp_path, [{"query": query, "relevant": relevant}])
+    assert report == {
         "queries": 1,
         "ndcg@10": pytest.approx(ndcg),
         "recall@24": pytest.approx(recall),
     }
 
 
-def test_a_document_at_the_second_rank_gains_less(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    known = [(str(d["name"]), str(d.get("description", "")), "") for d in CORPUS]
-    second = positions(catalogue(tmp_path, known), "weather")[1]
+def test_the_gain_is_discounted_by_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    documents = [(str(d["name"]), str(d.get("description", "")), "") for d in CORPUS]
+    second = positions(catalogue(tmp_path, documents), "weather")[1]
     capsys.readouterr()
-    judged = {"query": "weather", "relevant": {CORPUS[second]["id"]: 1}}
-    assert figures(capsys, tmp_path, [judged])["ndcg@10"] == pytest.approx(1 / log2(3))
+    query = {"query": "weather", "relevant": {CORPUS[second]["id"]: 1}}
+    assert figures(capsys, tmp_path, [query])["ndcg@10"] == pytest.approx(1 / log2(3))
 
 
-def test_ndcg_is_over_the_first_10_and_recall_over_the_first_24(
+def test_ndcg_is_cut_at_10_and_recall_at_24(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     corpus = [{"id": str(n), "name": "same", "description": "thing"} for n in range(40)]
     queries = [{"query": "thing", "relevant": {str(n): 1}} for n in (9, 10, 23, 24)]
     assert judge(tmp_path, queries, "--json", "--worst", "4", corpus=corpus) == 0
     worst = json.loads(capsys.readouterr().out)["worst"]
-    measured = {next(iter(each["wanted"])): each for each in worst}
-    assert [measured[n]["ndcg@10"] > 0 for n in ("9", "10", "23", "24")] == [True, *[False] * 3]
-    assert [measured[n]["recall@24"] for n in ("9", "10", "23", "24")] == [1, 1, 1, 0]
-    assert measured["24"]["returned"] == [str(n) for n in range(24)]
+    by_id = {next(iter(each["wanted"])): each for each in worst}
+    assert [by_id[n]["ndcg@10"] > 0 for n in ("9", "10", "23", "24")] == [True, *[False] * 3]
+    assert [by_id[n]["recall@24"] for n in ("9", "10", "23", "24")] == [1, 1, 1, 0]
+    assert by_id["24"]["returned"] == [str(n) for n in range(24)]
 
 
-def test_the_worst_queries_are_shown_with_what_was_returned_and_wanted(
+def test_the_worst_queries_are_reported_with_returned_and_relevant_ids(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     queries = [
@@ -95,20 +93,20 @@ def test_the_worst_queries_are_shown_with_what_was_returned_and_wanted(
         {"query": "news", "relevant": {"w/1": 1}},
         {"query": "qqqqqqqqqq", "relevant": {"ü": 2, "n": 1}},
     ]
-    answer = figures(capsys, tmp_path, queries, "--worst", "2")
-    assert answer["queries"] == 3
-    assert [(each["query"], each["returned"], each["wanted"]) for each in answer["worst"]] == [
+    report = figures(capsys, tmp_path, queries, "--worst", "2")
+    assert report["queries"] == 3
+    assert [(each["query"], each["returned"], each["wanted"]) for each in report["worst"]] == [
         ("news", ["n"], {"w/1": 1}),
         ("qqqqqqqqqq", [], {"ü": 2, "n": 1}),
     ]
     assert judge(tmp_path, queries, "--worst", "1") == 0
-    shown = capsys.readouterr().out
-    assert "news" in shown
-    assert "w/1" in shown
-    assert "qqqq" not in shown
+    output = capsys.readouterr().out
+    assert "news" in output
+    assert "w/1" in output
+    assert "qqqq" not in output
 
 
-def test_means_are_over_the_queries_to_which_something_is_relevant(
+def test_queries_without_relevant_documents_do_not_count(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     queries = [
@@ -117,11 +115,11 @@ def test_means_are_over_the_queries_to_which_something_is_relevant(
         {"query": "maps", "relevant": {}},
         {"query": "maps", "relevant": {"m 2": 0}},
     ]
-    answer = figures(capsys, tmp_path, queries)
-    assert answer == {"queries": 2, "ndcg@10": 0.5, "recall@24": 0.5}
+    report = figures(capsys, tmp_path, queries)
+    assert report == {"queries": 2, "ndcg@10": 0.5, "recall@24": 0.5}
 
 
-def test_a_person_gets_a_table_of_the_same_figures(
+def test_the_default_output_is_a_table_of_the_same_figures(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     queries = [{"query": "maps", "relevant": {"m 2": 1}}, {"query": "x", "relevant": {"n": 1}}]
@@ -131,7 +129,7 @@ def test_a_person_gets_a_table_of_the_same_figures(
     assert [float(text) for text in row.split()] == [2, 0.5, 0.5]
 
 
-def test_documents_need_no_name_and_records_may_say_more(
+def test_names_are_optional_and_unknown_fields_are_ignored(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     corpus = [{"id": "a", "name": "", "description": "maps", "url": "https://x.example"}]
@@ -141,7 +139,7 @@ def test_documents_need_no_name_and_records_may_say_more(
 
 
 @pytest.mark.parametrize(
-    ("corpus", "queries", "said"),
+    ("corpus", "queries", "message"),
     [
         ([{"name": "x"}], [{"query": "x", "relevant": {"x": 1}}], "corpus.jsonl:1: "),
         (CORPUS, [{"query": "maps", "relevant": {"m 2": 1}}, {"query": 5}], "queries.jsonl:2: "),
@@ -155,11 +153,11 @@ def test_invalid_documents_and_queries_are_errors_with_file_and_line(
     tmp_path: Path,
     corpus: list[Json],
     queries: list[Json],
-    said: str,
+    message: str,
 ) -> None:
     assert judge(tmp_path, queries, corpus=corpus) != 0
     output = capsys.readouterr()
-    assert said in output.err
+    assert message in output.err
     assert output.out == ""
 
 
@@ -170,8 +168,8 @@ def test_documents_that_share_an_id_are_not_judged_twice(
     status = judge(tmp_path, [{"query": "maps", "relevant": {"a": 1}}], "--json", corpus=corpus)
     output = capsys.readouterr()
     if status == 0:
-        answer = json.loads(output.out)
-        assert (answer["ndcg@10"], answer["recall@24"]) == (1, 1)
+        report = json.loads(output.out)
+        assert (report["ndcg@10"], report["recall@24"]) == (1, 1)
     else:
         assert "corpus.jsonl" in output.err
 

@@ -1,4 +1,4 @@
-"""The CPUs and the memory that a build finds, with and without the limits of a container."""
+"""The CPUs and the memory available to a build, with and without limits of a container."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 V1 = "3:memory:/app\n2:cpu,cpuacct:/app\n1:name=systemd:/app\n0::/app\n"
 
 
-def host(folder: Path, groups: str, files: dict[str, str]) -> Path:
-    """A root with this `/proc/self/cgroup`, and these files below `/sys/fs/cgroup`."""
+def make_root(folder: Path, groups: str, files: dict[str, str]) -> Path:
+    """Create a root folder with `/proc/self/cgroup` and files below `/sys/fs/cgroup`."""
     contents = {"proc/self/cgroup": groups}
     contents |= {f"sys/fs/cgroup/{name}": content for name, content in files.items()}
     for name, content in contents.items():
@@ -46,7 +46,7 @@ def host(folder: Path, groups: str, files: dict[str, str]) -> Path:
 def test_a_cpu_quota_is_rounded_up_to_whole_cpus(
     tmp_path: Path, groups: str, files: dict[str, str]
 ) -> None:
-    assert available_cpus(host(tmp_path, groups, files)) == 1
+    assert available_cpus(make_root(tmp_path, groups, files)) == 1
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_cpu_quota_is_rounded_up_to_whole_cpus(
 def test_without_a_limit_the_whole_machine_is_available(
     tmp_path: Path, groups: str, files: dict[str, str]
 ) -> None:
-    root = host(tmp_path, groups, files)
+    root = make_root(tmp_path, groups, files)
     assert (available_cpus(root), available_memory(root)) == (CPUS, MEMORY)
 
 
@@ -71,7 +71,7 @@ def test_without_cgroups_the_whole_machine_is_available(tmp_path: Path) -> None:
     assert (available_cpus(tmp_path), available_memory(tmp_path)) == (CPUS, MEMORY)
 
 
-def test_cpus_that_this_process_is_kept_off_do_not_count(tmp_path: Path) -> None:
+def test_cpus_outside_the_affinity_of_the_process_do_not_count(tmp_path: Path) -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
@@ -89,11 +89,11 @@ def test_cpus_that_this_process_is_kept_off_do_not_count(tmp_path: Path) -> None
         (V1, {"memory/memory.limit_in_bytes": f"{100 * MIB}\n"}),
     ],
 )
-def test_a_memory_limit_is_found(tmp_path: Path, groups: str, files: dict[str, str]) -> None:
-    assert available_memory(host(tmp_path, groups, files)) == 100 * MIB
+def test_a_memory_limit_is_respected(tmp_path: Path, groups: str, files: dict[str, str]) -> None:
+    assert available_memory(make_root(tmp_path, groups, files)) == 100 * MIB
 
 
-def test_duckdb_and_whoosh_each_get_a_quarter_of_a_small_memory() -> None:
+def test_duckdb_and_whoosh_each_use_a_quarter_of_a_small_memory() -> None:
     assert duckdb_memory(64 * GIB) == GIB
     assert whoosh_memory(64 * GIB, parts=8) == 256 * MIB
     assert duckdb_memory(GIB) == 256 * MIB
@@ -101,7 +101,7 @@ def test_duckdb_and_whoosh_each_get_a_quarter_of_a_small_memory() -> None:
     assert duckdb_memory(MIB) == whoosh_memory(MIB, parts=9) == LEAST_MEMORY
 
 
-def test_there_are_as_many_workers_as_cpus_and_memory_allow() -> None:
+def test_cpus_and_memory_limit_the_number_of_workers() -> None:
     assert worker_count(8, 64 * GIB) == 8
     assert worker_count(8, 4 * GIB) == 4
     assert worker_count(8, GIB // 2) == 1

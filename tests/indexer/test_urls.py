@@ -1,4 +1,4 @@
-"""Host names in ASCII, and URLs that lead to the same resource."""
+"""ASCII forms of host names, identities of URLs, and public addresses."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def test_a_host_name_is_mapped_by_uts_46_and_encoded_by_idna_2008(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["\u2024.example", "é\ud800.example", "é" * 64 + ".example"])
-def test_a_name_without_an_ascii_form_is_refused(name: str) -> None:
+def test_a_name_without_an_ascii_form_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         ascii_host(name)
 
 
-def test_urls_of_sharp_s_and_double_s_lead_to_two_hosts() -> None:
+def test_hosts_with_sharp_s_and_double_s_are_different() -> None:
     sharp, double = parse_url("https://faß.example/"), parse_url("https://fass.example/")
     assert sharp.identity == "https://xn--fa-hia.example/"
     assert double.identity == "https://fass.example/"
 
 
-def test_without_the_package_idna_only_names_in_ascii_are_read(
+def test_without_the_idna_package_only_ascii_names_are_supported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "idna", None)
@@ -52,13 +52,13 @@ def test_a_public_address_is_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
-OTHERS = """
+NOT_PUBLIC = """
     0.0.0.0 10.1.1.1 100.64.0.1 127.0.0.1 169.254.1.1 172.16.0.1 192.168.1.1 224.0.1.1 240.0.0.1
     255.255.255.255 :: ::1 fc00::1 fe80::1 fec0::1 ff0e::1 ::ffff:10.0.0.1 ::127.0.0.1
     64:ff9b::7f00:1 64:ff9b:1::1 2002:7f00:1:: 2002:808:808:: 2001:db8::1
 """
 
 
-@pytest.mark.parametrize("address", OTHERS.split())
+@pytest.mark.parametrize("address", NOT_PUBLIC.split())
 def test_a_private_reserved_or_relayed_address_is_not_public(address: str) -> None:
     assert not is_public(ip_address(address))

@@ -1,4 +1,4 @@
-"""Suspicious prices: those far from the median of their category."""
+"""Suspicious prices, far from the median of their category."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def outliers(records: Iterable[Json]) -> list[Outlier]:
     return find_outliers(json.dumps(record).encode() for record in records)
 
 
-def test_prices_far_from_the_median_are_reported_and_kept(
+def test_prices_far_from_the_median_are_reported_and_published(
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = priced(*["0.01"] * MIN_SERVICES, "20", "0.000001", category="Data")
@@ -37,33 +37,33 @@ def test_prices_far_from_the_median_are_reported_and_kept(
     ]
     assert report["services"] == len(records)
     assert build(records[::-1]) == 0
-    said = capsys.readouterr().out
-    assert "suspicious price: p10: 20 USDC, where 0.01 is usual in Data" in said
+    output = capsys.readouterr().out
+    assert "suspicious price: p10: 20 USDC, where 0.01 is usual in Data" in output
 
 
 CENTS = priced(*["0.01"] * MIN_SERVICES)
 
 
-def beside(*endpoints: Json, **fields: Any) -> list[Json]:
-    """Enough services of a cent, and one of these endpoints."""
+def with_cents(*endpoints: Json, **fields: Any) -> list[Json]:
+    """Return enough services of a cent to compare with, and one of these endpoints."""
     return [*CENTS, service("x", endpoints=list(endpoints), **fields)]
 
 
 SUSPICIONS: dict[str, tuple[list[Json], list[str]]] = {
     "too few to compare": (priced(*["0.01"] * (MIN_SERVICES - 2), "1000"), []),
-    "just not far enough": (beside(endpoint("9.99")), []),
-    "just far enough": (beside(endpoint("10")), ["x"]),
-    "one of many": (beside(*[endpoint()] * 9, endpoint("100")), ["x"]),
-    "another category": (beside(endpoint("900"), category="Media"), []),
+    "just not far enough": (with_cents(endpoint("9.99")), []),
+    "just far enough": (with_cents(endpoint("10")), ["x"]),
+    "one of many": (with_cents(*[endpoint()] * 9, endpoint("100")), ["x"]),
+    "another category": (with_cents(endpoint("900"), category="Media"), []),
     "a category in other letters": (
         [*priced(*["0.01"] * MIN_SERVICES, category="data"), *priced("900", category="DATA")],
         ["p00"],
     ),
-    "another currency": (beside(endpoint("900", "JPY")), []),
-    "nothing": (beside(endpoint("0")), []),
-    "no fixed price": (beside(endpoint("")), []),
-    "play money": (beside(endpoint(), endpoint("900", network="base-sepolia")), []),
-    "a bound": (beside(endpoint("", maxAmount="900")), ["x"]),
+    "another currency": (with_cents(endpoint("900", "JPY")), []),
+    "nothing": (with_cents(endpoint("0")), []),
+    "no fixed price": (with_cents(endpoint("")), []),
+    "play money": (with_cents(endpoint(), endpoint("900", network="base-sepolia")), []),
+    "a bound": (with_cents(endpoint("", maxAmount="900")), ["x"]),
     "as large and small as amounts can be": (
         priced(*["9" * 100] * MIN_SERVICES, f"0.{'0' * 97}1", "1"),
         ["p10", "p11"],
@@ -75,9 +75,9 @@ SUSPICIONS: dict[str, tuple[list[Json], list[str]]] = {
 @pytest.mark.parametrize("case", SUSPICIONS)
 def test_a_price_is_suspicious_only_where_it_can_be_compared(case: str) -> None:
     records, expected = SUSPICIONS[case]
-    found = outliers(records)
-    assert [each.id for each in found] == expected
-    assert all(0 < each.usual < float("inf") for each in found)
+    suspicious = outliers(records)
+    assert [each.id for each in suspicious] == expected
+    assert all(0 < each.usual < float("inf") for each in suspicious)
 
 
 amounts = st.from_regex(r"[0-9]{1,30}(\.[0-9]{1,30})?", fullmatch=True)

@@ -41,24 +41,29 @@ NUMBERS = ["0", "-0", "1.50", "1E400", "1e-9", "12345678901234567890123", "0.100
 NAMES = st.sampled_from(["a", "b", "c", "é", 'q"', ""])
 
 
-def blank(text: str) -> st.SearchStrategy[str]:
-    """The text, with white space around it or not."""
-    around = st.sampled_from(["", "", " ", "\n\t"])
-    return st.builds(lambda before, after: before + text + after, around, around)
+def with_white_space(text: str) -> st.SearchStrategy[str]:
+    """Draw the text with or without white space around it."""
+    white_space = st.sampled_from(["", "", " ", "\n\t"])
+    return st.builds(lambda before, after: before + text + after, white_space, white_space)
 
 
-def spelt(text: str) -> st.SearchStrategy[str]:
+def encoded(text: str) -> st.SearchStrategy[str]:
+    """Draw an encoding of a string, escaped or not."""
     return st.booleans().map(lambda plain: json.dumps(text, ensure_ascii=not plain))
 
 
 def members(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """The text of an object, in which a name may occur twice."""
-    member = st.builds("{}:{}".format, NAMES.flatmap(spelt).flatmap(blank), values.flatmap(blank))
+    """Draw the text of an object, in which a name may be repeated."""
+    member = st.builds(
+        "{}:{}".format,
+        NAMES.flatmap(encoded).flatmap(with_white_space),
+        values.flatmap(with_white_space),
+    )
     return st.lists(member, max_size=4).map(lambda texts: "{" + ",".join(texts) + "}")
 
 
 SCALARS = st.one_of(
-    st.sampled_from(["null", "true", "false", *NUMBERS]), st.text(max_size=3).flatmap(spelt)
+    st.sampled_from(["null", "true", "false", *NUMBERS]), st.text(max_size=3).flatmap(encoded)
 )
 VALUES = st.recursive(
     SCALARS,
@@ -70,17 +75,17 @@ VALUES = st.recursive(
 )
 
 
-def loaded(text: str) -> Any:
-    """Decode JSON, with numbers as they are written."""
+def decode(text: str) -> Any:
+    """Decode JSON with numbers as text."""
     return json.loads(text, parse_int=number, parse_float=number)
 
 
-def number(written: str) -> tuple[str, str]:
-    return ("number", written)
+def number(text: str) -> tuple[str, str]:
+    return ("number", text)
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """The pseudocode of RFC 7396."""
+def merge(target: Any, patch: Any) -> Any:
+    """Merge by the pseudocode of RFC 7396."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -88,12 +93,12 @@ def merged(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = merged(result.get(name), value)
+            result[name] = merge(result.get(name), value)
     return result
 
 
-def written(folder: Path, *contents: str | bytes) -> list[str]:
-    """Overlay files of these contents."""
+def write_overlays(folder: Path, *contents: str | bytes) -> list[str]:
+    """Write overlay files of these contents."""
     names = []
     for count, content in enumerate(contents):
         path = folder / f"overlay{count}.json"
@@ -102,11 +107,11 @@ def written(folder: Path, *contents: str | bytes) -> list[str]:
     return names
 
 
-def patched(
+def apply(
     folder: Path, record: Json, *contents: Json | list[Json], derived: bool = False
 ) -> Json | None:
-    """A record with the overlays for it in files of these contents."""
-    overlays = read_overlays(written(folder, *map(json.dumps, contents)))
+    """Apply to a record its overlays in files of these contents."""
+    overlays = read_overlays(write_overlays(folder, *map(json.dumps, contents)))
     text = apply_overlay(
         json.dumps(record).encode(), overlays[record["id"]], summary_derived=derived
     )
@@ -117,27 +122,29 @@ def patched(
 
 
 @pytest.mark.parametrize(("target", "patch", "result"), EXAMPLES)
-def test_the_examples_of_the_rfc_are_merged(target: str, patch: str, result: str) -> None:
+def test_the_examples_of_rfc_7396_are_merged(target: str, patch: str, result: str) -> None:
     assert merge_patch(target, patch) == result
 
 
-@settings(deadline=None)  # a loaded machine is slow
+@settings(deadline=None)  # slow on a loaded machine
 @given(VALUES, VALUES | members(VALUES))
-def test_merging_agrees_with_the_pseudocode_of_the_rfc(target: str, patch: str) -> None:
-    result = loaded(merge_patch(target, patch))
-    expected = merged(loaded(target), loaded(patch))
+def test_merging_agrees_with_the_pseudocode_of_rfc_7396(target: str, patch: str) -> None:
+    result = decode(merge_patch(target, patch))
+    expected = merge(decode(target), decode(patch))
     assert result == expected
     if isinstance(expected, dict):
         assert list(result) == list(expected)
 
 
-def test_members_that_no_patch_names_stay_byte_for_byte(tmp_path: Path) -> None:
+def test_unpatched_members_are_unchanged_byte_for_byte(tmp_path: Path) -> None:
     text = (
         b'{"id":"a","caf\\u00e9":"\\u00e9\\/\\ud83e\\udd8a",'
         b'"n":[1.50,1E400,-0, 12345678901234567890],'
         b'"q":{"x\\ty":1.0, "gone":2},"twice":1,"twice":2}'
     )
-    overlay = read_overlays(written(tmp_path, '{"id":"a","q":{"gone":null,"n\\u0065w":1.10}}'))["a"]
+    overlay = read_overlays(
+        write_overlays(tmp_path, '{"id":"a","q":{"gone":null,"n\\u0065w":1.10}}')
+    )["a"]
     assert apply_overlay(text, overlay, summary_derived=False) == text.replace(
         b', "gone":2', b',"n\\u0065w":1.10'
     )
@@ -167,11 +174,13 @@ FORMS = {
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_format_holds_the_same_overlays(form: str, compress: Any, tmp_path: Path) -> None:
-    overlays = read_overlays(written(tmp_path, compress(FORMS[form].encode())))
+    overlays = read_overlays(write_overlays(tmp_path, compress(FORMS[form].encode())))
     texts = {key: [patch.text for patch in overlay.patches] for key, overlay in overlays.items()}
     removal = texts.pop("b")
     assert removal == [None]
-    assert {key: [json.loads(text or "") for text in found] for key, found in texts.items()} == {
+    assert {
+        key: [json.loads(text or "") for text in patches] for key, patches in texts.items()
+    } == {
         "a": [{"name": "A"}],
         "c": [{"enriched": True}],
     }
@@ -181,12 +190,12 @@ def test_every_format_holds_the_same_overlays(form: str, compress: Any, tmp_path
     "content", ["[]", "{}", '[{}]\n{"a":{}}', json.dumps({"id": {"name": "the service called id"}})]
 )
 def test_empty_overlays_are_valid(content: str, tmp_path: Path) -> None:
-    assert set(read_overlays(written(tmp_path, content))) <= {"a", "id"}
+    assert set(read_overlays(write_overlays(tmp_path, content))) <= {"a", "id"}
 
 
 def test_each_patch_has_its_file_and_line(tmp_path: Path) -> None:
     first = '\n{"a": {},\n "b": null}\n\n[\n{"id": "c"}, {"a": {}}]'
-    names = written(tmp_path, first, '{"a":null}')
+    names = write_overlays(tmp_path, first, '{"a":null}')
     overlays = read_overlays(names)
     places = {key: [patch.place for patch in overlay.patches] for key, overlay in overlays.items()}
     assert places == {
@@ -198,36 +207,36 @@ def test_each_patch_has_its_file_and_line(tmp_path: Path) -> None:
 
 
 def test_overlays_apply_in_order(tmp_path: Path) -> None:
-    record = service("a", quality={"score": 1}, tags=["old"], kept={"x": 1})
+    record = service("a", quality={"score": 1}, tags=["old"], nested={"x": 1})
     overlays: list[Json] = [
         {"id": "a", "quality": None, "tags": ["new"], "name": "First"},
-        {"a": {"quality": {"totalCalls": 2}, "kept": {"y": 2}, "tags": None}},
-        {"id": "a", "name": "Last", "kept": {"x": None}},
+        {"a": {"quality": {"totalCalls": 2}, "nested": {"y": 2}, "tags": None}},
+        {"id": "a", "name": "Last", "nested": {"x": None}},
     ]
-    expected = service("a", quality={"totalCalls": 2}, kept={"y": 2}, name="Last")
-    assert patched(tmp_path, record, *overlays) == expected
-    assert patched(tmp_path, record, overlays) == expected
+    expected = service("a", quality={"totalCalls": 2}, nested={"y": 2}, name="Last")
+    assert apply(tmp_path, record, *overlays) == expected
+    assert apply(tmp_path, record, overlays) == expected
 
 
 def test_the_same_id_twice_in_one_object_is_two_patches(tmp_path: Path) -> None:
-    names = written(tmp_path, '{"a":{"x":null},"a":{"x":{"y":1}}}')
+    names = write_overlays(tmp_path, '{"a":{"x":null},"a":{"x":{"y":1}}}')
     text = apply_overlay(b'{"x":{"z":1}}', read_overlays(names)["a"], summary_derived=False)
     assert text == b'{"x":{"y":1}}'
 
 
 def test_null_removes_a_service(tmp_path: Path) -> None:
-    assert patched(tmp_path, service("a"), {"id": "a", "name": "A"}, {"a": None}) is None
+    assert apply(tmp_path, service("a"), {"id": "a", "name": "A"}, {"a": None}) is None
 
 
-def test_a_patch_after_a_removal_starts_from_nothing_but_the_id(tmp_path: Path) -> None:
+def test_a_patch_after_a_removal_starts_from_the_id_only(tmp_path: Path) -> None:
     fresh = {"name": "Fresh", "description": "", "endpoints": []}
-    result = patched(tmp_path, service("a", category="Search"), {"a": None}, {"a": fresh})
+    result = apply(tmp_path, service("a", category="Search"), {"a": None}, {"a": fresh})
     assert result == {"id": "a"} | fresh
 
 
 @pytest.mark.parametrize("named", [{}, {"id": "a"}])
 def test_the_id_stays_the_first_member(named: Json, tmp_path: Path) -> None:
-    result = patched(tmp_path, service("a"), {"a": {"zone": 1} | named})
+    result = apply(tmp_path, service("a"), {"a": {"zone": 1} | named})
     assert result is not None
     assert list(result) == [*service("a"), "zone"]
 
@@ -237,17 +246,17 @@ def test_a_derived_price_summary_is_derived_again_from_patched_prices(tmp_path: 
     derived = json.loads(normalise(SourceRecord("line 1", json.dumps(bare).encode())).text)
     assert derived["priceSummary"]["maxAmount"] == "0.01"
     overlay: Json = {"id": "a", "endpoints": [endpoint("0.5")]}
-    result = patched(tmp_path, derived, overlay, derived=True)
+    result = apply(tmp_path, derived, overlay, derived=True)
     again = json.loads(normalise(SourceRecord("line 1", json.dumps(result).encode())).text)
     assert again["priceSummary"]["maxAmount"] == "0.5"
     assert list(again) == list(derived)
-    assert patched(tmp_path, derived, overlay) == derived | {"endpoints": [endpoint("0.5")]}
+    assert apply(tmp_path, derived, overlay) == derived | {"endpoints": [endpoint("0.5")]}
 
 
 def test_a_patch_of_a_derived_summary_is_merged_into_it(tmp_path: Path) -> None:
     record = service("a", priceSummary={"minAmount": "1", "currency": "USDC"})
     overlay = {"a": {"priceSummary": {"minAmount": "2"}}}
-    result = patched(tmp_path, record, overlay, derived=True)
+    result = apply(tmp_path, record, overlay, derived=True)
     assert result == service("a", priceSummary={"minAmount": "2", "currency": "USDC"})
 
 
@@ -279,9 +288,9 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_a_malformed_overlay_file_is_an_error_with_its_place(case: str, tmp_path: Path) -> None:
+def test_a_malformed_overlay_file_is_an_error_with_its_position(case: str, tmp_path: Path) -> None:
     content, message = FAULTS[case]
-    names = written(tmp_path, content)
+    names = write_overlays(tmp_path, content)
     with pytest.raises(SourceError, match=re.escape(names[0] + message)):
         read_overlays(names)
 
@@ -292,7 +301,7 @@ def test_a_missing_overlay_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_record_nested_too_deeply_to_be_patched_is_invalid(tmp_path: Path) -> None:
-    overlay = read_overlays(written(tmp_path, '{"id":"a","x":1}'))["a"]
+    overlay = read_overlays(write_overlays(tmp_path, '{"id":"a","x":1}'))["a"]
     text = b'{"x":%b}' % (b"[" * 9999 + b"]" * 9999)
     with pytest.raises(InvalidRecord, match="nested too deeply to be patched"):
         apply_overlay(text, overlay, summary_derived=False)

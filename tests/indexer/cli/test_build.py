@@ -1,4 +1,4 @@
-"""`build` on the command line: its report."""
+"""The report of `build` on the command line."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
     assert build([service("a"), service("b")]) == 0
     capsys.readouterr()
     broken = [service("c"), {"name": "x"}, service("d", endpoints=0)]
-    found = [resource(), resource("http://plain.example/")]
+    resources = [resource(), resource("http://plain.example/")]
     options = ("--max-rejects", "90%", *overlays(tmp_path, {"nope": None, "c": {"name": "C"}}))
     assert (
-        build([service("a", name="New"), *broken], found, payments=[payment()], options=options)
+        build([service("a", name="New"), *broken], resources, payments=[payment()], options=options)
         == 0
     )
     first, second, third = (
@@ -84,9 +84,9 @@ def test_the_json_report_is_one_line_with_the_same_figures(
 ) -> None:
     options = ("--json", "--max-rejects", "50%", *overlays(tmp_path, {"nope": None}))
     assert build([service("a"), {"id": 7}], payments=[payment()], options=options) == 0
-    said = capsys.readouterr()
-    assert (said.out.count("\n"), said.err) == (1, "")
-    report = json.loads(said.out)
+    output = capsys.readouterr()
+    assert (output.out.count("\n"), output.err) == (1, "")
+    report = json.loads(output.out)
     size = sum(path.stat().st_size for path in folder(artifacts).rglob("*") if path.is_file())
     manifest = (folder(artifacts) / "manifest.json").stat().st_size
     assert set(report.pop("stages")) == STAGES
@@ -135,14 +135,14 @@ def test_changes_are_counted_since_the_served_snapshot(
 
 def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a"), {}])
-    said = run_indexer("build", source, "--out", artifacts, "--quiet", "--max-rejects", "50%")
-    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
-    said = run_indexer("build", source, "--out", artifacts, "--quiet")
-    assert (said.returncode, said.stdout) == (3, "")
-    assert said.stderr.startswith(f"error: {source}: 1 of 2 records are malformed")
-    said = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")
-    assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr == f"error: {tmp_path / 'none'}: there is no such file\n"
+    process = run_indexer("build", source, "--out", artifacts, "--quiet", "--max-rejects", "50%")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
+    process = run_indexer("build", source, "--out", artifacts, "--quiet")
+    assert (process.returncode, process.stdout) == (3, "")
+    assert process.stderr.startswith(f"error: {source}: 1 of 2 records are malformed")
+    process = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == f"error: {tmp_path / 'none'}: there is no such file\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
@@ -157,7 +157,7 @@ def test_a_build_needs_no_standard_output_or_error(
     assert run_indexer("verify", artifacts).returncode == 0
 
 
-def test_text_of_a_source_sends_no_control_characters_and_stays_on_its_line(
+def test_text_of_a_source_is_sanitised_and_stays_on_its_line(
     tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = f"{ESCAPE}[2J\nall is well\u202e"
@@ -168,16 +168,16 @@ def test_text_of_a_source_sends_no_control_characters_and_stays_on_its_line(
     records.append(service(evil))
     options = ("--max-rejects", "50%", *overlays(tmp_path, {evil: {"name": "x"}}))
     assert build(records, options=options) == 0
-    said = capsys.readouterr().out
-    assert all(letter.isprintable() or letter == "\n" for letter in said)
-    assert not any(line.startswith("all is well") for line in said.splitlines())
-    assert said.count("suspicious price: ") == said.count("overlay for an unknown id: ") == 1
+    output = capsys.readouterr().out
+    assert all(letter.isprintable() or letter == "\n" for letter in output)
+    assert not any(line.startswith("all is well") for line in output.splitlines())
+    assert output.count("suspicious price: ") == output.count("overlay for an unknown id: ") == 1
 
 
 def test_only_the_first_of_many_suspicious_prices_are_printed(
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(priced(*["0.01"] * 30, *["5000"] * 9)) == 0
-    said = capsys.readouterr().out
-    assert said.count("suspicious price: ") == 5
-    assert "  and 4 more; --json lists them all\n" in said
+    output = capsys.readouterr().out
+    assert output.count("suspicious price: ") == 5
+    assert "  and 4 more; --json lists them all\n" in output

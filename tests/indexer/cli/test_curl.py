@@ -49,7 +49,7 @@ def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
                 parameter("id", "a/../b", "path"),
                 parameter("kind", 7, "path"),
                 parameter("q", "x y&z", required=True),
-                parameter("a", "given already", required=True),
+                parameter("a", "already in the URL", required=True),
                 parameter("left", "out", required=False),
                 parameter("silent", "out"),
                 parameter("big", 12345678901234567890, required=True),
@@ -101,11 +101,9 @@ def test_the_command_is_safe_to_run_in_a_shell(
     assert shlex.split(command) == ([] if words is None else ["curl", "-i", *words])
 
 
-@settings(deadline=None)  # a loaded machine is slow
+@settings(deadline=None)  # slow on a loaded machine
 @given(st.text(), st.text(), st.text())
-def test_text_of_a_record_stays_within_one_word_of_the_shell(
-    url: str, name: str, value: str
-) -> None:
+def test_text_of_a_record_is_quoted_as_one_shell_word(url: str, name: str, value: str) -> None:
     command = make_curl_command(
         described(
             f"https://a.example/{url}",

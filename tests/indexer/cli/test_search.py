@@ -24,10 +24,10 @@ from tests.support.running import (
 from tests.support.terminals import STYLE, on_terminal
 
 
-def test_results_are_a_table_with_a_line_for_each_in_order_of_rank(sample: Path) -> None:
-    said = run_indexer("search", "weather", "--limit", 9, "--artifacts", sample)
-    assert (said.returncode, said.stderr) == (0, "")
-    head, *rows, blank, total, details = said.stdout.splitlines()
+def test_results_are_a_table_in_order_of_rank(sample: Path) -> None:
+    process = run_indexer("search", "weather", "--limit", 9, "--artifacts", sample)
+    assert (process.returncode, process.stderr) == (0, "")
+    head, *rows, blank, total, details = process.stdout.splitlines()
     assert head.split() == [*COLUMNS]
     cells = [re.split(" {2,}", row.lstrip()) for row in rows]
     assert [
@@ -51,18 +51,18 @@ def test_the_search_in_the_readme_is_its_real_output(
     (tmp_path / "artifacts").symlink_to(sample)
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text()
-    found = re.search(r"^\$ ratecard (search .+)\n((?:[^$].*\n|\n)+)\$", readme, re.MULTILINE)
-    assert found
-    assert main(shlex.split(found[1]), "ratecard") == 0
-    assert capsys.readouterr().out == found[2]
+    example = re.search(r"^\$ ratecard (search .+)\n((?:[^$].*\n|\n)+)\$", readme, re.MULTILINE)
+    assert example
+    assert main(shlex.split(example[1]), "ratecard") == 0
+    assert capsys.readouterr().out == example[2]
 
 
-def test_a_pipe_gets_whole_lines_however_narrow_the_terminal_is(sample: Path) -> None:
+def test_lines_for_a_pipe_are_not_truncated(sample: Path) -> None:
     environment = os.environ | {"COLUMNS": "40"}
-    said = run_indexer("search", "weather", "--artifacts", sample, env=environment)
-    assert "weathervane-history-example" in said.stdout
-    assert "…" not in said.stdout
-    assert min(len(line) for line in said.stdout.splitlines()[:10]) > 100
+    process = run_indexer("search", "weather", "--artifacts", sample, env=environment)
+    assert "weathervane-history-example" in process.stdout
+    assert "…" not in process.stdout
+    assert min(len(line) for line in process.stdout.splitlines()[:10]) > 100
 
 
 QUERIES = [
@@ -80,7 +80,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize(("words", "options", "params"), QUERIES)
-def test_json_is_the_bytes_that_the_service_answers(
+def test_json_output_equals_the_response_of_the_service(
     words: str,
     options: list[str],
     params: dict[str, Any],
@@ -96,7 +96,7 @@ def test_json_is_the_bytes_that_the_service_answers(
 
 
 @pytest.mark.parametrize(
-    ("count", "options", "said"),
+    ("count", "options", "summary"),
     [
         (1, [], "1 service"),
         (2, [], "2 services"),
@@ -104,10 +104,10 @@ def test_json_is_the_bytes_that_the_service_answers(
         (3, ["--offset", "2"], "3–3 of 3 services"),
     ],
 )
-def test_the_number_of_services_stands_below_the_table(
+def test_the_total_is_below_the_table(
     count: int,
     options: list[str],
-    said: str,
+    summary: str,
     artifacts: Path,
     build: Build,
     capsys: pytest.CaptureFixture[str],
@@ -115,23 +115,23 @@ def test_the_number_of_services_stands_below_the_table(
     assert build([service(f"id-{n}") for n in range(count)]) == 0
     capsys.readouterr()
     assert main(["search", *options, "--artifacts", str(artifacts)]) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == said
+    assert capsys.readouterr().out.splitlines()[-2] == summary
 
 
 def test_wide_letters_are_aligned(artifacts: Path, build: Build) -> None:
     names = ["one word", "空読み word", "🌊 word", "ｗide word", "e\u0301 word"]
     records = [service(f"id-{n}", name=name) for n, name in enumerate(names)]
     assert build(records) == 0
-    said = run_indexer("search", "word", "--artifacts", artifacts)
-    rows = said.stdout.splitlines()[1:6]
+    process = run_indexer("search", "word", "--artifacts", artifacts)
+    rows = process.stdout.splitlines()[1:6]
     assert len({cell_len(row.partition("id-")[0]) for row in rows}) == 1
     assert len({cell_len(row) for row in rows}) == 1
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80])
 def test_results_fit_a_narrow_terminal(columns: int, sample: Path) -> None:
-    shown = on_terminal(columns, "search", "weather", "--artifacts", str(sample))
-    lines = STYLE.sub("", shown).splitlines()
+    screen = on_terminal(columns, "search", "weather", "--artifacts", str(sample))
+    lines = STYLE.sub("", screen).splitlines()
     results = lines[: lines.index("")]
     assert max(map(cell_len, results)) <= columns
     together = "".join("".join(results).split())
@@ -145,23 +145,23 @@ def test_no_color_disables_colours(sample: Path) -> None:
     assert "\x1b[32m" not in on_terminal(200, *command, NO_COLOR="1")
 
 
-def test_without_results_the_next_command_to_try_is_named(
+def test_without_results_the_output_suggests_a_command(
     sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = ["--artifacts", str(sample)]
-    assert main(["search", "zzzzqqqq", *there]) == 0
+    out_options = ["--artifacts", str(sample)]
+    assert main(["search", "zzzzqqqq", *out_options]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "there is no service for 'zzzzqqqq'",
         f"try other words, or list all: python -m indexer search --artifacts {sample}",
     ]
     narrowed = ["--category", "Nonsense", "--max-price", "9"]
-    assert main(["search", "weather", *narrowed, *there]) == 0
+    assert main(["search", "weather", *narrowed, *out_options]) == 0
     total = open_snapshot(sample).search("weather").total
     assert capsys.readouterr().out.splitlines() == [
         "there is no service for 'weather'",
         f"without --category and --max-price there are {total}",
     ]
-    assert main(["search", "weather", "--offset", "5000", *there]) == 0
+    assert main(["search", "weather", "--offset", "5000", *out_options]) == 0
     out = capsys.readouterr().out
     assert out == f"there are {total} services, and --offset skips them all\n"
 
@@ -177,7 +177,7 @@ def test_without_results_the_next_command_to_try_is_named(
         (["x" * 2001], "QUERY has 2001 characters; at most 2000 are searched"),
     ],
 )
-def test_invalid_parameters_are_refused_under_their_names_on_the_command_line(
+def test_invalid_parameters_are_errors_that_name_the_option(
     options: list[str], reason: str, sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["search", *options, "--artifacts", str(sample)]) == 2

@@ -20,9 +20,9 @@ from tests.support.running import (
 def test_a_service_is_shown_with_prices_parameters_and_a_command_for_each_endpoint(
     sample: Path,
 ) -> None:
-    said = run_indexer("show", "tidewatch-example", "--artifacts", sample)
-    assert (said.returncode, said.stderr) == (0, "")
-    lines = said.stdout.splitlines()
+    process = run_indexer("show", "tidewatch-example", "--artifacts", sample)
+    assert (process.returncode, process.stderr) == (0, "")
+    lines = process.stdout.splitlines()
     assert lines[0] == "Tidewatch"
     assert "id          tidewatch-example" in lines
     assert "price       0.001–0.004 USDC" in lines
@@ -39,7 +39,7 @@ def test_a_service_is_shown_with_prices_parameters_and_a_command_for_each_endpoi
     assert sum(line.startswith("  curl ") for line in lines) == 5
 
 
-def test_json_of_a_service_is_the_record_as_it_is_stored(
+def test_json_output_is_the_stored_record(
     tmp_path: Path, artifacts: Path, build: Build, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     record = service("one", name="Näme\u009b\u202e", extra=[1.10, 2**70])
@@ -62,24 +62,24 @@ def test_json_of_a_service_is_the_record_as_it_is_stored(
         ("nivose_example", "nivose-example"),
     ],
 )
-def test_an_unknown_id_is_an_error_that_names_similar_ones(
+def test_an_unknown_id_is_an_error_with_similar_ids(
     mistaken: str, near: str, sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", mistaken, "--artifacts", str(sample)]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"error: no service has the id `{mistaken}`; there is {near}")
-    command = said.err.splitlines()[1].removeprefix("  for example: python -m indexer ")
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"error: no service has the id `{mistaken}`; there is {near}")
+    command = output.err.splitlines()[1].removeprefix("  for example: python -m indexer ")
     assert main(shlex.split(command)) == 0
 
 
 @pytest.mark.parametrize("mistaken", ["zzzzqqqq", "..", "\x1b[", "\udcff", "", "x" * 5000])
-def test_an_id_that_resembles_no_other_is_an_error_that_says_how_to_search(
+def test_an_id_without_similar_ones_is_an_error_that_suggests_a_search(
     mistaken: str, sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", "--artifacts", str(sample), "--", mistaken]) == 1
-    said, advice = capsys.readouterr().err.splitlines()
-    assert said.startswith("error: no service has the id `")
-    assert said.isprintable()
-    assert len(said) < 300
+    error, advice = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: no service has the id `")
+    assert error.isprintable()
+    assert len(error) < 300
     assert advice == f"  to find it: python -m indexer search --artifacts {sample}"

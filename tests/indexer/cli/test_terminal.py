@@ -1,4 +1,4 @@
-"""Standard output of the commands: terminals, pipes, and neither."""
+"""Standard output of the commands: a terminal, a pipe, a full disk, or closed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parameter(name: str, example: Any, group: str = "query", **fields: Any) -> J
 
 
 def hostile() -> Json:
-    """A record with hostile text in every field."""
+    """Return a record with hostile text in every field."""
     amounts = dict.fromkeys(("minAmount", "maxAmount", "avgCostPerTransaction"), "1")
     url = f"https://one.example/{HOSTILE}/{{id}}"
     return service(
@@ -61,26 +61,26 @@ def hostile() -> Json:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 5000])
-def test_no_text_of_a_record_sends_control_characters_to_a_terminal(
+def test_text_of_records_is_sanitised_for_terminals(
     columns: int, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     record = hostile()
     assert build(write_raw(tmp_path / "raw.json", record)) == 0
-    there = ("--artifacts", str(artifacts))
+    options = ("--artifacts", str(artifacts))
     for command in (("search", "find"), ("search", HOSTILE), ("show", "hostile")):
-        shown = STYLE.sub("", on_terminal(columns, *command, *there))
-        assert not CARRIED.search(shown), command
-        assert "x[/]:smile:<b>" in "".join(shown.split())
-    for asking in (("search", "find", "--json"), ("show", "hostile", "--json")):
-        shown = on_terminal(columns, *asking, *there)
-        assert not CARRIED.search(shown)
-        found = json.loads(shown)
-        (found,) = found.get("services", [found])
-        assert found == record
+        output = STYLE.sub("", on_terminal(columns, *command, *options))
+        assert not CARRIED.search(output), command
+        assert "x[/]:smile:<b>" in "".join(output.split())
+    for command in (("search", "find"), ("show", "hostile")):
+        output = on_terminal(columns, *command, "--json", *options)
+        assert not CARRIED.search(output)
+        result = json.loads(output)
+        (service,) = result.get("services", [result])
+        assert service == record
 
 
 @pytest.mark.parametrize("command", [("show", "one"), ("diff", ".", ".")])
-def test_a_closed_pipe_is_no_failure(
+def test_a_closed_pipe_is_not_an_error(
     command: tuple[str, ...], artifacts: Path, build: Build
 ) -> None:
     assert build([service("one", name="weather", endpoints=[endpoint()] * 600)]) == 0
@@ -96,7 +96,7 @@ def test_a_closed_pipe_is_no_failure(
     assert (finished.returncode, finished.stderr) == (0, "")
 
 
-def test_a_full_disk_is_a_failure(sample: Path) -> None:
+def test_a_full_disk_is_an_error(sample: Path) -> None:
     command = [sys.executable, "-m", "indexer", "search", "tide", "--artifacts", str(sample)]
     with Path("/dev/full").open("wb") as out:
         finished = subprocess.run(
@@ -108,10 +108,10 @@ def test_a_full_disk_is_a_failure(sample: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_closed_standard_output_is_no_failure(options: list[str], sample: Path) -> None:
+def test_closed_standard_output_is_not_an_error(options: list[str], sample: Path) -> None:
     command = [sys.executable, "-m", "indexer", "search", "tide", "--artifacts", str(sample)]
     finished = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *command, *options],  # noqa: S607  # any will do
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command, *options],  # noqa: S607  # any shell
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
@@ -121,12 +121,12 @@ def test_closed_standard_output_is_no_failure(options: list[str], sample: Path) 
 
 
 @pytest.mark.parametrize("command", [["search", "x"], ["show", "x"]])
-def test_without_a_snapshot_the_error_says_how_to_build(
+def test_without_a_snapshot_the_error_has_the_command_to_run(
     command: list[str], artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "--artifacts", str(artifacts)]) == 1
-    said = capsys.readouterr().err
-    assert f"python -m indexer build SOURCE --out {artifacts}" in said
+    error = capsys.readouterr().err
+    assert f"python -m indexer build SOURCE --out {artifacts}" in error
 
 
 def test_tables_need_rich_and_json_does_not(
@@ -135,7 +135,7 @@ def test_tables_need_rich_and_json_does_not(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     command = ["search", "tide", "--artifacts", str(sample)]
     assert main(command) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "ratecard[indexer]" in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "ratecard[indexer]" in output.err
     assert main([*command, "--json"]) == 0

@@ -1,4 +1,4 @@
-"""A build of unchanged inputs is recognised by its fingerprint, without reading them again."""
+"""The fingerprint of the inputs, by which a build without changes skips reading them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tests.support.reports import ids, reported
 from tests.support.running import ROOT, Build, Json, payment, service, write_lines
 from tests.support.x402 import resource
 
-READING = "read"
-"""The stage that is skipped when nothing changed."""
+READ_STAGE = "read"
+"""The stage that a build of unchanged inputs skips."""
 
 
 class Inputs(NamedTuple):
-    """One file of each kind that a build reads, and where it writes."""
+    """Paths of one input file of each kind, and of the outputs."""
 
     artifacts: Path
     source: Path
@@ -45,8 +45,8 @@ class Inputs(NamedTuple):
 
     def build(self, *options: str) -> int:
         paths = ["--transactions", self.payments, "--overlay", self.overlay]
-        where = ["--out", self.artifacts, "--rejects", self.rejects]
-        arguments = ["build", self.source, *paths, *where, "--json", *options]
+        outputs = ["--out", self.artifacts, "--rejects", self.rejects]
+        arguments = ["build", self.source, *paths, *outputs, "--json", *options]
         return main([*map(str, arguments)])
 
 
@@ -60,23 +60,23 @@ def inputs(tmp_path: Path, artifacts: Path) -> Inputs:
     return Inputs(artifacts, *(tmp_path / name for name in names))
 
 
-SHARE = ("--max-rejects", "50%")
+MAX_REJECTS = ("--max-rejects", "50%")
 
 
 def test_unchanged_inputs_are_not_read_again(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     first, listed = reported(capsys), inputs.rejects.read_bytes()
     os.utime(inputs.artifacts / "CURRENT", (0, 0))
-    assert inputs.build(*SHARE) == 0
-    again = reported(capsys)
-    assert READING in first["stages"]
-    assert list(again["stages"]) == ["compare with the last build"]
-    assert (first["changed"], again["changed"], again["changes"]) == (True, False, None)
-    for changing in ("changed", "changes", "stages", "seconds"):
-        del first[changing], again[changing]
-    assert again == first
+    assert inputs.build(*MAX_REJECTS) == 0
+    second = reported(capsys)
+    assert READ_STAGE in first["stages"]
+    assert list(second["stages"]) == ["compare with the last build"]
+    assert (first["changed"], second["changed"], second["changes"]) == (True, False, None)
+    for key in ("changed", "changes", "stages", "seconds"):
+        del first[key], second[key]
+    assert second == first
     assert first["firstRejects"]
     assert first["unusedOverlays"]
     assert inputs.rejects.read_bytes() == listed
@@ -114,15 +114,15 @@ CHANGES: dict[str, Callable[[Inputs], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_any_change_makes_a_build_read_its_sources_again(
+def test_any_change_of_the_inputs_is_built(
     change: str, inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     first = reported(capsys)["snapshot"]
     CHANGES[change](inputs)
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     report = reported(capsys)
-    assert READING in report["stages"]
+    assert READ_STAGE in report["stages"]
     assert report["snapshot"] == first
     assert report["changed"] == (change in {"another snapshot served", "nothing served"})
     assert len(inputs.rejects.read_text().splitlines()) == report["rejects"]
@@ -132,40 +132,40 @@ def test_any_change_makes_a_build_read_its_sources_again(
 @pytest.mark.parametrize(
     "options", [("--max-price", "1"), ("--allow-http",), ("--allow-private",), ()]
 )
-def test_another_option_is_another_build(
+def test_a_changed_option_is_built(
     options: tuple[str, ...], inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     capsys.readouterr()
     if options:
-        assert inputs.build(*SHARE, *options) == 0
-        assert READING in reported(capsys)["stages"]
+        assert inputs.build(*MAX_REJECTS, *options) == 0
+        assert READ_STAGE in reported(capsys)["stages"]
     else:
         assert inputs.build("--max-rejects", "0%") == 3
 
 
-def test_another_version_of_a_dependency_is_another_build(
+def test_a_changed_version_of_a_dependency_is_built(
     inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     first = reported(capsys)["snapshot"]
     monkeypatch.setattr("importlib.metadata.version", lambda _: "99.9")
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     report = reported(capsys)
-    assert (READING in report["stages"], report["snapshot"]) == (True, first)
+    assert (READ_STAGE in report["stages"], report["snapshot"]) == (True, first)
 
 
-def test_another_search_configuration_is_another_snapshot(
+def test_a_changed_search_configuration_is_another_snapshot(
     inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     first = reported(capsys)["snapshot"]
     tuned = msgspec.structs.replace(SEARCH_CONFIG, saturation=SEARCH_CONFIG.saturation + 1)
     monkeypatch.setattr("indexer.build.SEARCH_CONFIG", tuned)
     monkeypatch.setattr("indexer.snapshot.publish.SEARCH_CONFIG", tuned)
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     report = reported(capsys)
-    assert (READING in report["stages"], report["snapshot"] == first) == (True, False)
+    assert (READ_STAGE in report["stages"], report["snapshot"] == first) == (True, False)
 
 
 def test_a_module_of_a_sub_package_changes_the_hash_of_the_code(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_module_of_a_sub_package_changes_the_hash_of_the_code(tmp_path: Path) 
 
 
 class ReplacingSource(Progress):
-    """Replaces a source once its build has hashed it, before it is read."""
+    """Replaces a source after its build has hashed it and before it is read."""
 
     def __init__(self, source: Path, content: bytes) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class ReplacingSource(Progress):
     def stage(
         self, name: str, total: int | None = None, *, in_bytes: bool = False
     ) -> Iterator[Stage]:
-        if name == READING:
+        if name == READ_STAGE:
             self._source.write_bytes(self._content)
         with super().stage(name, total, in_bytes=in_bytes) as stage:
             yield stage
@@ -210,18 +210,20 @@ def test_a_source_that_changes_after_it_was_hashed_is_read_again_later(
     assert ids(artifacts) == ["hashed"]
 
 
-def test_a_file_in_another_role_or_place_is_another_build(
+def test_a_file_in_another_role_or_position_is_built(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both = write_lines(inputs.source.with_name("both.jsonl"), [payment(id="a")])
     arguments = ["--out", str(inputs.artifacts), "--json"]
     for role in (["--transactions", both], ["--overlay", both], []):
-        assert main(["build", str(inputs.source), *role, *arguments, *SHARE]) == 0
-        assert READING in reported(capsys)["stages"]
-    assert main(["build", str(inputs.source), both, *arguments]) == 3  # a payment is no service
+        assert main(["build", str(inputs.source), *role, *arguments, *MAX_REJECTS]) == 0
+        assert READ_STAGE in reported(capsys)["stages"]
+    assert (
+        main(["build", str(inputs.source), both, *arguments]) == 3
+    )  # payments are malformed as services
 
 
-def test_a_folder_is_read_again_when_a_file_is_new_in_it(
+def test_a_new_file_in_a_folder_is_read(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "sources"
@@ -230,28 +232,28 @@ def test_a_folder_is_read_again_when_a_file_is_new_in_it(
     assert build(source) == 0
     write_lines(source / "2.jsonl", [service("b")])
     assert build(source, options=("--json",)) == 0
-    assert READING in reported(capsys)["stages"]
+    assert READ_STAGE in reported(capsys)["stages"]
     assert ids(artifacts) == ["a", "b"]
 
 
 def test_standard_input_is_read_every_time(artifacts: Path) -> None:
     command = [sys.executable, "-m", "indexer", "build", "-", "--out", str(artifacts), "--json"]
     for name in ("a", "b"):
-        told = subprocess.run(
+        process = subprocess.run(
             command, cwd=ROOT, input=json.dumps(service(name)), stdout=subprocess.PIPE, text=True,
             check=True,
         )  # fmt: skip
-        assert READING in json.loads(told.stdout)["stages"]
+        assert READ_STAGE in json.loads(process.stdout)["stages"]
         assert ids(artifacts) == [name]
 
 
 def test_rejects_are_written_to_a_device_by_every_build(
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("--rejects", "/dev/null", "--json", *SHARE)
+    options = ("--rejects", "/dev/null", "--json", *MAX_REJECTS)
     for _ in range(2):
         assert build([service("a"), {}], options=options) == 0
-        assert READING in reported(capsys)["stages"]
+        assert READ_STAGE in reported(capsys)["stages"]
 
 
 @pytest.mark.parametrize("distinct", [0, 2 * MAX_REASONS])
@@ -262,7 +264,7 @@ def test_a_payment_in_the_future_makes_every_build_read_its_sources(
     build: Build,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also where its fault is counted among the other reasons."""
+    """Count its reason among `other reasons` as well."""
     soon = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     quoted = 'tx,"2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n'
     rows = [
@@ -278,32 +280,32 @@ def test_a_payment_in_the_future_makes_every_build_read_its_sources(
         options = ("--max-rejects", "100%", "--json")
         assert build([service("a")], payments=payments, options=options) == 0
         report = reported(capsys)
-        assert READING in report["stages"]
+        assert READ_STAGE in report["stages"]
         assert (report["payments"], report["rejects"] > distinct) == (1, True)
     assert not (artifacts / LAST).exists()
 
 
-def test_a_report_that_cannot_be_kept_does_not_fail_the_build(
+def test_a_report_that_cannot_be_stored_does_not_fail_the_build(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     artifacts.mkdir()
     (artifacts / LAST).mkdir()
     for _ in range(2):
         assert build([service("a")], options=("--json",)) == 0
-        assert READING in reported(capsys)["stages"]
+        assert READ_STAGE in reported(capsys)["stages"]
 
 
 def test_a_failed_build_is_not_remembered(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     whole = inputs.source.read_bytes()
     inputs.source.write_bytes(b"{")
-    assert inputs.build(*SHARE) != 0
-    assert inputs.build(*SHARE) != 0
+    assert inputs.build(*MAX_REJECTS) != 0
+    assert inputs.build(*MAX_REJECTS) != 0
     inputs.source.write_bytes(whole)
     capsys.readouterr()
-    assert inputs.build(*SHARE) == 0
+    assert inputs.build(*MAX_REJECTS) == 0
     assert reported(capsys)["changed"] is False
     assert ids(inputs.artifacts)[0] == "a"
 
@@ -314,7 +316,7 @@ def test_an_unchanged_feed_takes_one_request_and_is_not_read(
     items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]
     with misbehaving(pages_of(items, headers={"ETag": '"1"'})) as server:
         assert build(server.url, options=("--json",)) == 0
-        assert READING in reported(capsys)["stages"]
+        assert READ_STAGE in reported(capsys)["stages"]
         before = len(server.requests)
         assert before > 1
         server.behaviour = lambda exchange: exchange.answer(b"", 304)
@@ -322,7 +324,7 @@ def test_an_unchanged_feed_takes_one_request_and_is_not_read(
         assert len(server.requests) == before + 1
         assert server.requests[-1].headers["If-None-Match"] == '"1"'
         report = reported(capsys)
-        assert (READING in report["stages"], report["changed"]) == (False, False)
+        assert (READ_STAGE in report["stages"], report["changed"]) == (False, False)
         server.behaviour = pages_of(items[1:], headers={"ETag": '"2"'})
         assert build(server.url, options=("--json",)) == 0
         report = reported(capsys)

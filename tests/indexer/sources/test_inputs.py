@@ -1,4 +1,4 @@
-"""The files that the options of a build name."""
+"""Resolving the options of a build to files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_stands_for_its_json_files_by_name(folder: Path) -> None:
+def test_a_folder_is_resolved_to_its_json_files_by_name(folder: Path) -> None:
     options = BuildOptions(sources=(str(folder),), overlays=(str(folder),), out=folder / "out")
     inputs = gather_inputs(options, Progress())
     names = ["[d].json", "a.json.gz", "b.jsonl", "c.ndjson"]
@@ -27,7 +27,7 @@ def test_a_folder_stands_for_its_json_files_by_name(folder: Path) -> None:
     assert inputs.overlays == [str(folder / name) for name in names]
 
 
-def test_patterns_of_payments_match_files_once_and_existing_files_stand_for_themselves(
+def test_patterns_match_each_file_once_and_existing_files_are_not_patterns(
     folder: Path,
 ) -> None:
     names = ("*.jsonl", "[bc].*", "[d].json")

@@ -86,7 +86,7 @@ def test_standard_input_is_a_source(artifacts: Path) -> None:
     assert len(open_snapshot(artifacts).services) == 3
 
 
-def test_a_folder_stands_for_its_json_files_by_name(
+def test_a_folder_is_read_as_its_json_files_by_name(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     folder = tmp_path / "feeds"
@@ -170,7 +170,7 @@ def test_memory_for_json_lines_is_bounded_by_the_size_of_a_record(
     assert peak < 5 * MAX_RECORD < MANY
 
 
-def test_a_record_behind_more_blanks_than_a_record_may_have_is_rejected(tmp_path: Path) -> None:
+def test_a_record_after_too_much_white_space_is_rejected(tmp_path: Path) -> None:
     source = tmp_path / "source.jsonl"
     first, second, third = lines().encode().splitlines()
     source.write_bytes(b"\n".join([first, second, b" " * (MAX_RECORD + 1) + third]))
@@ -178,7 +178,7 @@ def test_a_record_behind_more_blanks_than_a_record_may_have_is_rejected(tmp_path
     assert faults == ["", "", f"longer than the {MAX_RECORD:,} bytes of a record"]
 
 
-def test_an_array_longer_than_a_document_may_be_is_refused(
+def test_an_array_over_the_size_limit_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indexer.sources.records.MAX_DOCUMENT", 2**20)
@@ -214,20 +214,20 @@ FATAL = {
 
 
 @pytest.mark.parametrize("case", FATAL)
-def test_an_unreadable_source_ends_the_build_and_keeps_what_was_published(
+def test_an_unreadable_source_fails_the_build_and_leaves_the_published_snapshot(
     case: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build([service("kept")]) == 0
+    assert build([service("old")]) == 0
     capsys.readouterr()
     source = tmp_path / "source"
     content, message = FATAL[case]
     source.write_bytes(content)
     assert build(source) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {source}")
-    assert message in said
-    assert said.count("\n") == 1
-    assert open_snapshot(artifacts).find("kept") is not None
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {source}")
+    assert message in error
+    assert error.count("\n") == 1
+    assert open_snapshot(artifacts).find("old") is not None
 
 
 @pytest.mark.parametrize(
@@ -257,22 +257,24 @@ def test_closed_standard_input_is_an_error(artifacts: Path) -> None:
     assert finished.stderr == "error: -: standard input is closed\n"
 
 
-def test_a_name_that_is_not_utf_8_is_shown_escaped(tmp_path: Path, artifacts: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_printed_escaped(tmp_path: Path, artifacts: Path) -> None:
     source = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
     Path(source).write_text(lines() + "{}\n")
     listed = tmp_path / "rejects.jsonl"
     options = ("--max-rejects", "100%", "--rejects", listed)
     finished = run_indexer("build", source, "--out", artifacts, *options)
     assert finished.returncode == 0, finished.stderr
-    shown = f"{tmp_path}/caf\\xe9.jsonl"
-    assert f"{shown}: 4 records, 1 rejected" in finished.stdout
-    assert json.loads(listed.read_text())["source"] == shown
-    assert [one.name for one in open_snapshot(artifacts).manifest.sources] == [shown]
+    escaped = f"{tmp_path}/caf\\xe9.jsonl"
+    assert f"{escaped}: 4 records, 1 rejected" in finished.stdout
+    assert json.loads(listed.read_text())["source"] == escaped
+    assert [one.name for one in open_snapshot(artifacts).manifest.sources] == [escaped]
     missing = run_indexer("build", source + ".gone", "--out", artifacts)
     assert (missing.returncode, "Traceback" in missing.stderr) == (1, False)
 
 
-def test_a_name_that_the_terminal_cannot_show_is_escaped(tmp_path: Path, artifacts: Path) -> None:
+def test_a_file_name_that_the_terminal_cannot_encode_is_escaped(
+    tmp_path: Path, artifacts: Path
+) -> None:
     source = write_lines(tmp_path / "é.jsonl", RECORDS)
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     finished = run_indexer("build", source, "--out", artifacts, env=ascii_only)

@@ -1,4 +1,4 @@
-"""Malformed records: rejected with their place and reason, and refused when there are too many."""
+"""Malformed records: their positions and reasons, and the maximum share of a source."""
 
 from __future__ import annotations
 
@@ -130,12 +130,12 @@ def test_too_many_malformed_records_of_one_source_publish_nothing(
     assert build([*good[:98], bad], options=("--max-rejects", "1.02%")) == 0
 
 
-def test_the_share_is_of_each_source_and_not_of_all(build: Build) -> None:
+def test_the_maximum_share_applies_to_each_source(build: Build) -> None:
     assert build([service("a", name=7)], [service(f"s{n}") for n in range(999)]) == 3
 
 
 @pytest.mark.parametrize("share", ["1", "x%", "-1%", "101%", "1/0%"])
-def test_a_share_that_is_no_percentage_is_a_usage_error(share: str, build: Build) -> None:
+def test_an_invalid_percentage_is_a_usage_error(share: str, build: Build) -> None:
     with pytest.raises(SystemExit) as stopped:
         build([], options=(f"--max-rejects={share}",))
     assert stopped.value.code == 2
@@ -150,13 +150,13 @@ def test_a_duplicate_id_is_left_out_and_not_counted_as_malformed(
     reject = json.loads(listed.read_text())
     assert (reject["position"], reject["id"], reject["path"]) == ("line 2", "x", "$.id")
     assert reject["reason"] == "has the id of line 1, which is kept"
-    said = capsys.readouterr().out
-    assert "0 rejected, 1 duplicate ids" in said
-    assert f"  left out {reject['source']}:2: $.id: has the id of line 1" in said
+    output = capsys.readouterr().out
+    assert "0 rejected, 1 duplicate ids" in output
+    assert f"  left out {reject['source']}:2: $.id: has the id of line 1" in output
     assert json.loads(open_snapshot(artifacts).services.text(0))["name"] == "first"
 
 
-def test_a_rejects_file_that_cannot_be_written_ends_the_build(
+def test_a_rejects_file_that_cannot_be_written_fails_the_build(
     tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build([service()], options=("--rejects", str(tmp_path / "no" / "file"))) == 1
@@ -164,7 +164,7 @@ def test_a_rejects_file_that_cannot_be_written_ends_the_build(
 
 
 @pytest.mark.parametrize("form", ["itself", "by another path", "in a folder", "payments"])
-def test_a_rejects_file_that_is_an_input_is_refused(
+def test_a_rejects_file_that_is_an_input_is_an_error(
     form: str, tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "feeds"
@@ -185,7 +185,7 @@ def test_a_rejects_file_that_is_an_input_is_refused(
 
 
 @pytest.mark.parametrize("fate", ["busy", "unreadable"])
-def test_a_build_that_ends_early_leaves_an_earlier_list_of_rejects(
+def test_an_interrupted_build_leaves_the_previous_rejects_file(
     fate: str, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     listed = tmp_path / "rejects.jsonl"
@@ -208,13 +208,13 @@ def test_too_many_rejects_are_listed_though_nothing_is_published(
     assert len(listed.read_text().splitlines()) == 2
 
 
-def test_a_device_takes_rejects_and_stays_a_device(build: Build) -> None:
+def test_rejects_can_be_written_to_a_device(build: Build) -> None:
     assert build([service("a"), 7], options=(*ALL, "--rejects", "/dev/null")) == 0
     assert Path("/dev/null").is_char_device()
 
 
 @pytest.mark.parametrize(
-    ("given", "listed_as"),
+    ("id_text", "listed_id"),
     [
         (b'{\n"a":\r\n1}', {"a": 1}),
         (b'["x",\n2]', ["x", 2]),
@@ -223,10 +223,10 @@ def test_a_device_takes_rejects_and_stays_a_device(build: Build) -> None:
     ],
 )
 def test_every_reject_is_one_line_of_json(
-    given: bytes, listed_as: object, tmp_path: Path, build: Build
+    id_text: bytes, listed_id: object, tmp_path: Path, build: Build
 ) -> None:
     source, listed = tmp_path / "feed.json", tmp_path / "rejects.jsonl"
-    source.write_bytes(b'[%b,{"id":%b,"name":3}]' % (GOOD.encode(), given))
+    source.write_bytes(b'[%b,{"id":%b,"name":3}]' % (GOOD.encode(), id_text))
     assert build(source, options=(*ALL, "--rejects", str(listed))) == 0
     (line,) = listed.read_bytes().splitlines()
-    assert json.loads(line.decode())["id"] == listed_as
+    assert json.loads(line.decode())["id"] == listed_id

@@ -58,7 +58,7 @@ def at(path: str, **fields: object) -> Json:
     return resource(f"https://api.one.example{path}", **fields)
 
 
-def test_nothing_becomes_nothing(discover: Discover) -> None:
+def test_without_resources_there_are_no_services(discover: Discover) -> None:
     assert discover() == []
     assert discover([]) == []
 
@@ -69,8 +69,8 @@ def test_resources_of_a_host_are_one_service(discover: Discover) -> None:
     quality = {"l30DaysTotalCalls": 4, "l30DaysUniquePayers": 2}
     first = at("/a", description="Rain. ", tags=["Rain", "x"], quality=quality)
     second = resource("https://API.one.example/b", play, solana, description="Sun", tags=["rain"])
-    found = discover([second | {"quality": {"lastCalledAt": "2026-01-01T00:00:00Z"}}, first])
-    (service,) = found
+    services = discover([second | {"quality": {"lastCalledAt": "2026-01-01T00:00:00Z"}}, first])
+    (service,) = services
     endpoints = service.pop("endpoints")
     assert [each["url"][-2:] for each in endpoints] == ["/a", "/b"]
     assert service == {
@@ -99,7 +99,7 @@ def test_each_host_is_a_service_with_an_id_of_its_own(discover: Discover) -> Non
     assert "id" not in services[0]
 
 
-def test_of_resources_with_one_url_and_method_the_newest_is_kept(discover: Discover) -> None:
+def test_the_newest_of_resources_with_one_url_and_method_wins(discover: Discover) -> None:
     def dated(description: str, moment: str | None) -> Json:
         return at("/a", description=description, lastUpdated=moment)
 
@@ -119,14 +119,16 @@ def test_of_resources_with_one_url_and_method_the_newest_is_kept(discover: Disco
 def test_methods_and_tools_of_one_url_are_separate_endpoints(discover: Discover) -> None:
     tools = [v2({"type": "mcp", "tool": tool}) for tool in ("rain", "sun", "rain")]
     (service,) = discover([v1({"method": "GET"}), v1({"method": "POST"}), *tools])
-    found = [(each["method"], each.get("tool")) for each in service["endpoints"]]
-    assert found == [("", "rain"), ("", "sun"), ("GET", None), ("POST", None)]
+    methods = [(each["method"], each.get("tool")) for each in service["endpoints"]]
+    assert methods == [("", "rain"), ("", "sun"), ("GET", None), ("POST", None)]
 
 
 def test_the_place_of_a_service_is_that_of_its_newest_resource(tmp_path: Path) -> None:
     records = [at("/a"), at("/b", lastUpdated="2026-01-02T00:00:00Z")]
-    (found,) = group(tmp_path / "spool", [records, [at("/c", lastUpdated="2026-01-01T00:00:00Z")]])
-    assert (found.source, found.position) == (0, "items[1]")
+    (service,) = group(
+        tmp_path / "spool", [records, [at("/c", lastUpdated="2026-01-01T00:00:00Z")]]
+    )
+    assert (service.source, service.position) == (0, "items[1]")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_a_service_without_descriptions_is_described_by_names_of_endpoints_or_ta
     assert silent["description"] == ""
 
 
-def test_a_single_description_is_kept_and_joined_ones_are_limited(discover: Discover) -> None:
+def test_a_single_description_is_unchanged_and_joined_ones_are_limited(discover: Discover) -> None:
     (alone,) = discover([at("/a", description=" x" * 5000)])
     assert alone["description"] == " x" * 5000
     (many,) = discover([at(f"/{n:03}", description=f"Does {n}.") for n in range(500)])
@@ -225,11 +227,11 @@ def test_services_do_not_depend_on_the_order_or_the_sources_of_their_resources(
     one = group(spool, [records])
     other = group(spool, [shuffled[:cut], shuffled[cut:] + repeated])
     assert [each.text for each in one] == [each.text for each in other]
-    kept = {(each["resource"]) for each in records}
-    assert sum(normalise(SourceRecord("", each.text)).endpoints for each in one) == len(kept)
+    urls = {each["resource"] for each in records}
+    assert sum(normalise(SourceRecord("", each.text)).endpoints for each in one) == len(urls)
 
 
-@pytest.mark.skipif(not VERSION_2.exists(), reason="the shared real data is not here")
+@pytest.mark.skipif(not VERSION_2.exists(), reason="the real data is not available")
 def test_the_real_resources_become_services(tmp_path: Path) -> None:
     fates: Counter[str] = Counter()
     with (tmp_path / "spool").open("wb") as spool:
@@ -238,18 +240,18 @@ def test_the_real_resources_become_services(tmp_path: Path) -> None:
             for index, record in enumerate(json.loads(path.read_text())["resources"]):
                 text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
                 try:
-                    found = read_resource(text, Policy())
+                    resource = read_resource(text, Policy())
                 except InvalidRecord as fault:
                     fates[fault.reason.partition(":")[0]] += 1
                 except Unlisted as left_out:
                     fates[left_out.policy] += 1
                 else:
                     fates["listed"] += 1
-                    assert not found.notices
-                    assert is_test_network(found.networks[0]) == (
-                        found.networks == ["Base Sepolia"]
+                    assert not resource.notices
+                    assert is_test_network(resource.networks[0]) == (
+                        resource.networks == ["Base Sepolia"]
                     )
-                    discovery.add(source, text.position, found)
+                    discovery.add(source, text.position, resource)
         services = [normalise(SourceRecord("", each.text)) for each in discovery.services()]
     assert fates == {"listed": 1418, "http resources": 40, "there is no price": 2}
     assert (len(services), sum(each.endpoints for each in services)) == (350, 1414)

@@ -113,8 +113,8 @@ def test_examples_and_their_schema_become_parameters() -> None:
     ],
 )
 def test_a_field_may_be_described_in_many_forms(described: Any, expected: Json) -> None:
-    found = parameters_of(v1({"method": "GET", "queryParams": {"q": described}}))
-    assert found == [{"group": "query", "name": "q"} | expected]
+    parameters = parameters_of(v1({"method": "GET", "queryParams": {"q": described}}))
+    assert parameters == [{"group": "query", "name": "q"} | expected]
 
 
 def test_an_mcp_tool_is_read_with_its_name_and_description() -> None:
@@ -127,13 +127,13 @@ def test_an_mcp_tool_is_read_with_its_name_and_description() -> None:
             "example": {"ticker": "AAPL"},
         }
     )
-    found = endpoint_of(record)
-    assert (found["method"], found["tool"], found["description"]) == (
+    endpoint = endpoint_of(record)
+    assert (endpoint["method"], endpoint["tool"], endpoint["description"]) == (
         "",
         "analyse",
         "Analyses a stock",
     )
-    (ticker,) = found["parameters"]
+    (ticker,) = endpoint["parameters"]
     assert ticker == {
         "group": "body",
         "name": "ticker",
@@ -160,9 +160,9 @@ def test_placeholders_in_the_path_are_parameters(
     url: str, template: str | None, expected: str, names: list[str]
 ) -> None:
     record = v2({"method": "GET"}, routeTemplate=template) | {"resource": url}
-    found = endpoint_of(record)
-    assert found["url"] == expected
-    path = [each for each in found.get("parameters", []) if each["group"] == "path"]
+    endpoint = endpoint_of(record)
+    assert endpoint["url"] == expected
+    path = [each for each in endpoint.get("parameters", []) if each["group"] == "path"]
     assert [each["name"][0] for each in path] == [name[0] for name in names]
     assert all(each["required"] for each in path)
 

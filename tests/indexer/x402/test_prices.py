@@ -35,16 +35,16 @@ REAL = accept("20", network="solana", asset=SOLANA_USDC, payTo="So1")
 def test_the_price_is_the_first_in_a_known_asset_on_a_main_network_else_the_first(
     accepts: list[Json], amount: str, pay_to: str, networks: list[str]
 ) -> None:
-    found = endpoint_of(resource(URL, *accepts))
-    assert (found["pricing"]["amount"], found["payTo"]) == (amount, pay_to)
+    endpoint = endpoint_of(resource(URL, *accepts))
+    assert (endpoint["pricing"]["amount"], endpoint["payTo"]) == (amount, pay_to)
     assert read(resource(URL, *accepts)).networks == networks
 
 
 def test_an_unknown_asset_is_listed_without_a_price_and_noted() -> None:
-    found = read(resource(URL, UNKNOWN))
+    unpriced = read(resource(URL, UNKNOWN))
     pricing = {"amount": "", "currency": "", "network": "Base", "scheme": "exact"}
-    assert json.loads(bytes(found.endpoint))["pricing"] == pricing
-    (notice,) = found.notices
+    assert json.loads(bytes(unpriced.endpoint))["pricing"] == pricing
+    (notice,) = unpriced.notices
     assert notice.path == "$.accepts[0].asset"
     assert "not a known stablecoin on Base" in notice.reason
     assert not read(resource()).notices
@@ -65,8 +65,8 @@ def test_an_unknown_asset_is_listed_without_a_price_and_noted() -> None:
 def test_an_asset_is_recognised_by_network_and_address(
     network: str, asset: str, amount: str
 ) -> None:
-    found = endpoint_of(resource(URL, accept("1000000", network=network, asset=asset)))
-    assert found["pricing"]["amount"] == amount
+    endpoint = endpoint_of(resource(URL, accept("1000000", network=network, asset=asset)))
+    assert endpoint["pricing"]["amount"] == amount
 
 
 @settings(deadline=None)
@@ -80,8 +80,8 @@ def test_amounts_are_exact_and_plain(units: int) -> None:
 
 def test_the_amount_of_the_scheme_upto_is_a_maximum() -> None:
     pricing = {"amount": "", "currency": "USDC", "network": "Base", "scheme": "upto"}
-    found = endpoint_of(resource(URL, accept("20000", scheme="upto")))
-    assert found["pricing"] == pricing | {"maxAmount": "0.02"}
+    endpoint = endpoint_of(resource(URL, accept("20000", scheme="upto")))
+    assert endpoint["pricing"] == pricing | {"maxAmount": "0.02"}
     assert (
         endpoint_of(resource(URL, accept("7", scheme="batch")))["pricing"]["amount"] == "0.000007"
     )
@@ -104,5 +104,5 @@ def test_the_amount_of_the_scheme_upto_is_a_maximum() -> None:
         ("btc-testnet4", True),
     ],
 )
-def test_a_test_network_is_known_by_its_name_or_its_number(network: str, expected: bool) -> None:
+def test_a_test_network_is_recognised_by_name_or_number(network: str, expected: bool) -> None:
     assert is_test_network(network) is expected

@@ -1,4 +1,4 @@
-"""Discovered resources: the endpoint of each, policies, and reasons of refusal."""
+"""Discovered resources: their endpoints, policies, and reasons for rejection."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_version_2_becomes_an_endpoint() -> None:
             "lastCalledAt": "2026-05-01T01:00:00+01:00",
         },
     )
-    found = read(record)
-    assert json.loads(bytes(found.endpoint)) == {
+    parsed = read(record)
+    assert json.loads(bytes(parsed.endpoint)) == {
         "url": URL,
         "method": "",
         "description": "Tomorrow",
@@ -57,15 +57,15 @@ def test_version_2_becomes_an_endpoint() -> None:
         "tags": ["rain", "sun"],
         "payTo": "0xPay",
     }
-    assert (found.metadata.category, found.metadata.icon_url[-8:]) == ("Data", "icon.png")
-    assert (found.usage.calls, found.usage.payers) == (12, 3)
-    assert found.usage.last_called == "2026-05-01T00:00:00.000Z"
-    assert (found.domain, found.networks) == ("api.weather-data.example", ["Base"])
-    assert found.updated == 1_777_593_600_000_001
+    assert (parsed.metadata.category, parsed.metadata.icon_url[-8:]) == ("Data", "icon.png")
+    assert (parsed.usage.calls, parsed.usage.payers) == (12, 3)
+    assert parsed.usage.last_called == "2026-05-01T00:00:00.000Z"
+    assert (parsed.domain, parsed.networks) == ("api.weather-data.example", ["Base"])
+    assert parsed.updated == 1_777_593_600_000_001
 
 
 @pytest.mark.parametrize(
-    ("given", "updated"),
+    ("timestamp", "updated"),
     [
         (1703123456, 1_703_123_456_000_000),
         (1703123456789, 1_703_123_456_789_000),
@@ -80,8 +80,8 @@ def test_version_2_becomes_an_endpoint() -> None:
         (None, NEVER),
     ],
 )
-def test_the_time_of_an_update_is_unix_time_or_iso_8601(given: Any, updated: int) -> None:
-    assert read(resource(lastUpdated=given)).updated == updated
+def test_the_time_of_an_update_is_unix_time_or_iso_8601(timestamp: Any, updated: int) -> None:
+    assert read(resource(lastUpdated=timestamp)).updated == updated
 
 
 MALFORMED: dict[str, tuple[Json | bytes, str, str]] = {
@@ -244,10 +244,10 @@ def test_different_urls_have_different_identities(other: str) -> None:
 )
 def test_an_invalid_field_of_the_metadata_is_dropped_and_the_others_kept(icon: Any) -> None:
     record = resource(serviceName="a\nb", iconUrl=icon, tags="x", description=["x"], quality=[1])
-    found = read(record | {"metadata": {"serviceName": "Weather"}})
-    assert (found.metadata.service_name, found.metadata.icon_url) == ("Weather", "")
-    assert (found.metadata.tags, found.metadata.description) == ([], "")
-    assert found.usage.calls is None
+    parsed = read(record | {"metadata": {"serviceName": "Weather"}})
+    assert (parsed.metadata.service_name, parsed.metadata.icon_url) == ("Weather", "")
+    assert (parsed.metadata.tags, parsed.metadata.description) == ([], "")
+    assert parsed.usage.calls is None
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "x", True, 2**63, "9" * 30, None, {}])
@@ -300,12 +300,12 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     if not isinstance(value, (dict, list)):
         return [path]
     inner = value.items() if isinstance(value, dict) else enumerate(value)
-    return [path, *(found for key, each in inner for found in places(each, (*path, key)))]
+    return [path, *(nested for key, each in inner for nested in places(each, (*path, key)))]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.data(), st.sampled_from(SHAPED))
-def test_a_resource_with_any_value_in_any_place_is_listed_or_refused_with_a_reason(
+def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_reason(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, shaped: Json
 ) -> None:
     record = {"": copy.deepcopy(shaped)}
@@ -316,13 +316,13 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_refused_with_a_reas
                 target = target[key]
             target[path[-1]] = data.draw(json_values)
         except (TypeError, IndexError, KeyError):
-            continue  # an earlier change took the place away
+            continue  # an earlier mutation removed this place
     try:
-        found = read(json.dumps(record[""]).encode(), Policy(allow_http=True))
+        listed = read(json.dumps(record[""]).encode(), Policy(allow_http=True))
     except (InvalidRecord, Unlisted):
         return
     with (tmp_path_factory.getbasetemp() / "mutated").open("wb") as spool:
         discovery = Discovery(spool)
-        discovery.add(0, "items[0]", found)
+        discovery.add(0, "items[0]", listed)
         (service,) = discovery.services()
     assert normalise(SourceRecord(service.position, service.text)).endpoints == 1
