@@ -335,11 +335,11 @@ def injector(builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.soak
 def test_a_fault_while_writing_changes_nothing(injector: FaultInjector) -> None:
-    calls = injector.calls("build_within", f"write,{SYNC}")
+    calls = injector.calls("read_overlays", f"write,{SYNC}")
     first_sync = [call.name for call in calls].index(SYNC)
     writes = sample(calls[:first_sync], WRITES)
     for call, fault in faults(writes, sample(writes, 4)):
-        injector.inject("build_within", call, fault)
+        injector.inject("read_overlays", call, fault)
 
 
 @pytest.mark.soak
