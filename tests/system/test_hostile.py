@@ -182,7 +182,7 @@ def serve_logged(artifacts: Path) -> Iterator[LoggedService]:
     ):
         try:
             eventually(
-                lambda: "startup complete" in (text := log.read_text()) and "server on" in text
+                lambda: "startup complete" in (text := log.read_text()) and "running on" in text
             )
             host, _, port = log.read_text().partition("http://")[2].partition(" ")[0].partition(":")
             yield LoggedService((host, int(port)), log)
