@@ -24,10 +24,10 @@ LONGEST = ("test_whoosh_distributions.py", "test_crash.py", "test_hostile.py", "
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they need, and group them for pytest-xdist.
+    """Mark tests by their requirements, and group them for pytest-xdist.
 
-    Tests of a browser are one group, as two browsers at a time starve each other; other groups are
-    files. The longest groups begin, so that no process works alone at the end.
+    Tests with a browser are one group, as two concurrent browsers starve each other; the other
+    groups are files. The longest groups start first, so that no process works alone at the end.
     """
     for item in items:
         needs_browser = "browser" in getattr(item, "fixturenames", ())
@@ -37,7 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("system")
         item.add_marker(pytest.mark.xdist_group("browser" if needs_browser else str(item.path)))
     items.sort(
-        key=lambda item: (not item.get_closest_marker("browser"), item.path.name not in LONGEST)
+        key=lambda item: (
+            not item.get_closest_marker("browser"),
+            item.path.name not in LONGEST,
+        )
     )
 
 
@@ -60,7 +63,7 @@ def client(sample: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser; its tests are skipped where there is none, but not in CI."""
+    """A browser; without one, tests are skipped, except in CI."""
     if CHROMIUM is None and "CI" not in os.environ:
         pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
     with open_browser() as browser:
@@ -69,7 +72,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, client: httpx.Client) -> Iterator[Page]:
-    """A page of the service that serves the sample catalogue, where nothing may go wrong."""
+    """A page of a service that serves the sample catalogue; errors on the page fail the test."""
     with visit(browser, client) as page:
         yield page
 
@@ -83,13 +86,13 @@ def seeds() -> list[Json]:
 
 @pytest.fixture
 def artifacts(tmp_path: Path) -> Path:
-    """An artifacts folder with nothing in it."""
+    """The path of an artifacts folder that does not exist yet."""
     return tmp_path / "artifacts"
 
 
 @pytest.fixture
 def build(artifacts: Path) -> Build:
-    """Build into `artifacts`; a list of records stands for a file that holds them."""
+    """Return a function that builds into `artifacts`, from files or from lists of records."""
 
     def build(*sources: Any, payments: Any = None, options: tuple[str, ...] = ()) -> int:
         folder = artifacts.parent
@@ -103,4 +106,5 @@ def build(artifacts: Path) -> Build:
 
 
 def _file(path: Path, source: Any) -> str:
+    """Write a list of records to a file; return the path of the file or of the source."""
     return write_lines(path, source) if isinstance(source, list) else str(source)

@@ -26,7 +26,7 @@ from tests.support.running import (
     service,
     write_lines,
 )
-from tests.support.x402 import PLAY_USDC, accept, resource
+from tests.support.x402 import TEST_USDC, accept, resource
 
 PAID = "0xPay"
 ID = "api-weather-data-example"
@@ -142,7 +142,7 @@ def test_options_of_the_policy_decide_which_resources_are_listed(
 def test_prices_on_test_networks_are_not_summarised_with_others(
     artifacts: Path, build: Build
 ) -> None:
-    play = accept("90000000", network="eip155:84532", asset=PLAY_USDC)
+    play = accept("90000000", network="eip155:84532", asset=TEST_USDC)
     assert build([at("/real"), at("/play", play), resource("https://toy.example/", play)]) == 0
     real, toy = sorted(listed(artifacts), key=lambda each: str(each["id"]))
     assert len(real["endpoints"]) == 2

@@ -1,4 +1,4 @@
-"""Feeds of 25 items, and reading one feed as a build reads several."""
+"""Feeds of 25 items, and functions that read one feed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = Limits(seconds=30, backoff=0.001, attempts=3)
 
 
 def resource(number: int, **fields: Any) -> Json:
-    """A minimal discovered resource."""
+    """Return a minimal discovered resource."""
     return {"resource": f"https://a.example/{number}", "accepts": [{"amount": "1"}]} | fields
 
 
@@ -36,12 +36,12 @@ def fetch_feed(url: str, cache: Path, limits: Limits = QUICK) -> Feed:
 
 
 def items_of(feed: Feed) -> list[Any]:
-    """The records of a feed that was read."""
+    """Return the records of a feed."""
     return [json.loads(record.text) for record in read_records(str(feed.path))]
 
 
 def failure(behaviour: Behaviour, cache: Path, limits: Limits = QUICK) -> str:
-    """Return the error of a feed that cannot be read; nothing may remain in the cache."""
+    """Return the error of a feed that cannot be read, after checking that the cache is empty."""
     with misbehaving(behaviour) as server:
         with pytest.raises(SourceError) as raised:
             fetch_feed(server.url, cache, limits)

@@ -28,7 +28,7 @@ class Request(NamedTuple):
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """A request and the means to answer it."""
+    """A request, and methods to respond to it."""
 
     protocol_version = "HTTP/1.1"
     timeout = 10
@@ -46,7 +46,7 @@ class Exchange(BaseHTTPRequestHandler):
     def limit(self, default: int) -> int:
         return int(self.parameters.get("limit", default))
 
-    def answer(self, body: Any, status: int = 200, headers: Headers = NO_HEADERS) -> None:
+    def respond(self, body: Any, status: int = 200, headers: Headers = NO_HEADERS) -> None:
         """Send bytes unchanged, and any other value as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
@@ -56,25 +56,25 @@ class Exchange(BaseHTTPRequestHandler):
         if status != 304:
             self.wfile.write(content)
 
-    def compressed(self, body: bytes) -> None:
+    def respond_compressed(self, body: bytes) -> None:
         """Send bytes with gzip as the content coding."""
-        self.answer(gzip.compress(body), headers={"Content-Encoding": "gzip"})
+        self.respond(gzip.compress(body), headers={"Content-Encoding": "gzip"})
 
-    def cut(self, body: bytes, length: int) -> None:
-        """Announce a longer body than is sent, and hang up."""
-        self.answer(body, headers={"Content-Length": str(length)})
+    def respond_truncated(self, body: bytes, length: int) -> None:
+        """Send a shorter body than the content length, and close the connection."""
+        self.respond(body, headers={"Content-Length": str(length)})
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close the connection without an answer."""
+        """Close the connection without a response."""
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
-    def drip(self, start: bytes, drop: bytes) -> None:
-        """Send a start, then one drop after another until the client hangs up."""
+    def drip(self, start: bytes, piece: bytes) -> None:
+        """Send the start, then a piece every 10 ms until the client closes the connection."""
         self.wfile.write(start)
         while not self.server.closing.wait(0.01):
-            self.wfile.write(drop)
+            self.wfile.write(piece)
 
     def do_GET(self) -> None:
         self.server.requests.append(Request(urlsplit(self.path).query, self.headers))
@@ -87,7 +87,7 @@ Behaviour = Callable[[Exchange], None]
 
 
 class Server(ThreadingHTTPServer):
-    """A server that records its `requests` in order."""
+    """A server that records its requests in order."""
 
     daemon_threads = False  # closing the server joins them
 
@@ -96,7 +96,7 @@ class Server(ThreadingHTTPServer):
         self.behaviour = behaviour
         self.requests: list[Request] = []
         self.closing = threading.Event()
-        self.faults: list[BaseException] = []
+        self.errors: list[BaseException] = []
 
     @property
     def origin(self) -> str:
@@ -112,15 +112,15 @@ class Server(ThreadingHTTPServer):
         return [request.query for request in self.requests]
 
     def handle_error(self, *_: object) -> None:
-        """Record errors of behaviours; a client that hangs up is not one."""
-        fault = sys.exception()
-        if fault is not None and not isinstance(fault, ConnectionError):
-            self.faults.append(fault)
+        """Record errors of behaviours, except for closed connections."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            self.errors.append(error)
 
 
 @contextmanager
 def misbehaving(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
-    """Run a server that answers every request with this behaviour."""
+    """Run a server that responds to every request with this behaviour."""
     with Server(behaviour) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(
@@ -134,57 +134,58 @@ def misbehaving(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> Iter
             server.closing.set()
             server.shutdown()
             thread.join()
-    assert server.faults == []
+    assert server.errors == []
 
 
 def in_turn(*behaviours: Behaviour) -> Behaviour:
-    """Use one behaviour for each request in order, and the last for all that follow."""
-    left = list(behaviours)
+    """Use one behaviour for each request in order, and the last for all later requests."""
+    remaining = list(behaviours)
 
     def behave(exchange: Exchange) -> None:
-        (left.pop(0) if len(left) > 1 else left[0])(exchange)
+        (remaining.pop(0) if len(remaining) > 1 else remaining[0])(exchange)
 
     return behave
 
 
 def failing(status: int, headers: Headers = NO_HEADERS) -> Behaviour:
-    """Answer with an error status."""
-    return lambda exchange: exchange.answer({"error": "x"}, status, headers)
+    """Respond with an error status."""
+    return lambda exchange: exchange.respond({"error": "x"}, status, headers)
 
 
-def saying(body: Any, headers: Headers = NO_HEADERS) -> Behaviour:
-    """Answer with the same body, whatever the request."""
-    return lambda exchange: exchange.answer(body, headers=headers)
+def sending(body: Any, headers: Headers = NO_HEADERS) -> Behaviour:
+    """Respond with the same body to every request."""
+    return lambda exchange: exchange.respond(body, headers=headers)
 
 
 def redirecting(location: str, status: int = 302) -> Behaviour:
-    """Answer with a redirect."""
-    return lambda exchange: exchange.answer(b"", status, {"Location": location})
+    """Respond with a redirect."""
+    return lambda exchange: exchange.respond(b"", status, {"Location": location})
 
 
 def pages_of(
     items: Sequence[Any], most: int = 10, name: str = "items", headers: Headers = NO_HEADERS
 ) -> Behaviour:
-    """Serve pages of at most `most` items, with the pagination that such servers state."""
+    """Serve pages of at most `most` items, with pagination as in x402 discovery or Ratecard."""
 
     def behave(exchange: Exchange) -> None:
         limit, offset = min(exchange.limit(most), most), exchange.offset
         page = {name: list(items[offset : offset + limit])}
-        where = {"total": len(items), "limit": limit, "offset": offset}
-        exchange.answer(
-            page | (where if name == "services" else {"pagination": where}), headers=headers
+        pagination = {"total": len(items), "limit": limit, "offset": offset}
+        exchange.respond(
+            page | (pagination if name == "services" else {"pagination": pagination}),
+            headers=headers,
         )
 
     return behave
 
 
 def validated(items: Sequence[Any], tag: str = '"one"', **headers: str) -> Behaviour:
-    """Serve pages with an ETag, and 304 to requests that send it back."""
+    """Serve pages with an ETag, and 304 to conditional requests that match it."""
     pages = pages_of(items, headers={"ETag": tag} | headers)
 
     def behave(exchange: Exchange) -> None:
         if exchange.headers["If-None-Match"] == tag:
-            exchange.answer(b"", 304, {"ETag": tag} | headers)
+            exchange.respond(b"", 304, {"ETag": tag} | headers)
         else:
             pages(exchange)
 

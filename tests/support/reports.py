@@ -1,4 +1,4 @@
-"""Reports and listings of builds."""
+"""Reports of builds, and the services that they published."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import (
-    Json,
-)
+from tests.support.running import Json
 
 
 def listed(artifacts: Path) -> list[Json]:
-    """The services of the published snapshot, in listing order."""
+    """Return the services of the published snapshot, in listing order."""
     snapshot = open_snapshot(artifacts)
     return [json.loads(snapshot.find(each) or b"null") for each in snapshot.list(200).ids]
 
@@ -25,12 +23,13 @@ def ids(artifacts: Path) -> list[str]:
 
 
 def reported(captured: pytest.CaptureFixture[str]) -> Json:
-    """The JSON report of the last build."""
+    """Return the JSON report of the last build."""
     report: Json = json.loads(captured.readouterr().out.splitlines()[-1])
     return report
 
 
 def overlays(tmp_path: Path, patches: Any) -> tuple[str, str]:
+    """Write an overlay file, and return the options of a build for it."""
     path = tmp_path / "overlay.json"
     path.write_text(json.dumps(patches))
     return ("--overlay", str(path))

@@ -1,4 +1,4 @@
-"""The two programs run as a user runs them, and records for them."""
+"""Run the two programs as a user does, and make records for them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
 Json = dict[str, Any]
 Build = Callable[..., int]
-"""The fixture `build`: builds into `artifacts`, returns the exit status."""
+"""The type of the fixture `build`, which builds into `artifacts` and returns the exit status."""
 
 
 def service(service_id: str | None = "one", **fields: Any) -> Json:
-    """A minimal catalogue record; `id` is left out when it is None."""
+    """Return a minimal catalogue record, without an `id` if it is None."""
     record = {"name": "One", "description": "", "endpoints": [endpoint()]} | fields
     return record if service_id is None else {"id": service_id} | record
 
 
 def endpoint(amount: str = "0.01", currency: str = "USDC", **pricing: Any) -> Json:
-    """A minimal endpoint."""
+    """Return a minimal endpoint."""
     price = {"amount": amount, "currency": currency} | pricing
     return {"url": "https://api.one.example/v1", "method": "GET", "pricing": price}
 
 
 def priced(*prices: str, **fields: Any) -> list[Json]:
-    """Services of one endpoint each."""
+    """Return a service with one endpoint for each price."""
     return [
         service(f"p{number:02}", endpoints=[endpoint(price)]) | fields
         for number, price in enumerate(prices)
@@ -46,7 +46,7 @@ def priced(*prices: str, **fields: Any) -> list[Json]:
 
 
 def payment(**fields: Any) -> Json:
-    """A payment of one cent in the shape of Transaction."""
+    """Return a payment of one cent in the shape of Transaction."""
     return {
         "tx_hash": "0x01",
         "block_timestamp": "2026-05-07T10:16:51.000Z",
@@ -59,19 +59,19 @@ def payment(**fields: Any) -> Json:
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> str:
-    """Write JSON lines; returns the path as a source."""
+    """Write JSON lines, and return the path."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return str(path)
 
 
 def write_raw(path: Path, record: Json) -> str:
-    """Write a record with only those letters escaped that JSON must escape."""
+    """Write a record without escaping non-ASCII characters, and return the path."""
     path.write_text(json.dumps(record, ensure_ascii=False))
     return str(path)
 
 
 def run_indexer(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run `python -m indexer`, capturing what it prints."""
+    """Run `python -m indexer` and capture its output."""
     command = [sys.executable, "-m", "indexer", *map(str, arguments)]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120, **options
@@ -80,7 +80,7 @@ def run_indexer(*arguments: object, **options: Any) -> subprocess.CompletedProce
 
 @contextmanager
 def serve(artifacts: Path, *arguments: str, cwd: Path = ROOT) -> Iterator[httpx.Client]:
-    """Run `python -m service` of a folder on a free port; yields a client of it."""
+    """Run `python -m service` on a free port, and yield a client."""
     with serve_process(artifacts, *arguments, cwd=cwd) as (client, _):
         yield client
 
@@ -89,7 +89,7 @@ def serve(artifacts: Path, *arguments: str, cwd: Path = ROOT) -> Iterator[httpx.
 def serve_process(
     artifacts: Path, *arguments: str, cwd: Path = ROOT, **options: Any
 ) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    """Run `python -m service`; yields a client and the process, which is stopped at the end."""
+    """Run `python -m service`, and yield a client and the process; stop the process at the end."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
     environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with subprocess.Popen(
@@ -101,22 +101,22 @@ def serve_process(
         **options,
     ) as process:
         try:
-            with httpx.Client(base_url=_announced(process), timeout=30) as client:
+            with httpx.Client(base_url=_wait_for_address(process), timeout=30) as client:
                 yield client, process
         finally:
             process.terminate()
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
-    """Poll until a condition holds; fails after a number of seconds."""
+    """Poll until a condition holds, and fail after some seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds} seconds"
         time.sleep(0.02)
 
 
-def _announced(process: subprocess.Popen[str]) -> str:
-    """The address that the service logs once it listens."""
+def _wait_for_address(process: subprocess.Popen[str]) -> str:
+    """Read the log until the service has started, and return its address."""
     stderr = process.stderr
     assert stderr is not None
     lines, address = [], ""

@@ -9,21 +9,21 @@ import threading
 import pytest
 
 from indexer.__main__ import main
-from tests.support.workers import several_cpus, stuck
+from tests.support.workers import never_end, several_cpus
 
 WORKERS = 2
 
 
 def interrupt() -> None:
-    """Interrupt a thread other than the main one when a line arrives on standard input."""
+    """Send SIGINT to this thread, which is not the main one, after a line on standard input."""
     if sys.stdin.readline():
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
 
 if __name__ == "__main__":
-    # A suite that a shell script runs in the background inherits that SIGINT is ignored.
+    # A test run in the background of a shell inherits that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt, daemon=True).start()
     with several_cpus(WORKERS), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("indexer.snapshot.whoosh_index.index_span", stuck)
+        patch.setattr("indexer.snapshot.whoosh_index.index_span", never_end)
         sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Pseudo-terminals, and what commands show on them."""
+"""Commands on pseudo-terminals."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
-    """What a command of the indexer shows on a terminal of so many columns."""
+    """Run a command of the indexer on a terminal of some columns, and return its output."""
     variables = {"COLUMNS": str(columns), "TERM": "xterm-256color"} | environment
-    ours, theirs = pty.openpty()
-    with ThreadPoolExecutor() as pool:  # a terminal buffers a few KB only
-        shown = pool.submit(read_terminal, ours)
+    controller, terminal = pty.openpty()
+    with ThreadPoolExecutor() as pool:  # a terminal buffers only a few KB
+        output = pool.submit(read_terminal, controller)
         with (
             patch.dict(os.environ, variables),
-            open(theirs, "w", encoding="utf-8") as out,  # noqa: PTH123  # it is no path
+            open(terminal, "w", encoding="utf-8") as out,  # noqa: PTH123  # a descriptor
             redirect_stdout(out),
         ):
             assert main([*arguments]) == 0
-        return shown.result().replace("\r\n", "\n")
+        return output.result().replace("\r\n", "\n")
 
 
 def read_terminal(descriptor: int) -> str:
-    """Read a terminal until nobody has it open for writing, and close it."""
-    shown = b""
+    """Read a terminal until all writers have closed it, and close it."""
+    output = b""
     with suppress(OSError), open(descriptor, "rb", buffering=0) as file:
         while part := file.read(65536):
-            shown += part
-    return shown.decode()
+            output += part
+    return output.decode()

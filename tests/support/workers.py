@@ -1,4 +1,4 @@
-"""Functions for worker processes to run."""
+"""Functions that worker processes run in tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-AT_WORK = "at work"
+RUNNING = "running"
 
 
 def double(number: int, advance: Callable[[int], None]) -> int:
     """Print, report progress and return a result."""
-    print("working")  # noqa: T201  # must not damage the answer
+    print("working")  # noqa: T201  # must not corrupt the result
     for _ in range(number):
         advance(1)
     return 2 * number
@@ -25,11 +25,11 @@ def process_id(_: Callable[[int], None]) -> int:
     return os.getpid()
 
 
-def out_of_room(*_: Any) -> NoReturn:
+def fail_with_full_disk(*_: Any) -> NoReturn:
     raise OSError(28, "No space left on device", "postings")
 
 
-def killed(*_: Any) -> NoReturn:
+def kill_itself(*_: Any) -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
@@ -38,29 +38,29 @@ class Fatal:
     """An object that kills the process that pickles it."""
 
     def __reduce__(self) -> NoReturn:
-        killed()
+        kill_itself()
 
 
-def killed_while_it_answers(*_: Any) -> tuple[bytes, Fatal]:
-    """Return a result of which a part is sent before the process is killed."""
+def kill_itself_while_sending(*_: Any) -> tuple[bytes, Fatal]:
+    """Return a result whose second part kills the process while it is pickled."""
     return bytes(2**20), Fatal()
 
 
-def stuck(*_: Any) -> None:
-    """Report on standard error that there is a process at work, and never end."""
-    os.write(2, f"{AT_WORK}\n".encode())
+def never_end(*_: Any) -> None:
+    """Report on standard error that the process is running, and never end."""
+    os.write(2, f"{RUNNING}\n".encode())
     signal.pause()
 
 
-def stuck_or_out_of_room(is_stuck: bool, _: Callable[[int], None]) -> None:
-    if is_stuck:
-        stuck()
-    out_of_room()
+def never_end_or_fail(is_endless: bool, _: Callable[[int], None]) -> None:
+    if is_endless:
+        never_end()
+    fail_with_full_disk()
 
 
 @contextmanager
 def several_cpus(count: int) -> Iterator[None]:
-    """Index in parts, however few the services and the CPUs are."""
+    """Pretend to have some CPUs, and index in parts however few services there are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.sched_getaffinity", lambda _: set(range(count)))
         patch.setattr("indexer.snapshot.whoosh_index.SMALLEST_PART", 1)

@@ -1,4 +1,4 @@
-"""Discovered resources of both versions of x402, and reading them."""
+"""Resources as discovered, in both versions of x402, and functions that read them."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from indexer.x402.resource import Resource, read_resource
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
-PLAY_USDC = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
+TEST_USDC = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
 SOLANA_USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 URL = "https://api.weather-data.example/v1/forecast"
 
 
 def accept(amount: Any = "10000", **fields: Any) -> Json:
-    """An entry of `accepts` of version 2."""
+    """Return an entry of `accepts` of version 2."""
     entry = {"scheme": "exact", "network": "eip155:8453", "asset": USDC, "payTo": "0xPay"}
     return entry | {"amount": amount} | fields
 
 
-PLAY = accept("7", network="base-sepolia", asset=PLAY_USDC, payTo="0xPlay")
+TEST_NETWORK_PRICE = accept("7", network="base-sepolia", asset=TEST_USDC, payTo="0xPlay")
 
 
 def resource(url: Any = URL, *accepts: Json, **fields: Any) -> Json:
-    """A resource of version 2."""
+    """Return a resource of version 2."""
     return {"resource": url, "type": "http", "accepts": list(accepts) or [accept()]} | fields
 
 
-def v1(described: Json, **fields: Any) -> Json:
-    """A resource of version 1 that describes its input; `fields` are of its price."""
+def v1(declaration: Json, **fields: Any) -> Json:
+    """Return a resource of version 1 that describes its input; `fields` belong to its price."""
     entry = {"network": "base", "asset": USDC, "maxAmountRequired": "2500", "scheme": "exact"}
-    schema = {"input": {"type": "http"} | described, "output": None}
+    schema = {"input": {"type": "http"} | declaration, "output": None}
     accepts = [entry | {"outputSchema": schema} | fields]
     return {"resource": URL, "type": "http", "x402Version": 1, "accepts": accepts}
 
 
-def v2(declared: Json, schema: Json | None = None, **fields: Any) -> Json:
-    """A resource of version 2 that declares its input; `fields` are of the extension."""
+def v2(declaration: Json, schema: Json | None = None, **fields: Any) -> Json:
+    """Return a resource of version 2 that declares its input; `fields` belong to the extension."""
     properties = {"properties": {"input": {"properties": schema or {}}}}
-    bazaar = {"info": {"input": {"type": "http"} | declared}, "schema": properties}
+    bazaar = {"info": {"input": {"type": "http"} | declaration}, "schema": properties}
     return resource(extensions={"bazaar": bazaar | fields})
 
 
@@ -52,6 +52,6 @@ def read(record: Json | bytes, policy: Policy | None = None) -> Resource:
 
 
 def endpoint_of(record: Json | bytes) -> Json:
-    """The endpoint that a resource becomes."""
+    """Return the endpoint of a resource."""
     endpoint: Json = json.loads(bytes(read(record).endpoint))
     return endpoint

@@ -1,4 +1,4 @@
-"""Valid records: their ids, their order, their price summaries, and nothing else changed."""
+"""Valid records: ids, listing order and price summaries; everything else is unchanged."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def ids(artifacts: Path) -> list[str]:
 def summary(*endpoints: Json) -> Json | None:
     text = json.dumps(service(endpoints=list(endpoints))).encode()
     record = json.loads(normalise(SourceRecord("line 1", text)).text)
-    found: Json | None = record["priceSummary"]
-    return found
+    price_summary: Json | None = record["priceSummary"]
+    return price_summary
 
 
-def test_a_record_is_served_as_it_came(tmp_path: Path, artifacts: Path, build: Build) -> None:
+def test_a_record_is_served_unchanged(tmp_path: Path, artifacts: Path, build: Build) -> None:
     text = (
-        '{"id":"kept","name":"Cafe\\u0301 \\ud83e\\udd8a ﬁ Å","description":" \\/ \\u0000 ",'
+        '{"id":"unchanged","name":"Cafe\\u0301 \\ud83e\\udd8a ﬁ Å","description":" \\/ \\u0000 ",'
         '"later":{"z":123456789012345678901234567890,"a":1.000000000000000000001,"e":1E400,"n":-0},'
         '"endpoints":[{"url":"u","method":"GET, POST","pricing":{"amount":"1.50","currency":"X",'
         '"scheme":"stream","more":[null]},"parameters":[{"group":"body","name":"n","type":"array",'
@@ -57,20 +57,20 @@ def test_a_record_is_served_as_it_came(tmp_path: Path, artifacts: Path, build: B
     source.write_text("[ " + text.replace(',"', ' , "') + " ]")
     assert build(source) == 0
     with serve(artifacts) as client:
-        assert client.get("/v1/services/kept").text == f'{{"service":{text}}}'
+        assert client.get("/v1/services/unchanged").text == f'{{"service":{text}}}'
         assert client.get("/v1/services").text.startswith(f'{{"services":[{text}],')
 
 
-def test_only_what_is_absent_is_added(artifacts: Path, build: Build) -> None:
+def test_only_missing_fields_are_derived(artifacts: Path, build: Build) -> None:
     record = service(None, domain="One.Example:8443")
     assert build([record]) == 0
-    (found,) = stored(artifacts)
-    assert found.keys() - record.keys() == {"id", "priceSummary"}
-    assert found["id"] == "one-example-8443"
-    assert {key: found[key] for key in record} == record
+    (served,) = stored(artifacts)
+    assert served.keys() - record.keys() == {"id", "priceSummary"}
+    assert served["id"] == "one-example-8443"
+    assert {key: served[key] for key in record} == record
 
 
-def test_domains_that_would_share_an_id_get_a_hash_each(artifacts: Path, build: Build) -> None:
+def test_domains_with_the_same_derived_id_get_a_hash_each(artifacts: Path, build: Build) -> None:
     domains = ("a.b.example", "a-b.example", "c.example")
     records = [service(None, domain=domain) for domain in domains]
     assert build(records) == 0
@@ -81,9 +81,7 @@ def test_domains_that_would_share_an_id_get_a_hash_each(artifacts: Path, build: 
     assert set(ids(artifacts)) == first
 
 
-def test_a_derived_id_that_another_service_was_given_gets_a_hash(
-    artifacts: Path, build: Build
-) -> None:
+def test_a_derived_id_that_another_record_has_gets_a_hash(artifacts: Path, build: Build) -> None:
     given_one = service("a-example", domain="other.example")
     assert build([given_one, service(None, domain="a.example")]) == 0
     one, other = sorted(ids(artifacts))
@@ -97,8 +95,8 @@ def test_a_derived_id_replaces_the_same_service_of_an_earlier_source(
     raw = service("a-example", domain="a.example", name="raw")
     curated = service(None, domain="A.example", name="curated")
     assert build([raw], [curated]) == 0
-    (found,) = stored(artifacts)
-    assert (found["id"], found["name"]) == ("a-example", "curated")
+    (record,) = stored(artifacts)
+    assert (record["id"], record["name"]) == ("a-example", "curated")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +117,8 @@ def test_a_later_source_replaces_a_service_by_its_derived_id(
     assert build([service(None, domain=domain, name="raw")]) == 0
     (served,) = ids(artifacts)
     assert build([service(None, domain=domain, name="raw")], [service(served, **more)]) == 0
-    (found,) = stored(artifacts)
-    assert (found["id"], found["name"]) == (served, "One")
+    (record,) = stored(artifacts)
+    assert (record["id"], record["name"]) == (served, "One")
 
 
 def test_a_derived_id_replaces_a_service_without_a_domain_of_an_earlier_source(
@@ -128,8 +126,8 @@ def test_a_derived_id_replaces_a_service_without_a_domain_of_an_earlier_source(
 ) -> None:
     curated = service(None, domain="a.example", name="curated")
     assert build([service("a-example", name="raw")], [curated]) == 0
-    (found,) = stored(artifacts)
-    assert (found["id"], found["name"]) == ("a-example", "curated")
+    (record,) = stored(artifacts)
+    assert (record["id"], record["name"]) == ("a-example", "curated")
 
 
 def test_a_derived_id_given_with_another_domain_is_another_service(
@@ -141,7 +139,7 @@ def test_a_derived_id_given_with_another_domain_is_another_service(
     assert len(ids(artifacts)) == 2
 
 
-def test_domains_that_idna_2008_tells_apart_are_two_services(artifacts: Path, build: Build) -> None:
+def test_domains_that_differ_in_idna_2008_are_two_services(artifacts: Path, build: Build) -> None:
     sharp, double = service(None, domain="faß.example"), service(None, domain="fass.example")
     assert build([sharp], [double]) == 0
     assert sorted(ids(artifacts)) == ["fass-example", "xn--fa-hia-example"]
@@ -162,10 +160,10 @@ def test_unusual_domains_get_valid_ids(
     domain: str, service_id: str, artifacts: Path, build: Build
 ) -> None:
     assert build([service(None, domain=domain)]) == 0
-    (found,) = ids(artifacts)
-    assert found.startswith(service_id)
-    assert len(found) <= 256
-    assert open_snapshot(artifacts).find(found) is not None
+    (derived,) = ids(artifacts)
+    assert derived.startswith(service_id)
+    assert len(derived) <= 256
+    assert open_snapshot(artifacts).find(derived) is not None
 
 
 def test_of_duplicate_ids_the_last_source_wins_and_within_it_the_first_record(
@@ -179,9 +177,7 @@ def test_of_duplicate_ids_the_last_source_wins_and_within_it_the_first_record(
     assert "1 duplicate ids, 1 replaced by a later source" in capsys.readouterr().out
 
 
-def test_services_are_listed_curated_first_then_by_calls_then_by_id(
-    artifacts: Path, build: Build
-) -> None:
+def test_the_listing_order_is_enriched_then_calls_then_id(artifacts: Path, build: Build) -> None:
     def called(service_id: str, *calls: str | None, **fields: object) -> Json:
         endpoints = [
             endpoint() | {"quality": count and {"l30DaysTotalCalls": count}} for count in calls
@@ -230,11 +226,11 @@ def test_without_any_price_there_is_no_summary() -> None:
     assert summary(endpoint("", scheme="exact"), endpoint("")) is None
 
 
-def test_prices_on_test_networks_count_only_where_there_are_no_others() -> None:
+def test_prices_on_test_networks_are_summarised_only_without_others() -> None:
     play = endpoint("0.001", network="eip155:84532", scheme="exact")
-    found = summary(play, endpoint("5", network="Base", scheme="exact"), play)
-    assert found is not None
-    assert (found["minAmount"], found["avgCostPerTransaction"]) == ("5", "5")
+    summarised = summary(play, endpoint("5", network="Base", scheme="exact"), play)
+    assert summarised is not None
+    assert (summarised["minAmount"], summarised["avgCostPerTransaction"]) == ("5", "5")
     alone = summary(play)
     assert alone is not None
     assert alone["minAmount"] == "0.001"
@@ -242,20 +238,20 @@ def test_prices_on_test_networks_count_only_where_there_are_no_others() -> None:
 
 
 def test_prices_in_the_currency_of_most_endpoints_are_compared() -> None:
-    found = summary(endpoint("9", "EURC"), endpoint("1"), endpoint("2"), endpoint("7", "EURC"))
-    assert found is not None
-    assert (found["currency"], found["maxAmount"]) == ("EURC", "9")
+    summarised = summary(endpoint("9", "EURC"), endpoint("1"), endpoint("2"), endpoint("7", "EURC"))
+    assert summarised is not None
+    assert (summarised["currency"], summarised["maxAmount"]) == ("EURC", "9")
 
 
-@settings(deadline=None)  # a loaded machine is slow
+@settings(deadline=None)  # slow on a loaded machine
 @given(st.lists(st.integers(0, 10**40), min_size=1, max_size=9), st.integers(0, 30))
-def test_the_average_is_exact_before_it_is_rounded(units: list[int], places: int) -> None:
+def test_the_average_is_exact_before_rounding(units: list[int], places: int) -> None:
     amounts = [Fraction(unit, 10**places) for unit in units]
     texts = [f"{Decimal(unit).scaleb(-places, EXACT):f}" for unit in units]
-    found = summary(*(endpoint(text, scheme="exact") for text in texts))
-    assert found is not None
-    assert Fraction(found["minAmount"]) == min(amounts)
-    assert Fraction(found["maxAmount"]) == max(amounts)
+    summarised = summary(*(endpoint(text, scheme="exact") for text in texts))
+    assert summarised is not None
+    assert Fraction(summarised["minAmount"]) == min(amounts)
+    assert Fraction(summarised["maxAmount"]) == max(amounts)
     average = sum(amounts, Fraction(0)) / len(amounts)
     step = Fraction(1, 100) if average >= 1 else Fraction(1, 10**6)
-    assert abs(Fraction(found["avgCostPerTransaction"]) - average) <= step / 2
+    assert abs(Fraction(summarised["avgCostPerTransaction"]) - average) <= step / 2

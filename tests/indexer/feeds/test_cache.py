@@ -1,4 +1,4 @@
-"""Feeds between builds: conditional requests, and the cache on disk."""
+"""The cache of feeds between builds, and conditional requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from indexer.errors import SourceError
 from tests.support.feeds import LINES, RESOURCES, SERVICES, WHOLE, fetch_feed, items_of
-from tests.support.misbehaving import failing, in_turn, misbehaving, pages_of, saying, validated
+from tests.support.misbehaving import failing, in_turn, misbehaving, pages_of, sending, validated
 
 
 def test_an_unchanged_feed_costs_one_request(cache: Path) -> None:
@@ -27,14 +27,14 @@ def test_an_unchanged_feed_costs_one_request(cache: Path) -> None:
 
 def test_last_modified_is_sent_back_too(cache: Path) -> None:
     headers = {"Last-Modified": "Thu, 07 May 2026 10:16:51 GMT"}
-    with misbehaving(saying(LINES, headers)) as server:
+    with misbehaving(sending(LINES, headers)) as server:
         fetch_feed(server.url, cache)
         server.behaviour = failing(304)
         assert fetch_feed(server.url, cache).unchanged
     assert server.requests[1].headers["If-Modified-Since"] == headers["Last-Modified"]
 
 
-def test_a_changed_feed_is_read_anew(cache: Path) -> None:
+def test_a_changed_feed_is_read_again(cache: Path) -> None:
     with misbehaving(validated(RESOURCES)) as server:
         first = fetch_feed(server.url, cache)
         server.behaviour = validated(RESOURCES[:-1], '"two"')
@@ -50,7 +50,7 @@ def test_a_feed_without_validators_is_unchanged_if_its_content_is_the_same(cache
         assert fetch_feed(server.url, cache).unchanged
 
 
-def test_an_unchanged_first_page_of_another_snapshot_leads_to_a_walk(cache: Path) -> None:
+def test_an_unchanged_first_page_of_another_snapshot_is_walked(cache: Path) -> None:
     with misbehaving(validated(RESOURCES, **{"Ratecard-Snapshot": "a"})) as server:
         fetch_feed(server.url, cache)
         others = RESOURCES[:10] + RESOURCES[11:]
@@ -59,7 +59,7 @@ def test_an_unchanged_first_page_of_another_snapshot_leads_to_a_walk(cache: Path
     assert (items_of(feed), feed.unchanged) == (others, False)
 
 
-def test_a_first_page_of_the_same_snapshot_stands_for_all_pages(cache: Path) -> None:
+def test_a_first_page_of_the_same_snapshot_is_unchanged(cache: Path) -> None:
     headers = {"Ratecard-Snapshot": "a"}
     with misbehaving(pages_of(SERVICES, name="services", headers=headers)) as server:
         first = fetch_feed(server.url, cache)
@@ -82,7 +82,7 @@ def test_a_feed_in_pages_is_walked_at_least_once_a_day(
         assert len(server.requests) - before > 2
 
 
-def test_a_feed_that_fails_leaves_the_cached_one(cache: Path) -> None:
+def test_a_failing_feed_does_not_change_the_cache(cache: Path) -> None:
     with misbehaving(in_turn(*[WHOLE] * 6, failing(500))) as server:
         feed = fetch_feed(server.url, cache)
         with pytest.raises(SourceError):
@@ -128,7 +128,7 @@ def test_a_damaged_cache_is_ignored(damage: str, cache: Path) -> None:
     assert (items_of(feed), feed.unchanged) == (RESOURCES, False)
 
 
-def test_remains_of_a_crash_are_removed_by_the_next_reading(cache: Path) -> None:
+def test_files_of_a_crashed_read_are_removed_by_the_next_one(cache: Path) -> None:
     with misbehaving(WHOLE) as server:
         folder = fetch_feed(server.url, cache).path.parent
         (folder / "tmpx").mkdir()
@@ -178,7 +178,7 @@ def test_a_crash_before_the_entry_is_replaced_leaves_the_cached_feed(
     assert items_of(again) == RESOURCES
 
 
-def test_users_and_urls_have_a_folder_each(cache: Path) -> None:
+def test_each_user_and_url_has_its_own_folder(cache: Path) -> None:
     with misbehaving(WHOLE) as server:
         urls = [server.url, server.url + "?q=1", server.url.replace("//", "//user:pass@")]
         folders = {fetch_feed(url, cache).path.parent for url in urls}

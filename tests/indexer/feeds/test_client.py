@@ -27,7 +27,7 @@ from tests.support.misbehaving import (
     in_turn,
     misbehaving,
     redirecting,
-    saying,
+    sending,
 )
 
 
@@ -60,7 +60,7 @@ DRIPS = {
 
 
 @pytest.mark.parametrize("part", DRIPS)
-def test_a_server_that_drips_is_ended_by_the_deadline(part: str, cache: Path) -> None:
+def test_a_slow_response_is_ended_by_the_deadline(part: str, cache: Path) -> None:
     limits = Limits(seconds=0.2, backoff=0.001)
     error = failure(lambda exchange: exchange.drip(*DRIPS[part]), cache, limits)
     assert "was not read completely within the 0.2 seconds that a feed may take" in error
@@ -69,18 +69,18 @@ def test_a_server_that_drips_is_ended_by_the_deadline(part: str, cache: Path) ->
 def test_the_deadline_includes_decompression(cache: Path) -> None:
     limits = Limits(seconds=0.2)
     body = bomb(16) * 64  # one gigabyte in 64 members
-    error = failure(saying(body), cache, limits)
+    error = failure(sending(body), cache, limits)
     assert "was not read completely within the 0.2 seconds that a feed may take" in error
 
 
-def test_a_silent_server_is_requested_again(cache: Path) -> None:
+def test_a_request_without_a_response_is_retried(cache: Path) -> None:
     limits = Limits(silence=0.2, backoff=0.001, attempts=20)
     with misbehaving(in_turn(lambda exchange: exchange.drip(b"", b""), WHOLE)) as server:
         assert items_of(fetch_feed(server.url, cache, limits)) == RESOURCES
 
 
 def bomb(mebibytes: int) -> bytes:
-    """Compress zeros, a thousandfold."""
+    """Return zeros, compressed to a thousandth."""
     compressor = zlib.compressobj(9, wbits=31)
     zeros = bytes(2**20)
     chunks = [compressor.compress(zeros) for _ in range(mebibytes)]
@@ -92,7 +92,7 @@ def test_a_gzip_bomb_is_decompressed_no_further_than_the_limit(layers: int, cach
     limits = msgspec.structs.replace(QUICK, bytes=2**20)
     body = bomb(64) if layers == 1 else gzip.compress(bomb(64))
     headers = {} if layers == 1 else {"Content-Encoding": "gzip"}
-    error = failure(saying(body, headers), cache, limits)
+    error = failure(sending(body, headers), cache, limits)
     assert "is longer than the 1,048,576 bytes that are allowed" in error
 
 
@@ -101,14 +101,12 @@ def test_a_gzip_bomb_is_decompressed_no_further_than_the_limit(layers: int, cach
     [gzip.compress(b"[]")[:9], gzip.compress(b"[]") + b"x", b"\x1f\x8b\x01" + bytes(20)],
     ids=["cut short", "followed by other data", "of an unknown method"],
 )
-def test_a_damaged_gzip_file_is_requested_again(body: bytes, cache: Path) -> None:
-    error = failure(saying(body), cache)
+def test_a_damaged_gzip_body_is_retried(body: bytes, cache: Path) -> None:
+    error = failure(sending(body), cache)
     assert "the gzip data is damaged or cut short after 3 attempts" in error
 
 
-def test_delays_grow_by_backoff_and_are_those_of_the_server_if_it_states_any(
-    cache: Path, waits: list[float]
-) -> None:
+def test_delays_follow_the_backoff_or_retry_after(cache: Path, waits: list[float]) -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=300), usegmt=True)
     behaviours = [
         *[failing(500)] * 2,
@@ -118,7 +116,7 @@ def test_delays_grow_by_backoff_and_are_those_of_the_server_if_it_states_any(
         failing(429, {"Retry-After": format_datetime(datetime(1999, 1, 1, tzinfo=UTC))}),
         failing(429, {"Retry-After": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}),
     ]
-    with misbehaving(in_turn(*behaviours, saying([]))) as server:
+    with misbehaving(in_turn(*behaviours, sending([]))) as server:
         fetch_feed(server.url, cache, Limits(attempts=9, backoff=0.5))
     assert 0.5 <= waits[0] <= 1
     assert 1 <= waits[1] <= 1.5
@@ -132,7 +130,7 @@ def test_delays_grow_by_backoff_and_are_those_of_the_server_if_it_states_any(
 @pytest.mark.parametrize(
     "delay",
     ["3600", "9" * 400, format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)],
-    ids=["an hour", "for ever", "a day by its date"],  # the processes that test must agree on names
+    ids=["an hour", "for ever", "a day by its date"],  # pytest-xdist needs constant names
 )
 def test_a_delay_beyond_the_deadline_fails_at_once(
     delay: str, cache: Path, waits: list[float]
@@ -215,7 +213,7 @@ def test_a_redirect_is_not_followed(where: str, cache: Path) -> None:
 def test_the_body_of_a_redirect_is_not_read(cache: Path) -> None:
     def behave(exchange: Exchange) -> None:
         if exchange.path == "/feed":
-            exchange.answer(RESOURCES)
+            exchange.respond(RESOURCES)
         else:
             exchange.drip(b"HTTP/1.1 302 Found\r\nLocation: /feed\r\n\r\n", bytes(2**16))
 
@@ -246,7 +244,7 @@ def redirecting_to(server: Server) -> Behaviour:
     return lambda exchange: redirecting(server.origin + exchange.path)(exchange)
 
 
-def test_a_password_is_sent_to_its_own_server_only_and_is_shown_nowhere(
+def test_a_password_is_sent_to_its_server_only_and_never_printed(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indexer.feeds.transport.is_public", lambda _: True)
@@ -260,5 +258,5 @@ def test_a_password_is_sent_to_its_own_server_only_and_is_shown_nowhere(
     assert sent == {"Basic dXNAZXI6c2VjcmV0"}
     assert {request.headers["Authorization"] for request in other.requests} == {None}
     assert feed.source == server.url
-    kept = [path.read_text() + str(path) for path in cache.rglob("*") if path.is_file()]
-    assert not any("secret" in text or "er:" in text for text in [str(raised.value), *kept])
+    stored = [path.read_text() + str(path) for path in cache.rglob("*") if path.is_file()]
+    assert not any("secret" in text or "er:" in text for text in [str(raised.value), *stored])

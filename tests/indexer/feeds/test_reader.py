@@ -1,4 +1,4 @@
-"""Feeds read completely, from servers that behave and from all known misbehaviours."""
+"""Reading complete feeds, also from servers with errors in their pagination."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.misbehaving import (
     in_turn,
     misbehaving,
     pages_of,
-    saying,
+    sending,
 )
 from tests.support.running import SHARED, Json, service
 
@@ -53,7 +53,7 @@ def test_all_pages_are_read_and_their_items_become_lines(name: str, cache: Path)
     assert [record.position for record in read_records(str(feed.path))][-1] == "line 25"
 
 
-def test_items_are_kept_byte_for_byte_as_received(cache: Path) -> None:
+def test_items_are_unchanged_byte_for_byte(cache: Path) -> None:
     texts = [
         '{"resource":"https://a.example/1","accepts":[],"n":12345678901234567890123,"x":1.50}',
         '{"resource": "https://a.example/2", "accepts": [], "t": "\\u00e9\\n  \\ud83d\\ude00"}',
@@ -61,10 +61,10 @@ def test_items_are_kept_byte_for_byte_as_received(cache: Path) -> None:
         '{"resource":"https://a.example/3","accepts":[],"t":"é","t":"twice"}',
     ]
     body = f'{{"items":[{",".join(texts)}],"pagination":{{"total":4,"limit":9}}}}'
-    with misbehaving(saying(body.encode())) as server:
+    with misbehaving(sending(body.encode())) as server:
         feed = fetch_feed(server.url, cache)
         assert feed.path.read_text().splitlines() == texts
-    with misbehaving(saying(body.replace('","', '"\n ,\r\n"').encode())) as server:
+    with misbehaving(sending(body.replace('","', '"\n ,\r\n"').encode())) as server:
         feed = fetch_feed(server.url, cache)
     assert len(list(read_records(str(feed.path)))) == 4
 
@@ -76,7 +76,7 @@ def test_another_ratecard_is_a_feed(cache: Path, client: httpx.Client, seeds: li
     assert sorted(record["name"] for record in items_of(feed)) == names
 
 
-def test_another_ratecard_with_the_same_snapshot_is_unchanged_by_its_first_page(
+def test_another_ratecard_with_the_same_snapshot_costs_one_request(
     cache: Path, client: httpx.Client
 ) -> None:
     url = f"{client.base_url.join('/v1/services')}?limit=7"
@@ -87,7 +87,7 @@ def test_another_ratecard_with_the_same_snapshot_is_unchanged_by_its_first_page(
     assert not any(report.items for report in reports)
 
 
-@pytest.mark.skipif(not BAZAAR.exists(), reason="the shared real data is not here")
+@pytest.mark.skipif(not BAZAAR.exists(), reason="the real data is not available")
 @pytest.mark.parametrize("most", [100, 5000])
 def test_real_resources_are_read_in_pages_and_in_one(most: int, cache: Path) -> None:
     resources = json.loads(BAZAAR.read_bytes())["resources"]
@@ -105,7 +105,7 @@ def counted(total: Any, most: int = 10) -> Behaviour:
         page: Json = {"items": RESOURCES[offset : offset + limit]}
         if total is not ...:
             page["total"] = total(page["items"]) if callable(total) else total
-        exchange.answer(page)
+        exchange.respond(page)
 
     return behave
 
@@ -113,26 +113,26 @@ def counted(total: Any, most: int = 10) -> Behaviour:
 def clamping(exchange: Exchange) -> None:
     """Repeat the last page for offsets past the end."""
     offset = min(exchange.offset, 20)
-    exchange.answer({"items": RESOURCES[offset : offset + 10], "pagination": {"total": 25}})
+    exchange.respond({"items": RESOURCES[offset : offset + 10], "pagination": {"total": 25}})
 
 
 def clamping_silently(exchange: Exchange) -> None:
-    exchange.answer({"items": RESOURCES[min(exchange.offset, 15) :][:10]})
+    exchange.respond({"items": RESOURCES[min(exchange.offset, 15) :][:10]})
 
 
 def without_total(items_at: Callable[[int], list[Json]]) -> Behaviour:
-    return lambda exchange: exchange.answer({"resources": items_at(exchange.offset)})
+    return lambda exchange: exchange.respond({"resources": items_at(exchange.offset)})
 
 
 TOLERATED: dict[str, Behaviour] = {
     "the limit is capped": pages_of(RESOURCES, most=4),
-    "the limit is rounded up": lambda exchange: exchange.answer(
+    "the limit is rounded up": lambda exchange: exchange.respond(
         {"items": RESOURCES[exchange.offset // 8 * 8 :][:8], "total": 25, "limit": 8}
     ),
     "a longer limit is refused": lambda exchange: (
-        exchange.answer({"error": "limit"}, 400) if exchange.limit(10) > 10 else WHOLE(exchange)
+        exchange.respond({"error": "limit"}, 400) if exchange.limit(10) > 10 else WHOLE(exchange)
     ),
-    "there is no total": counted(...),
+    "no page has a total": counted(...),
     "the total is the length of the page": counted(len),
     "the total is too small": counted(7),
     "the total is too large": counted(26),
@@ -145,48 +145,48 @@ TOLERATED: dict[str, Behaviour] = {
     "the last page is repeated without a total": without_total(
         lambda offset: RESOURCES[min(offset // 10 * 10, 20) :][:10]
     ),
-    "all items are given at every offset": without_total(lambda _: RESOURCES),
-    "the list is null past the end": lambda exchange: exchange.answer(
+    "all items are sent at every offset": without_total(lambda _: RESOURCES),
+    "the list is null past the end": lambda exchange: exchange.respond(
         {"items": RESOURCES[exchange.offset :][:10] or None}
     ),
-    "a page is given twice": in_turn(
-        WHOLE, saying({"items": RESOURCES[:10], "pagination": {"total": 25}}), WHOLE
+    "a page is repeated": in_turn(
+        WHOLE, sending({"items": RESOURCES[:10], "pagination": {"total": 25}}), WHOLE
     ),
-    "a page is given twice and the total never": in_turn(
-        counted(...), saying({"items": RESOURCES[:10]}), counted(...)
+    "a page is repeated and no page has a total": in_turn(
+        counted(...), sending({"items": RESOURCES[:10]}), counted(...)
     ),
-    "the last page is given for the first of a second walk": in_turn(
-        *[clamping_silently] * 6, saying({"items": RESOURCES[15:]}), clamping_silently
+    "the last page is sent for the first of a second walk": in_turn(
+        *[clamping_silently] * 6, sending({"items": RESOURCES[15:]}), clamping_silently
     ),
-    "a page is empty once": in_turn(WHOLE, WHOLE, saying({"items": [], "total": 25}), WHOLE),
+    "a page is empty once": in_turn(WHOLE, WHOLE, sending({"items": [], "total": 25}), WHOLE),
     "every third answer fails": in_turn(
         *[failing(503), WHOLE, WHOLE, failing(500), WHOLE, failing(429), WHOLE]
     ),
     "a page is cut short": in_turn(
-        WHOLE, lambda exchange: exchange.cut(b'{"items":[{"resource"', 900), WHOLE
+        WHOLE, lambda exchange: exchange.respond_truncated(b'{"items":[{"resource"', 900), WHOLE
     ),
     "the connection is lost": in_turn(Exchange.hang_up, WHOLE, Exchange.hang_up, WHOLE),
-    "a page is not JSON": in_turn(WHOLE, saying(b'{"items":[{"a":'), WHOLE),
-    "a page is HTML": in_turn(WHOLE, saying(b"<html>one moment</html>"), WHOLE),
-    "a page is a message": in_turn(WHOLE, saying({"message": "one moment"}), WHOLE),
-    "a page is not UTF-8": in_turn(WHOLE, saying(b'{"items":["\xff\xff"}'), WHOLE),
-    "a page is a plain file": in_turn(WHOLE, saying([]), WHOLE),
+    "a page is not JSON": in_turn(WHOLE, sending(b'{"items":[{"a":'), WHOLE),
+    "a page is HTML": in_turn(WHOLE, sending(b"<html>one moment</html>"), WHOLE),
+    "a page is a message": in_turn(WHOLE, sending({"message": "one moment"}), WHOLE),
+    "a page is not UTF-8": in_turn(WHOLE, sending(b'{"items":["\xff\xff"}'), WHOLE),
+    "a page is a plain file": in_turn(WHOLE, sending([]), WHOLE),
     "the gzip data is cut short": in_turn(
         WHOLE,
-        saying(gzip.compress(b'{"items":[]}')[:-9], {"Content-Encoding": "gzip"}),
+        sending(gzip.compress(b'{"items":[]}')[:-9], {"Content-Encoding": "gzip"}),
         WHOLE,
     ),
-    "gzip is declared by mistake": saying(
+    "gzip is declared by mistake": sending(
         json.dumps({"items": RESOURCES}).encode(), {"Content-Encoding": "gzip"}
     ),
-    "pages are compressed": lambda exchange: exchange.compressed(
+    "pages are compressed": lambda exchange: exchange.respond_compressed(
         json.dumps({"items": RESOURCES[exchange.offset :][:10], "total": 25}).encode()
     ),
 }
 
 
 @pytest.mark.parametrize("case", TOLERATED)
-def test_a_feed_is_read_completely_although(case: str, cache: Path) -> None:
+def test_a_complete_feed_is_read_although(case: str, cache: Path) -> None:
     with misbehaving(TOLERATED[case]) as server:
         feed = fetch_feed(server.url, cache)
     assert items_of(feed) == RESOURCES
@@ -195,7 +195,7 @@ def test_a_feed_is_read_completely_although(case: str, cache: Path) -> None:
     )
 
 
-def test_other_parameters_of_the_url_are_kept_as_written(cache: Path) -> None:
+def test_other_parameters_of_the_url_are_unchanged(cache: Path) -> None:
     with misbehaving(WHOLE) as server:
         feed = fetch_feed(f"{server.url}?type=a%20b&limit=7&flag&offset=3&type=c", cache)
     assert items_of(feed) == RESOURCES[3:]
@@ -213,7 +213,7 @@ def test_a_page_that_holds_all_items_costs_one_request(cache: Path) -> None:
 
 @pytest.mark.parametrize("body", [{"items": []}, {"services": [], "total": 0}, []])
 def test_an_empty_feed_is_an_empty_list(body: Any, cache: Path) -> None:
-    with misbehaving(saying(body)) as server:
+    with misbehaving(sending(body)) as server:
         assert items_of(fetch_feed(server.url, cache)) == []
 
 
@@ -232,9 +232,9 @@ PLAIN_FILES = {
 
 
 @pytest.mark.parametrize("form", PLAIN_FILES)
-def test_a_plain_file_costs_one_request_and_is_kept_as_it_is(form: str, cache: Path) -> None:
+def test_a_plain_file_costs_one_request_and_is_unchanged(form: str, cache: Path) -> None:
     headers = {"Content-Encoding": "gzip"} if form == "a compressed gzip file" else {}
-    with misbehaving(saying(PLAIN_FILES[form], headers)) as server:
+    with misbehaving(sending(PLAIN_FILES[form], headers)) as server:
         feed = fetch_feed(server.url, cache)
     assert items_of(feed) == SERVICES
     assert len(server.queries) == 1
@@ -242,28 +242,28 @@ def test_a_plain_file_costs_one_request_and_is_kept_as_it_is(form: str, cache: P
 
 def test_a_single_record_is_a_plain_file(cache: Path) -> None:
     for record in (SERVICES[0] | {"services": []}, RESOURCES[0] | {"items": []}):
-        with misbehaving(saying(record)) as server:
+        with misbehaving(sending(record)) as server:
             assert items_of(fetch_feed(server.url, cache)) == [record]
 
 
-def test_of_services_with_one_id_the_last_is_kept_and_other_duplicates_once(cache: Path) -> None:
+def test_the_last_service_of_an_id_wins_and_other_duplicates_are_read_once(cache: Path) -> None:
     later, without_id = service("s0", name="later"), service(None)
     services = [*SERVICES, without_id, later, without_id]
-    with misbehaving(saying({"services": services, "total": 28})) as server:
+    with misbehaving(sending({"services": services, "total": 28})) as server:
         feed = fetch_feed(server.url, cache)
     assert sorted(map(str, items_of(feed))) == sorted(map(str, [later, *SERVICES[1:], without_id]))
     assert feed.note == "states a total of 28 items and gives 26"
 
 
 def changing(*feeds: list[Json], marked: bool = False) -> Behaviour:
-    """Answer each request from the next of these states of a feed, the last for all that follow."""
+    """Serve each request from the next state of a feed, and later ones from the last state."""
     left = [(feed, f"m{number}") for number, feed in enumerate(feeds)]
 
     def behave(exchange: Exchange) -> None:
         items, mark = left.pop(0) if len(left) > 1 else left[0]
         page = items[exchange.offset : exchange.offset + 10]
         headers = {"Ratecard-Snapshot": mark} if marked else {"ETag": '"one"'}
-        exchange.answer({"items": page, "total": 25 if marked else len(items)}, headers=headers)
+        exchange.respond({"items": page, "total": 25 if marked else len(items)}, headers=headers)
 
     return behave
 
@@ -289,7 +289,7 @@ def test_a_feed_that_names_another_snapshot_during_a_walk_is_walked_again(cache:
     assert (items_of(feed), feed.note) == (others, "")
 
 
-def test_of_a_feed_that_changes_during_every_walk_all_items_are_taken(cache: Path) -> None:
+def test_a_feed_that_changes_during_every_walk_has_the_items_of_all_walks(cache: Path) -> None:
     feeds = [RESOURCES[number % 2 :] for number in range(99)]
     with misbehaving(changing(*feeds)) as server:
         feed = fetch_feed(server.url, cache)
@@ -300,12 +300,12 @@ def test_of_a_feed_that_changes_during_every_walk_all_items_are_taken(cache: Pat
     assert not any("If-None-Match" in request.headers for request in server.requests)
 
 
-def test_items_that_walks_disagree_on_are_taken_and_no_validator_is_kept(cache: Path) -> None:
+def test_walks_that_disagree_are_merged_and_no_validator_is_stored(cache: Path) -> None:
     marks = {"ETag": '"one"', "Ratecard-Snapshot": "a"}
     overlapping, others, end = RESOURCES[:9], RESOURCES[8:12], RESOURCES[1:9]
     pages = [overlapping, others, [], end, [], end, []]
-    answers = [saying({"items": page}, marks) for page in pages]
-    with misbehaving(in_turn(*answers, saying({"items": RESOURCES[:12]}, marks))) as server:
+    answers = [sending({"items": page}, marks) for page in pages]
+    with misbehaving(in_turn(*answers, sending({"items": RESOURCES[:12]}, marks))) as server:
         feed = fetch_feed(server.url, cache)
         assert (items_of(feed), len(server.queries)) == (RESOURCES[:12], len(pages))
         assert "changed during every walk" in feed.note
@@ -321,58 +321,64 @@ FATAL: dict[str, tuple[Behaviour, str]] = {
     "requires a user": (failing(401), "answers 401 Unauthorized; check what"),
     "answers with an unknown status": (failing(299), "answers 299; check what the server requires"),
     "is not modified although nothing was cached": (failing(304), "answers 304 Not Modified"),
-    "is a web page": (saying(b"\n<!doctype html>"), "is a web page and not a feed; check the URL"),
-    "is empty": (saying(b""), "is empty; an empty feed is written as []"),
-    "is a message": (saying({"message": "hello"}), "without a list of services, resources"),
-    "is a JSON string": (saying("hello"), "is not a list of services or resources"),
-    "is text": (saying(b"hello"), "is not JSON, or cut short"),
-    "holds no list": (saying({"items": {"a": 1}}), "is not a list of services or resources"),
-    "is nested too deeply": (saying(b"[" * 4000), "nested too deeply"),
-    "ends within a line": (saying(LINES[:-9]), "ends within a line after 3 attempts"),
+    "is a web page": (
+        sending(b"\n<!doctype html>"),
+        "is a web page and not a feed; check the URL",
+    ),
+    "is empty": (sending(b""), "is empty; an empty feed is written as []"),
+    "is a message": (sending({"message": "hello"}), "without a list of services, resources"),
+    "is a JSON string": (sending("hello"), "is not a list of services or resources"),
+    "is text": (sending(b"hello"), "is not JSON, or cut short"),
+    "holds no list": (sending({"items": {"a": 1}}), "is not a list of services or resources"),
+    "is nested too deeply": (sending(b"[" * 4000), "nested too deeply"),
+    "ends within a line": (sending(LINES[:-9]), "ends within a line after 3 attempts"),
     "always hangs up": (Exchange.hang_up, "cannot be read: Server disconnected"),
     "is always cut short": (
-        lambda exchange: exchange.cut(b"[]", 9),
+        lambda exchange: exchange.respond_truncated(b"[]", 9),
         "cannot be read: peer closed",
     ),
-    "is not HTTP": (lambda exchange: exchange.drip(b"SSH-2.0\r\n\r\n", b""), "cannot be read"),
+    "is not HTTP": (
+        lambda exchange: exchange.drip(b"SSH-2.0\r\n\r\n", b""),
+        "cannot be read",
+    ),
     "is compressed by another coding": (
-        saying(b"x", {"Content-Encoding": "br"}),
+        sending(b"x", {"Content-Encoding": "br"}),
         "is encoded as br, although gzip was asked for",
     ),
     "ignores the offset": (
-        saying({"items": RESOURCES[:10], "total": 25}),
+        sending({"items": RESOURCES[:10], "total": 25}),
         "states a total of 25 items and gives 10, the same at every offset",
     ),
     "is empty in spite of its total": (
-        saying({"items": [], "total": 25}),
+        sending({"items": [], "total": 25}),
         "states a total of 25 items and gives 0",
     ),
     "becomes empty during the walk": (
-        in_turn(*[WHOLE] * 2, saying({"items": [], "total": 25})),
+        in_turn(*[WHOLE] * 2, sending({"items": [], "total": 25})),
         "states a total of 25 items and gives 10",
     ),
     "has a page that is too long": (
-        in_turn(WHOLE, saying({"items": ["x" * 9999], "total": 25})),
+        in_turn(WHOLE, sending({"items": ["x" * 9999], "total": 25})),
         "is longer than the 5,000 bytes that are allowed",
     ),
     "is an array that is too long": (
-        saying([resource(0, x="x" * 9999)]),
+        sending([resource(0, x="x" * 9999)]),
         "is one JSON text of 10,0",
     ),
 }
 
 
 @pytest.mark.parametrize("case", FATAL)
-def test_nothing_is_taken_of_a_feed_that(case: str, cache: Path) -> None:
+def test_no_item_is_read_from_a_feed_that(case: str, cache: Path) -> None:
     behaviour, message = FATAL[case]
     limits = msgspec.structs.replace(QUICK, page_bytes=5000, silence=1)
     assert message in failure(behaviour, cache, limits)
 
 
-def test_a_feed_without_end_is_ended_by_its_pages_or_its_bytes(cache: Path) -> None:
+def test_an_endless_feed_is_limited_by_pages_and_bytes(cache: Path) -> None:
     def endless(exchange: Exchange) -> None:
         start = exchange.offset
-        exchange.answer({"items": [resource(number) for number in range(start, start + 10)]})
+        exchange.respond({"items": [resource(number) for number in range(start, start + 10)]})
 
     by_pages = msgspec.structs.replace(QUICK, pages=20)
     assert "has more than 20 pages" in failure(endless, cache, by_pages)
@@ -384,7 +390,7 @@ def test_feeds_are_read_concurrently_and_returned_in_order(cache: Path) -> None:
     both = threading.Barrier(2, timeout=20)
 
     def waiting(behaviour: Behaviour) -> Behaviour:
-        """Answer the first request when the other server has received one, too."""
+        """Respond to the first request when the other server has received one, too."""
 
         def behave(exchange: Exchange) -> None:
             if len(exchange.server.requests) == 1:
@@ -393,14 +399,14 @@ def test_feeds_are_read_concurrently_and_returned_in_order(cache: Path) -> None:
 
         return behave
 
-    with misbehaving(waiting(WHOLE)) as one, misbehaving(waiting(saying(LINES))) as other:
+    with misbehaving(waiting(WHOLE)) as one, misbehaving(waiting(sending(LINES))) as other:
         feeds = fetch_feeds([one.url, other.url], cache, QUICK)
     assert [feed.source for feed in feeds] == [one.url, other.url]
     assert [items_of(feed) for feed in feeds] == [RESOURCES, SERVICES]
 
 
-def test_more_feeds_than_are_read_at_a_time_are_all_read(cache: Path) -> None:
-    with misbehaving(saying(LINES)) as server:
+def test_more_feeds_than_are_read_concurrently_are_all_read(cache: Path) -> None:
+    with misbehaving(sending(LINES)) as server:
         urls = [f"{server.url}?q={number}" for number in range(20)]
         feeds = fetch_feeds(urls, cache, QUICK)
     assert [feed.source for feed in feeds] == urls
@@ -419,7 +425,7 @@ def test_a_feed_that_fails_ends_the_others_with_its_error(cache: Path) -> None:
 
 
 def test_two_spellings_of_one_url_are_read_once(cache: Path) -> None:
-    with misbehaving(saying(LINES)) as server:
+    with misbehaving(sending(LINES)) as server:
         urls = [server.url, server.url.replace("http", "HTTP") + "#fragment", server.url]
         feeds = fetch_feeds(urls, cache, QUICK)
     assert len({feed.path for feed in feeds}) == 1
@@ -428,7 +434,7 @@ def test_two_spellings_of_one_url_are_read_once(cache: Path) -> None:
 
 def test_each_feed_reports_its_progress(cache: Path) -> None:
     reports: list[FeedProgress] = []
-    with misbehaving(WHOLE) as one, misbehaving(saying(LINES)) as other:
+    with misbehaving(WHOLE) as one, misbehaving(sending(LINES)) as other:
         fetch_feeds([one.url, other.url], cache, QUICK, reports.append)
     pages = [report for report in reports if report.source == one.url]
     plain = [report for report in reports if report.source == other.url]
@@ -449,7 +455,7 @@ def test_each_feed_reports_its_progress(cache: Path) -> None:
         ("http://u:secret@xn--a.example/", "xn--a.example/: is not a valid URL"),
     ],
 )
-def test_an_invalid_url_is_refused_without_showing_the_password(
+def test_an_invalid_url_is_an_error_without_the_password(
     url: str, message: str, cache: Path
 ) -> None:
     with pytest.raises(SourceError) as raised:

@@ -1,4 +1,4 @@
-"""Hosts of feeds: which addresses may be connected to, and the look-up of names."""
+"""Connections to the hosts of feeds: permitted addresses, DNS and TLS."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Resolve = Callable[..., None]
 
 @pytest.fixture
 def resolve(monkeypatch: pytest.MonkeyPatch) -> Resolve:
-    """Let host names resolve to given addresses, or fail to resolve if none is given."""
+    """Return a function that makes a host name resolve to some addresses, or fail without any."""
     names: dict[str, tuple[str, ...]] = {}
     system = socket.getaddrinfo
 
@@ -36,14 +36,14 @@ def resolve(monkeypatch: pytest.MonkeyPatch) -> Resolve:
         addresses = names.get(host, (host,))
         if not addresses:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-        found = [system(address, port, *arguments, **options) for address in addresses]
-        return list(chain.from_iterable(found))
+        results = [system(address, port, *arguments, **options) for address in addresses]
+        return list(chain.from_iterable(results))
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     return lambda name, *addresses: names.update({name: addresses})
 
 
-def named(server: Server, host: str) -> str:
+def url_with_host(server: Server, host: str) -> str:
     return server.url.replace("127.0.0.1", host)
 
 
@@ -54,14 +54,14 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
-def test_a_private_address_or_localhost_is_read_because_the_operator_wrote_it(
+def test_a_private_address_or_localhost_in_the_url_is_allowed(
     host: str, server: Server, cache: Path
 ) -> None:
-    assert items_of(fetch_feed(named(server, host), cache)) == RESOURCES
+    assert items_of(fetch_feed(url_with_host(server, host), cache)) == RESOURCES
 
 
 def test_a_feed_at_an_ipv6_address_is_read(server: Server, cache: Path) -> None:
-    url = named(server, "[::ffff:127.0.0.1]")
+    url = url_with_host(server, "[::ffff:127.0.0.1]")
     assert items_of(fetch_feed(url, cache)) == RESOURCES
 
 
@@ -70,7 +70,7 @@ def test_a_name_at_a_private_address_needs_the_option(
     host: str, server: Server, cache: Path, resolve: Resolve
 ) -> None:
     resolve(host, "127.0.0.1")
-    url = named(server, host)
+    url = url_with_host(server, host)
     with pytest.raises(SourceError, match=r"is not a public address; .* --allow-private-feeds"):
         fetch_feed(url, cache)
     assert server.requests == []
@@ -84,7 +84,7 @@ def test_the_command_line_has_the_option(
     server: Server, tmp_path: Path, resolve: Resolve, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resolve("feeds.internal", "127.0.0.1")
-    command = ["build", named(server, "feeds.internal"), "--out", str(tmp_path)]
+    command = ["build", url_with_host(server, "feeds.internal"), "--out", str(tmp_path)]
     assert main(command) == 1
     assert "add --allow-private-feeds" in capsys.readouterr().err
     assert main([*command, "--allow-private-feeds"]) == 0
@@ -95,7 +95,7 @@ def test_localhost_that_resolves_elsewhere_needs_the_option_too(
 ) -> None:
     resolve("localhost", "10.0.0.1")
     with pytest.raises(SourceError, match=r"localhost at 10\.0\.0\.1 is not a public address"):
-        fetch_feed(named(server, "localhost"), cache)
+        fetch_feed(url_with_host(server, "localhost"), cache)
 
 
 METADATA = """
@@ -111,7 +111,7 @@ def test_a_name_at_an_address_of_instance_metadata_is_never_read(
 ) -> None:
     resolve("feeds.example", address)
     with pytest.raises(SourceError, match=r"metadata address, where clouds serve credentials"):
-        fetch_feed(named(server, "feeds.example"), cache, limits)
+        fetch_feed(url_with_host(server, "feeds.example"), cache, limits)
 
 
 def test_one_private_address_among_several_is_enough_to_refuse_a_name(
@@ -120,14 +120,14 @@ def test_one_private_address_among_several_is_enough_to_refuse_a_name(
     resolve("feeds.example", "8.8.8.8", "127.0.0.1")
     message = r"feeds\.example at 127\.0\.0\.1 is not a public address"
     with pytest.raises(SourceError, match=message):
-        fetch_feed(named(server, "feeds.example"), cache)
+        fetch_feed(url_with_host(server, "feeds.example"), cache)
 
 
 def test_the_next_address_is_tried_when_one_does_not_accept_connections(
     server: Server, cache: Path, resolve: Resolve
 ) -> None:
     resolve("feeds.example", "127.0.0.2", "127.0.0.1")  # the server listens on the second only
-    assert items_of(fetch_feed(named(server, "feeds.example"), cache, ALLOWED)) == RESOURCES
+    assert items_of(fetch_feed(url_with_host(server, "feeds.example"), cache, ALLOWED)) == RESOURCES
 
 
 def test_private_feeds_allow_no_redirect_to_private_addresses(
@@ -141,16 +141,16 @@ def test_private_feeds_allow_no_redirect_to_private_addresses(
         fetch_feed(server.url, cache, ALLOWED)
 
 
-def test_a_name_that_does_not_resolve_is_tried_again(
+def test_a_name_that_does_not_resolve_is_retried(
     server: Server, cache: Path, resolve: Resolve
 ) -> None:
     resolve("feeds.example")
     message = r"feeds\.example cannot be resolved: .* after 3 attempts"
     with pytest.raises(SourceError, match=message):
-        fetch_feed(named(server, "feeds.example"), cache)
+        fetch_feed(url_with_host(server, "feeds.example"), cache)
 
 
-def test_a_label_of_more_than_63_letters_is_not_tried_again(cache: Path) -> None:
+def test_a_label_of_more_than_63_letters_is_not_retried(cache: Path) -> None:
     with pytest.raises(SourceError, match=r"the host cannot be looked up"):
         fetch_feed(f"http://{'a' * 70}.example/", cache)
 
@@ -172,7 +172,7 @@ def test_the_deadline_includes_the_look_up_of_the_host(
         with pytest.raises(SourceError, match=r"not read completely within the 0\.2 seconds"):
             fetch_feed("http://feeds.example/", cache, limits)
         assert not finished.is_set()
-        answered.set()  # a late answer changes nothing
+        answered.set()  # a late result changes nothing
         assert finished.wait(60)
 
 
@@ -201,7 +201,7 @@ def test_the_certificate_is_verified_against_the_host_name(
     assert "IP address mismatch" in refused.stderr
 
 
-def test_an_untrusted_certificate_is_not_tried_again(secure_server: Server, cache: Path) -> None:
+def test_an_untrusted_certificate_is_not_retried(secure_server: Server, cache: Path) -> None:
     url = secure_server.url.replace("http", "https")
     with pytest.raises(SourceError, match=r"the certificate cannot be verified: .*self-signed"):
         fetch_feed(url, cache, QUICK)

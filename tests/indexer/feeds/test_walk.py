@@ -1,4 +1,4 @@
-"""Walks through the pages of modelled servers."""
+"""Walks through the pages of simulated servers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from indexer.feeds.page import Page
 from indexer.feeds.walk import walk_feed
 
 
-class Model:
-    """A server of `count` items in pages of at most `most`, which repeats page number `slip`."""
+class SimulatedServer:
+    """A server of `count` items in pages of at most `most`; page `slip` repeats the one before."""
 
     def __init__(self, count: int, most: int, total: str, end: str, slip: int) -> None:
         self.items = [Raw(b'{"n":%d}' % number) for number in range(count)]
@@ -48,11 +48,11 @@ class Model:
     end=st.sampled_from(["empty", "repeated", "clamped"]),
     slip=st.integers(0, 12),
 )
-@example(count=3, most=2, start=0, total="none", end="clamped", slip=5)  # at the second walk
+@example(count=3, most=2, start=0, total="none", end="clamped", slip=5)  # in the second walk
 def test_a_walk_has_every_item_once(
     count: int, most: int, start: int, total: str, end: str, slip: int
 ) -> None:
-    server = Model(count, most, total, end, slip if total in {"right", "none"} else 0)
+    server = SimulatedServer(count, most, total, end, slip if total in {"right", "none"} else 0)
     spool = io.BytesIO()
     walk = asyncio.run(walk_feed(server.fetch_page, FeedItems(spool), start))
     lines = spool.getvalue().splitlines()

@@ -1,4 +1,4 @@
-"""The difference of two snapshots: services added, changed and removed, and their prices."""
+"""Differences of two snapshots: added, changed and removed services, and their prices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def published(artifacts: Path) -> Path:
 
 
 def stored(folder: Path, records: list[Json]) -> Path:
-    """Write a folder with the records and their ids alone, as a build does at first."""
+    """Write a folder with records and ids only, as a build does before it indexes."""
     folder.mkdir(parents=True)
     write_record_store(folder, "records", (json.dumps(record).encode() for record in records))
     write_ids(folder, [record["id"] for record in records])
@@ -43,16 +43,16 @@ def changed_keys(folder: Path, old: Json, new: Json) -> list[str]:
     return change.keys
 
 
-def test_a_difference_is_listed_for_a_person(artifacts: Path, build: Build) -> None:
+def test_a_difference_is_printed_as_lines(artifacts: Path, build: Build) -> None:
     old = [
         service("gone", name="Gone"),
-        service("kept"),
+        service("unchanged"),
         service("moved", description="before", tags=[]),
         service("dearer", endpoints=[endpoint("0.01")]),
     ]
     new = [
         service("dearer", endpoints=[endpoint("0.02"), endpoint("0.5")], enriched=True),
-        service("kept"),
+        service("unchanged"),
         service("fresh", name="Frésh"),
         service("moved", description="after", category="Data"),
     ]
@@ -70,7 +70,7 @@ def test_a_difference_is_listed_for_a_person(artifacts: Path, build: Build) -> N
     assert count_changes(before, published(artifacts)) == Changes(1, 2, 1)
 
 
-def test_a_difference_is_json_for_a_script(tmp_path: Path) -> None:
+def test_a_difference_is_printed_as_json(tmp_path: Path) -> None:
     price = {"minAmount": "1", "maxAmount": "1", "currency": "USDC"}
     old = stored(tmp_path / "old", [service("a", priceSummary=price), service("b"), service("c")])
     new = stored(tmp_path / "new", [service("d"), service("a"), service("b", name="Two")])
@@ -97,7 +97,7 @@ def summed(minimum: str, maximum: str, average: str = "") -> Json:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "shown"),
+    ("old", "new", "change"),
     [
         ({}, summed("", ""), " (no price → no fixed price)"),
         ({"priceSummary": None}, summed("", "2"), " (no price → 2 USDC)"),
@@ -106,18 +106,18 @@ def summed(minimum: str, maximum: str, average: str = "") -> Json:
         ({}, {"priceSummary": None}, ""),
     ],
 )
-def test_a_changed_price_range_is_shown(old: Json, new: Json, shown: str, tmp_path: Path) -> None:
+def test_a_changed_price_range_is_shown(old: Json, new: Json, change: str, tmp_path: Path) -> None:
     before = stored(tmp_path / "old", [service("a", **old)])
     difference = compare(before, stored(tmp_path / "new", [service("a", **new)]))
     line = summarise_difference(difference, as_json=False).splitlines()[0]
-    assert line == f"~ a  One: priceSummary{shown}"
+    assert line == f"~ a  One: priceSummary{change}"
 
 
 def test_numbers_that_are_written_differently_differ(tmp_path: Path) -> None:
     assert changed_keys(tmp_path, service("a", big=2**70), service("a", big=2**70 + 1)) == ["big"]
 
 
-def test_the_order_of_keys_is_a_change_of_none_of_them(tmp_path: Path) -> None:
+def test_another_order_of_keys_is_a_change_without_changed_keys(tmp_path: Path) -> None:
     record = service("a", x=1, y=2)
     turned = dict(reversed(record.items()))
     difference = compare(stored(tmp_path / "old", [record]), stored(tmp_path / "new", [turned]))
@@ -168,13 +168,13 @@ def test_every_service_is_reported_in_the_order_of_its_listing(
     added = [key for key in after if key not in before]
     removed = [key for key in before if key not in after]
     changed = [key for key in after if key in before and before[key] != after[key]]
-    assert [found.id for found in difference.added] == added
-    assert [found.id for found in difference.removed] == removed
-    assert [found.id for found in difference.changed] == changed
+    assert [service.id for service in difference.added] == added
+    assert [service.id for service in difference.removed] == removed
+    assert [service.id for service in difference.changed] == changed
     assert counts == Changes(len(added), len(changed), len(removed))
 
 
-def test_a_snapshot_is_found_by_its_id_the_start_of_it_or_a_path(
+def test_a_snapshot_is_found_by_id_prefix_or_path(
     artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert build([service("a")]) == 0
@@ -191,7 +191,7 @@ def test_a_snapshot_is_found_by_its_id_the_start_of_it_or_a_path(
     assert find_snapshot(artifacts, ".") == second
 
 
-def test_the_start_of_several_ids_is_ambiguous(artifacts: Path, build: Build) -> None:
+def test_a_prefix_of_several_ids_is_ambiguous(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     folder = published(artifacts)
     shutil.copytree(folder, f"{folder}0")
@@ -200,7 +200,7 @@ def test_the_start_of_several_ids_is_ambiguous(artifacts: Path, build: Build) ->
         find_snapshot(artifacts, folder.name[:-1])
 
 
-def test_an_id_is_found_before_a_folder_of_its_name(
+def test_an_id_takes_precedence_over_a_folder_of_that_name(
     artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert build([service("a")]) == 0
@@ -211,7 +211,7 @@ def test_an_id_is_found_before_a_folder_of_its_name(
     assert find_snapshot(artifacts, first.name) == first
 
 
-def test_the_error_for_an_unknown_snapshot_lists_those_that_exist(
+def test_the_error_for_an_unknown_snapshot_lists_the_existing_ones(
     artifacts: Path, build: Build
 ) -> None:
     with pytest.raises(SnapshotMissing, match=r"nope: no snapshot of .*, which holds none"):

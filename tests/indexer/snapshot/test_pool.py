@@ -1,4 +1,4 @@
-"""Worker processes: their results, and nothing left of them when a process ends early."""
+"""Worker processes: their results, their failures, and their end with the build."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.support.reports import ids
 from tests.support.running import ROOT, Build, endpoint, service, write_lines
 from tests.support.stuck_build import WORKERS
 from tests.support.workers import (
-    AT_WORK,
+    RUNNING,
     double,
-    killed,
-    killed_while_it_answers,
-    out_of_room,
+    fail_with_full_disk,
+    kill_itself,
+    kill_itself_while_sending,
+    never_end,
+    never_end_or_fail,
     process_id,
     several_cpus,
-    stuck,
-    stuck_or_out_of_room,
 )
 
-LIMIT = 60
-"""Seconds after which a test takes it that what it waits for never comes."""
+TIMEOUT = 60
+"""Seconds."""
 
 
 def run(function: Callable[..., Any], *tasks: tuple[Any, ...]) -> tuple[list[Any], int]:
@@ -42,23 +42,23 @@ def run(function: Callable[..., Any], *tasks: tuple[Any, ...]) -> tuple[list[Any
         return results(), sum(steps)
 
 
-def test_results_are_in_the_order_of_the_tasks_and_steps_are_passed_on() -> None:
+def test_results_are_in_the_order_of_the_tasks_and_steps_are_counted() -> None:
     assert run(double, (3,), (1,), (2,)) == ([6, 2, 4], 6)
 
 
-def test_each_task_runs_in_a_process_of_its_own() -> None:
+def test_each_task_runs_in_its_own_process() -> None:
     (one, other), _ = run(process_id, (), ())
     assert len({one, other, os.getpid()}) == 3
 
 
 def test_an_exception_of_a_worker_is_raised() -> None:
     with pytest.raises(OSError, match="No space left") as raised:
-        run(out_of_room, ())
+        run(fail_with_full_disk, ())
     assert raised.value.filename == "postings"
 
 
-@pytest.mark.parametrize("end", [killed, killed_while_it_answers])
-def test_a_worker_that_is_killed_raises_an_error_in_words(end: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("end", [kill_itself, kill_itself_while_sending])
+def test_a_killed_worker_is_an_error_with_advice(end: Callable[..., Any]) -> None:
     message = r"a process of this build was ended \(-\d+\); is there enough memory for it\?"
     with pytest.raises(IndexerError, match=message):
         run(end, (), ())
@@ -66,20 +66,20 @@ def test_a_worker_that_is_killed_raises_an_error_in_words(end: Callable[..., Any
 
 def test_a_failure_does_not_wait_for_the_other_workers() -> None:
     with pytest.raises(OSError, match="No space left"):
-        run(stuck_or_out_of_room, (True,), (False,))
+        run(never_end_or_fail, (True,), (False,))
 
 
 ENDS: dict[str, tuple[Callable[..., Any], str]] = {
-    "killed": (killed, "a process of this build was ended (-9); is there enough memory"),
+    "killed": (kill_itself, "a process of this build was ended (-9); is there enough memory"),
     "out of room": (
-        out_of_room,
+        fail_with_full_disk,
         "postings: No space left on device; what was published before",
     ),
 }
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_worker_that_ends_early_ends_the_build_in_words(
+def test_a_worker_that_ends_early_fails_the_build_with_an_error(
     end: str,
     artifacts: Path,
     build: Build,
@@ -97,14 +97,14 @@ def test_a_worker_that_ends_early_ends_the_build_in_words(
     assert sorted(path.name for path in artifacts.iterdir()) == [".lock", "snapshots"]
 
 
-def test_a_failure_of_the_build_itself_ends_its_workers(
+def test_a_failing_build_ends_its_workers(
     artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> NoReturn:
         raise OSError(28, "No space left on device")
 
     before = children()
-    monkeypatch.setattr("indexer.snapshot.whoosh_index.index_span", stuck)
+    monkeypatch.setattr("indexer.snapshot.whoosh_index.index_span", never_end)
     monkeypatch.setattr("indexer.build.write_filters", fail)
     with several_cpus(2):
         assert build([service("a"), service("b")]) == 1
@@ -118,9 +118,7 @@ def children() -> set[str]:
     return {child for task in tasks for child in task.read_text().split()}
 
 
-def test_a_program_that_builds_is_not_run_over_again_in_its_workers(
-    tmp_path: Path, artifacts: Path
-) -> None:
+def test_workers_do_not_run_the_program_that_builds(tmp_path: Path, artifacts: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "import os, sys\n"
@@ -132,25 +130,25 @@ def test_a_program_that_builds_is_not_run_over_again_in_its_workers(
         "main(sys.argv[1:])\n"
     )
     source = write_lines(tmp_path / "source.jsonl", [service("a"), service("b")])
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, program, "build", source, "--out", artifacts, "--quiet"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=LIMIT,
+        timeout=TIMEOUT,
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout == "the program runs\n"
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout == "the program runs\n"
     assert ids(artifacts) == ["a", "b"]
 
 
 @contextmanager
 def stuck_build(source: str, artifacts: Path) -> Iterator[subprocess.Popen[str]]:
-    """A build in a session of its own, whose two workers are at work and never end.
+    """Run a build in its own session, with two workers that never end.
 
-    All its processes inherit its standard error, which is at its end when all of them have ended.
+    All processes inherit its standard error, which is closed when all of them have ended.
     """
     program = [sys.executable, "-m", "tests.support.stuck_build"]
     with subprocess.Popen(
@@ -163,8 +161,8 @@ def stuck_build(source: str, artifacts: Path) -> Iterator[subprocess.Popen[str]]
     ) as process:
         try:
             assert process.stderr is not None
-            at_work = [process.stderr.readline() for _ in range(WORKERS)]
-            assert at_work == [f"{AT_WORK}\n"] * WORKERS
+            lines = [process.stderr.readline() for _ in range(WORKERS)]
+            assert lines == [f"{RUNNING}\n"] * WORKERS
             yield process
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
@@ -181,14 +179,14 @@ def press_ctrl_c(process: subprocess.Popen[str]) -> None:
 
 
 def interrupt_another_thread(process: subprocess.Popen[str]) -> None:
-    """Have a thread other than the main one receive the signal, as the kernel may choose."""
+    """Deliver the signal to a thread other than the main one, as the kernel may."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
 @pytest.mark.parametrize("end", [kill, press_ctrl_c, interrupt_another_thread])
-def test_a_build_that_is_ended_leaves_no_process_and_nothing_in_the_way(
+def test_an_interrupted_build_leaves_no_process_and_the_next_build_succeeds(
     end: Callable[[subprocess.Popen[str]], None], tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     assert build([service("before")]) == 0
@@ -197,7 +195,7 @@ def test_a_build_that_is_ended_leaves_no_process_and_nothing_in_the_way(
     )
     with stuck_build(source, artifacts) as process:
         end(process)
-        _, reported = process.communicate(timeout=LIMIT)
+        _, reported = process.communicate(timeout=TIMEOUT)
     if end is kill:
         assert (process.returncode, reported) == (-signal.SIGKILL, "")
     else:

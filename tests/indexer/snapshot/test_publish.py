@@ -1,4 +1,4 @@
-"""Publishing: a build leaves one whole snapshot, or the one that was there before."""
+"""Publishing: durable and atomic, with the last three snapshots kept and damage repaired."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_change_of_payments_alone_gives_another_snapshot(artifacts: Path, buil
     assert open_snapshot(artifacts).id != first
 
 
-def test_an_empty_catalogue_is_a_catalogue(tmp_path: Path, artifacts: Path, build: Build) -> None:
+def test_an_empty_catalogue_is_published(tmp_path: Path, artifacts: Path, build: Build) -> None:
     source = tmp_path / "empty.json"
     source.write_text("[]")
     assert build(source) == 0
@@ -81,14 +81,14 @@ def test_the_last_three_snapshots_are_kept(artifacts: Path, build: Build) -> Non
 
 
 def set_times_of_folders(artifacts: Path, published: list[str]) -> None:
-    """Make the snapshot that was published last look like the oldest."""
+    """Set file times that reverse the order of publication."""
     for age, snapshot_id in enumerate(published):
         path = artifacts / "snapshots" / snapshot_id
         if path.exists():
             os.utime(path, (10**9 - age, 10**9 - age))
 
 
-def test_only_our_own_snapshots_are_removed(artifacts: Path, build: Build) -> None:
+def test_foreign_files_and_folders_are_not_removed(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     first = folder(artifacts)
     foreign = {artifacts / "snapshots" / name for name in ("keep-me", "0" * 20, "f" * 20, "copy")}
@@ -104,12 +104,12 @@ def test_only_our_own_snapshots_are_removed(artifacts: Path, build: Build) -> No
         ours.add(open_snapshot(artifacts).id)
     names = {path.name for path in foreign} | {"a-file"}
     assert snapshots(artifacts) >= names
-    kept = snapshots(artifacts) - names
-    assert len(kept) == 3
-    assert kept < ours
+    remaining = snapshots(artifacts) - names
+    assert len(remaining) == 3
+    assert remaining < ours
 
 
-def test_snapshots_of_earlier_versions_make_room(artifacts: Path, build: Build) -> None:
+def test_snapshots_of_earlier_versions_are_pruned(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     earlier = artifacts / "snapshots" / ("0" * 20)
     earlier.mkdir()
@@ -121,7 +121,7 @@ def test_snapshots_of_earlier_versions_make_room(artifacts: Path, build: Build) 
     assert len(snapshots(artifacts)) == 3
 
 
-def test_the_remains_of_a_killed_build_are_removed(artifacts: Path, build: Build) -> None:
+def test_the_staging_folder_of_a_killed_build_is_removed(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     (artifacts / "staging" / "snapshot").mkdir(parents=True)
     (artifacts / "staging" / "spool").write_text("half")
@@ -131,7 +131,7 @@ def test_the_remains_of_a_killed_build_are_removed(artifacts: Path, build: Build
 
 
 class Steps:
-    """Records the operations of publishing on the disk, in order."""
+    """Records the file operations of publishing, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[str, object]] = []
@@ -169,7 +169,7 @@ def republish(artifacts: Path, snapshot: Path) -> None:
 
 @pytest.fixture
 def next_snapshot(tmp_path: Path) -> Path:
-    """A snapshot that was published to another folder, with a service `new`."""
+    """A snapshot with a service `new`, published to another folder."""
     other = tmp_path / "elsewhere"
     source = write_lines(tmp_path / "next.jsonl", [service("new")])
     assert main(["build", source, "--out", str(other)]) == 0
@@ -177,7 +177,7 @@ def next_snapshot(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("fails", ["os.fsync", "pathlib.Path.rename", "pathlib.Path.replace"])
-def test_a_build_that_fails_to_publish_says_so_and_the_next_one_publishes(
+def test_a_failure_to_publish_is_an_error_and_the_next_build_publishes(
     fails: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> None:
@@ -195,7 +195,7 @@ def test_a_build_that_fails_to_publish_says_so_and_the_next_one_publishes(
     assert open_snapshot(artifacts).find("new") is not None
 
 
-def test_every_byte_is_on_the_disk_before_it_gets_its_name(
+def test_files_are_synced_before_the_rename_that_publishes_them(
     artifacts: Path, build: Build, next_snapshot: Path
 ) -> None:
     assert build([service("old")]) == 0
@@ -210,15 +210,15 @@ def test_every_byte_is_on_the_disk_before_it_gets_its_name(
     written = steps.done.index(("write", "manifest.json"))
     others = [step for path, step in synced.items() if path.is_file() and path.name != MANIFEST]
     assert all(step in steps.done[:written] for step in others)
-    between, after = steps.done[rename:replace], steps.done[replace:]
-    assert ("sync", (artifacts / "snapshots").stat().st_ino) in between
-    assert ("sync", (artifacts / "CURRENT").stat().st_ino) in between
-    assert ("sync", (artifacts / "history.json").stat().st_ino) in between
-    assert ("replace", artifacts / "history.json") in between
-    assert ("sync", artifacts.stat().st_ino) in after
+    before_replace, after_replace = steps.done[rename:replace], steps.done[replace:]
+    assert ("sync", (artifacts / "snapshots").stat().st_ino) in before_replace
+    assert ("sync", (artifacts / "CURRENT").stat().st_ino) in before_replace
+    assert ("sync", (artifacts / "history.json").stat().st_ino) in before_replace
+    assert ("replace", artifacts / "history.json") in before_replace
+    assert ("sync", artifacts.stat().st_ino) in after_replace
 
 
-def test_two_builds_at_once_are_refused_in_words(
+def test_a_concurrent_build_is_refused(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build([service("a")]) == 0
@@ -233,17 +233,17 @@ def test_two_builds_at_once_are_refused_in_words(
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path, out: str) -> None:
     source = tmp_path / "s.json"
     source.write_text("[]")
-    finished = run_indexer("build", source, "--out", out)
-    assert finished.returncode == 1
-    assert finished.stderr.startswith(f"error: {out}")
-    assert "Traceback" not in finished.stderr
+    process = run_indexer("build", source, "--out", out)
+    assert process.returncode == 1
+    assert process.stderr.startswith(f"error: {out}")
+    assert "Traceback" not in process.stderr
 
 
 FILES = ["records.json", "records.offsets.npy", "ids.tags.npy", "ecosystem/overview.json"]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_changed_byte_is_found_by_verify_and_repaired_by_a_build(
+def test_a_flipped_bit_is_detected_by_verify_and_repaired_by_a_build(
     name: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build([service("a")], payments=[payment()]) == 0
@@ -260,12 +260,12 @@ def test_a_changed_byte_is_found_by_verify_and_repaired_by_a_build(
 def test_a_missing_or_truncated_file_is_repaired_by_a_build(
     name: str, artifacts: Path, build: Build
 ) -> None:
-    for harm in (None, b"", b"["):
+    for damaged in (None, b"", b"["):
         assert build([service("a")], payments=[payment()]) == 0
         path = folder(artifacts) / name
         path.unlink()
-        if harm is not None:
-            path.write_bytes(harm)
+        if damaged is not None:
+            path.write_bytes(damaged)
         assert main(["verify", str(artifacts)]) == 1
     assert build([service("a")], payments=[payment()]) == 0
     assert open_snapshot(artifacts).find("a") is not None
@@ -280,20 +280,20 @@ def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build
 
 
 @pytest.mark.parametrize("closed", ["full", "a pipe that nobody reads"])
-def test_a_summary_that_cannot_be_printed_undoes_nothing(
+def test_a_summary_that_cannot_be_printed_is_a_warning(
     closed: str, tmp_path: Path, artifacts: Path
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
     command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
     reader, writer = os.pipe()
     os.close(reader)
-    with open("/dev/full" if closed == "full" else writer, "wb") as out:  # noqa: PTH123  # or a pipe
-        finished = subprocess.run(
+    with open("/dev/full" if closed == "full" else writer, "wb") as out:  # noqa: PTH123  # or a descriptor
+        process = subprocess.run(
             command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert finished.returncode == 0
-    assert finished.stderr.startswith("warning: the summary cannot be printed: ")
-    assert finished.stderr.count("\n") == 1
+    assert process.returncode == 0
+    assert process.stderr.startswith("warning: the summary cannot be printed: ")
+    assert process.stderr.count("\n") == 1
     assert open_snapshot(artifacts).find("a") is not None
 
 

@@ -1,4 +1,4 @@
-"""Rolling back to the snapshot that was published before, and on from there."""
+"""Rolling back to an earlier publication, and publishing again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.running import Build, service
 
 @pytest.fixture
 def published(artifacts: Path, build: Build) -> list[str]:
-    """The ids of three snapshots, each with one service: `a`, then `b`, then `c`."""
+    """The ids of three snapshots with one service each: `a`, then `b`, then `c`."""
     return [publish(artifacts, build, name) for name in "abc"]
 
 
@@ -31,7 +31,7 @@ def roll_back(artifacts: Path) -> int:
     return main(["rollback", str(artifacts)])
 
 
-def test_the_snapshot_before_is_served_again_and_reported_in_one_line(
+def test_the_previous_snapshot_is_current_and_reported_in_one_line(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, before, served = published
@@ -55,9 +55,7 @@ def test_the_snapshot_before_is_served_again_and_reported_in_one_line(
     }
 
 
-def test_the_snapshot_before_counts_as_checked_when_it_last_was(
-    artifacts: Path, build: Build
-) -> None:
+def test_a_rollback_restores_the_time_of_the_last_check(artifacts: Path, build: Build) -> None:
     publish(artifacts, build, "a")
     checked_at = open_snapshot(artifacts).checked_at
     publish(artifacts, build, "b")
@@ -66,7 +64,7 @@ def test_the_snapshot_before_counts_as_checked_when_it_last_was(
     assert open_snapshot(artifacts).checked_at == checked_at
 
 
-def test_each_rollback_goes_one_further_back_until_there_is_none(
+def test_repeated_rollbacks_reach_the_first_publication(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for before in reversed(published[:-1]):
@@ -79,7 +77,7 @@ def test_each_rollback_goes_one_further_back_until_there_is_none(
     assert snapshots(artifacts) == set(published)
 
 
-def test_the_next_build_publishes_again_what_its_sources_make(
+def test_the_next_build_publishes_a_rolled_back_snapshot_again(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
     assert roll_back(artifacts) == 0
@@ -88,7 +86,7 @@ def test_the_next_build_publishes_again_what_its_sources_make(
     assert open_snapshot(artifacts).id == published[1]
 
 
-def test_a_withdrawn_snapshot_is_not_served_again(
+def test_a_rollback_skips_rolled_back_snapshots(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
     assert roll_back(artifacts) == 0
@@ -97,7 +95,7 @@ def test_a_withdrawn_snapshot_is_not_served_again(
     assert open_snapshot(artifacts).id == published[1]
 
 
-def test_a_snapshot_that_was_published_again_is_the_newest(
+def test_a_republished_snapshot_counts_as_the_newest(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
     publish(artifacts, build, "a")
@@ -106,7 +104,7 @@ def test_a_snapshot_that_was_published_again_is_the_newest(
     assert open_snapshot(artifacts).id == published[0]
 
 
-def test_a_withdrawn_snapshot_makes_room_before_one_that_was_not(
+def test_rolled_back_snapshots_are_pruned_first(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
     assert roll_back(artifacts) == 0
@@ -114,7 +112,7 @@ def test_a_withdrawn_snapshot_makes_room_before_one_that_was_not(
     assert snapshots(artifacts) == {*published[:2], newest}
 
 
-def test_a_damaged_snapshot_is_passed_over_and_reported(
+def test_a_damaged_snapshot_is_skipped_and_reported(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = artifacts / "snapshots" / published[1] / "records.json"
@@ -125,7 +123,7 @@ def test_a_damaged_snapshot_is_passed_over_and_reported(
     assert open_snapshot(artifacts).id == published[0]
 
 
-def test_the_served_snapshot_stays_where_all_others_are_damaged(
+def test_without_an_intact_earlier_snapshot_current_does_not_change(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in published[:2]:
@@ -137,13 +135,13 @@ def test_the_served_snapshot_stays_where_all_others_are_damaged(
     assert open_snapshot(artifacts).id == published[2]
 
 
-def test_a_withdrawn_snapshot_is_not_served_from_a_copy_of_the_folder(
+def test_rollbacks_do_not_depend_on_file_times(
     artifacts: Path, published: list[str], tmp_path: Path
 ) -> None:
     assert roll_back(artifacts) == 0
     copy = tmp_path / "copy"
     shutil.copytree(artifacts, copy, copy_function=shutil.copyfile)
-    for position, snapshot_id in enumerate(published):  # as a copy may set the times
+    for position, snapshot_id in enumerate(published):  # a copy may change the times
         os.utime(copy / "snapshots" / snapshot_id, (10**9 + position, 10**9 + position))
     assert roll_back(copy) == 0
     assert open_snapshot(copy).id == published[0]
@@ -151,7 +149,7 @@ def test_a_withdrawn_snapshot_is_not_served_from_a_copy_of_the_folder(
     assert open_snapshot(copy).id == published[0]
 
 
-def test_a_snapshot_that_an_operator_names_withdraws_those_after_it(
+def test_an_edited_current_rolls_back_the_later_publications(
     artifacts: Path, published: list[str]
 ) -> None:
     (artifacts / "CURRENT").write_text(published[1])
@@ -159,21 +157,19 @@ def test_a_snapshot_that_an_operator_names_withdraws_those_after_it(
     assert open_snapshot(artifacts).id == published[0]
 
 
-def test_without_a_history_there_is_nothing_to_go_back_to(
-    artifacts: Path, published: list[str]
-) -> None:
+def test_without_a_history_a_rollback_is_an_error(artifacts: Path, published: list[str]) -> None:
     (artifacts / "history.json").unlink()
     assert roll_back(artifacts) == 1
     assert open_snapshot(artifacts).id == published[2]
 
 
-@pytest.mark.parametrize("harm", ["missing", "damaged", "not named"])
-def test_a_served_snapshot_that_cannot_be_read_is_no_obstacle(
-    harm: str, artifacts: Path, published: list[str]
+@pytest.mark.parametrize("damage", ["missing", "damaged", "not named"])
+def test_a_missing_or_damaged_current_snapshot_can_be_rolled_back(
+    damage: str, artifacts: Path, published: list[str]
 ) -> None:
-    if harm == "missing":
+    if damage == "missing":
         shutil.rmtree(folder(artifacts))
-    elif harm == "damaged":
+    elif damage == "damaged":
         (folder(artifacts) / MANIFEST).write_bytes(b"\xff")
     else:
         shutil.rmtree(folder(artifacts))
@@ -184,7 +180,7 @@ def test_a_served_snapshot_that_cannot_be_read_is_no_obstacle(
     assert open_snapshot(artifacts).id == published[0]
 
 
-def test_a_rollback_is_refused_while_a_build_is_at_work(
+def test_a_rollback_during_a_build_is_refused(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with (artifacts / ".lock").open() as lock:
@@ -194,7 +190,7 @@ def test_a_rollback_is_refused_while_a_build_is_at_work(
     assert open_snapshot(artifacts).id == published[2]
 
 
-def test_a_rollback_of_nothing_is_an_error_and_makes_no_folder(
+def test_a_rollback_without_artifacts_is_an_error_and_creates_no_folder(
     artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert roll_back(artifacts) == 1
@@ -202,7 +198,7 @@ def test_a_rollback_of_nothing_is_an_error_and_makes_no_folder(
     assert not artifacts.exists()
 
 
-def test_a_rollback_that_fails_leaves_the_served_snapshot(
+def test_a_failing_rollback_does_not_change_current(
     artifacts: Path, published: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -216,7 +212,7 @@ def test_a_rollback_that_fails_leaves_the_served_snapshot(
     assert open_snapshot(artifacts).id == published[1]
 
 
-def test_a_first_snapshot_has_none_before_it(artifacts: Path, build: Build) -> None:
+def test_the_first_publication_cannot_be_rolled_back(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     assert roll_back(artifacts) == 1
     assert open_snapshot(artifacts).find("a") is not None

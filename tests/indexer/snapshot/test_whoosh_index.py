@@ -1,4 +1,4 @@
-"""The Whoosh index: its terms, and an index in parts, which compiles to the bytes of one."""
+"""The Whoosh index: its terms, and its parts, which compile to the same postings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @given(st.text(max_size=40))
-def test_indexing_and_queries_share_their_terms(text: str) -> None:
+def test_indexing_and_queries_produce_the_same_terms(text: str) -> None:
     terms = Counter(term_of(word.text).encode() for word in words_of(text))
     indexed = [(term, count, weight) for term, count, weight, _ in Terms().index(text)]
     assert indexed == [(term, count, float(count)) for term, count in terms.items()]
@@ -52,7 +52,7 @@ def test_a_word_as_long_as_a_document_is_indexed(tmp_path: Path) -> None:
         assert reader.doc_frequency("name", word) == 1
 
 
-def test_an_index_that_lost_a_document_is_not_compiled(
+def test_an_index_with_a_missing_document_is_not_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index_part(tmp_path / "other", [("one", "", "")])
@@ -64,7 +64,7 @@ def test_an_index_that_lost_a_document_is_not_compiled(
 
 @settings(max_examples=15, deadline=None)
 @given(documents, st.data())
-def test_parts_compile_to_the_bytes_of_one(
+def test_parts_compile_to_the_same_bytes_as_one_index(
     documents: list[tuple[str, str, str]], data: st.DataObject
 ) -> None:
     cuts = data.draw(st.sets(st.integers(1, len(documents)), max_size=3))
@@ -81,7 +81,7 @@ def test_parts_compile_to_the_bytes_of_one(
         assert contents(Path(name) / "parts") == contents(Path(name) / "one")
 
 
-def test_a_build_in_parts_publishes_the_files_of_a_build_in_one(
+def test_builds_with_and_without_parts_publish_the_same_files(
     tmp_path: Path, build: Build, artifacts: Path
 ) -> None:
     records = [
@@ -116,7 +116,7 @@ def test_a_large_catalogue_is_indexed_by_all_cpus(
 @pytest.mark.parametrize(
     ("jobs", "memory", "parts"), [(1, 64 * GIB, 1), (2, 64 * GIB, 2), (9, 2 * GIB, 2), (9, MIB, 1)]
 )
-def test_the_jobs_and_the_memory_bound_the_number_of_parts(
+def test_jobs_and_memory_limit_the_number_of_parts(
     tmp_path: Path, jobs: int, memory: int, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indexer.snapshot.whoosh_index.SMALLEST_PART", 1)

@@ -319,7 +319,7 @@ def test_an_unchanged_feed_takes_one_request_and_is_not_read(
         assert READ_STAGE in reported(capsys)["stages"]
         before = len(server.requests)
         assert before > 1
-        server.behaviour = lambda exchange: exchange.answer(b"", 304)
+        server.behaviour = lambda exchange: exchange.respond(b"", 304)
         assert build(server.url, options=("--json",)) == 0
         assert len(server.requests) == before + 1
         assert server.requests[-1].headers["If-None-Match"] == '"1"'

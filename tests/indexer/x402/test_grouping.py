@@ -21,7 +21,7 @@ from indexer.x402.grouping import Discovery, Grouped
 from indexer.x402.resource import Unlisted, read_resource
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json
-from tests.support.x402 import PLAY_USDC, SOLANA_USDC, accept, resource, v1, v2
+from tests.support.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v1, v2
 
 VERSION_1 = SHARED / "bazaar" / "resources_v1_2025-12.json"
 VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
@@ -64,7 +64,7 @@ def test_without_resources_there_are_no_services(discover: Discover) -> None:
 
 
 def test_resources_of_a_host_are_one_service(discover: Discover) -> None:
-    play = accept(network="base-sepolia", asset=PLAY_USDC)
+    play = accept(network="base-sepolia", asset=TEST_USDC)
     solana = accept("30000", network="solana", asset=SOLANA_USDC)
     quality = {"l30DaysTotalCalls": 4, "l30DaysUniquePayers": 2}
     first = at("/a", description="Rain. ", tags=["Rain", "x"], quality=quality)

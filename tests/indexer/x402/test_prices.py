@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from indexer.x402.testnets import is_test_network
 from tests.support.running import Json
-from tests.support.x402 import PLAY, SOLANA_USDC, URL, USDC, accept, endpoint_of, read, resource
+from tests.support.x402 import (
+    SOLANA_USDC,
+    TEST_NETWORK_PRICE,
+    URL,
+    USDC,
+    accept,
+    endpoint_of,
+    read,
+    resource,
+)
 
 WETH = "0x4200000000000000000000000000000000000006"
 
@@ -25,10 +34,10 @@ REAL = accept("20", network="solana", asset=SOLANA_USDC, payTo="So1")
 @pytest.mark.parametrize(
     ("accepts", "amount", "pay_to", "networks"),
     [
-        ([PLAY, REAL], "0.00002", "So1", ["Base Sepolia", "Solana"]),
-        ([UNKNOWN, PLAY, REAL], "0.00002", "So1", ["Base", "Base Sepolia", "Solana"]),
-        ([PLAY, UNKNOWN], "0.000007", "0xPlay", ["Base Sepolia", "Base"]),
-        ([UNKNOWN, PLAY], "", "0xEth", ["Base", "Base Sepolia"]),
+        ([TEST_NETWORK_PRICE, REAL], "0.00002", "So1", ["Base Sepolia", "Solana"]),
+        ([UNKNOWN, TEST_NETWORK_PRICE, REAL], "0.00002", "So1", ["Base", "Base Sepolia", "Solana"]),
+        ([TEST_NETWORK_PRICE, UNKNOWN], "0.000007", "0xPlay", ["Base Sepolia", "Base"]),
+        ([UNKNOWN, TEST_NETWORK_PRICE], "", "0xEth", ["Base", "Base Sepolia"]),
         ([REAL, accept("-1"), accept("x", network="base")], "0.00002", "So1", ["Solana", "Base"]),
     ],
 )

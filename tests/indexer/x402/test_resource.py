@@ -18,7 +18,7 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import Discovery
 from indexer.x402.resource import NEVER, Unlisted, read_resource
 from tests.support.running import Json
-from tests.support.x402 import PLAY, URL, accept, endpoint_of, read, resource, v1, v2
+from tests.support.x402 import TEST_NETWORK_PRICE, URL, accept, endpoint_of, read, resource, v1, v2
 
 
 def test_version_1_becomes_an_endpoint() -> None:
@@ -259,7 +259,7 @@ SHAPED = [
     resource(
         {"url": URL, "description": "d", "tags": ["a"]},
         accept(),
-        PLAY,
+        TEST_NETWORK_PRICE,
         quality={"l30DaysTotalCalls": 5, "lastCalledAt": "2026-06-14T17:02:31.915Z"},
         lastUpdated="2026-06-14T17:02:31.915Z",
         metadata={},
