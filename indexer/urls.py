@@ -9,6 +9,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
+from indexer.errors import IndexerError
+
 LONGEST_URL = 4096
 LONGEST_HOST = 253
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -75,6 +77,24 @@ def read_address(url: str) -> Address:
     )
 
 
+def ascii_host(name: str) -> str:
+    """Return a host name in lower case and ASCII: IDNA 2008 after the mapping of UTS 46.
+
+    Raises ValueError for a name that has no such form, and IndexerError where `idna` is missing.
+    """
+    if name.isascii():
+        return name.lower()
+    try:
+        import idna  # noqa: PLC0415  # an optional dependency, for names beyond ASCII only
+    except ImportError as error:
+        raise IndexerError(
+            f"{name}: names beyond ASCII need the package idna, which is not installed: "
+            "pip install 'ratecard[indexer]'"
+        ) from error
+    labels = idna.uts46_remap(name, std3_rules=False).split(".")
+    return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in labels)
+
+
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
     """Whether an IP address can be reached from anywhere, by itself or by what it stands for."""
     if isinstance(ip, IPv6Address):
@@ -98,7 +118,7 @@ def _ip_address(split: SplitResult) -> IPv6Address | None:
 
 def _name(given: str) -> IPv4Address | str:
     """The host that a browser would go to, which decodes, folds and maps before it looks up."""
-    name = unquote(given, errors="strict").encode("idna").decode("ascii").lower().removesuffix(".")
+    name = ascii_host(unquote(given, errors="strict")).removesuffix(".")
     if len(name) > LONGEST_HOST or not _host.fullmatch(name):
         raise ValueError
     if _number.search(name):

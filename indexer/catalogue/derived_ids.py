@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from indexer.urls import ascii_host
 from service.records import ID_PATTERN
 
 HASH_DIGITS = 8
@@ -56,7 +57,7 @@ def can_be_id(domain: str) -> bool:
     """Whether an id can be derived from this domain."""
     try:
         host = _ascii(domain)
-    except UnicodeError:
+    except ValueError:
         return False
     return bool(host) and _valid.search(_hashed(host)) is not None
 
@@ -64,7 +65,7 @@ def can_be_id(domain: str) -> bool:
 def _host(record: Identity) -> str:
     try:
         return _ascii(record.domain)
-    except UnicodeError:  # of a record that has its own id; any text may be its domain
+    except ValueError:  # of a record that has its own id; any text may be its domain
         return record.domain
 
 
@@ -83,6 +84,5 @@ def _base(domain: str) -> str:
 
 
 def _ascii(domain: str) -> str:
-    """Lower case, without a scheme, in ASCII; raises UnicodeError where IDNA has no form for it."""
-    host = _scheme.sub("", domain.lower()).removesuffix("/")
-    return host if host.isascii() else host.encode("idna").decode("ascii")
+    """Lower case, without a scheme, in ASCII; raises ValueError where IDNA has no form for it."""
+    return ascii_host(_scheme.sub("", domain.lower()).removesuffix("/"))

@@ -139,6 +139,12 @@ def test_an_overlay_for_another_domain_is_another_service(artifacts: Path, build
     assert len(ids(artifacts)) == 2
 
 
+def test_domains_that_idna_2008_tells_apart_are_two_services(artifacts: Path, build: Build) -> None:
+    sharp, double = service(None, domain="faß.example"), service(None, domain="fass.example")
+    assert build([sharp], [double]) == 0
+    assert sorted(ids(artifacts)) == ["fass-example", "xn--fa-hia-example"]
+
+
 def test_in_one_source_an_id_and_a_domain_that_makes_it_are_two_services(
     artifacts: Path, build: Build
 ) -> None:
