@@ -13,9 +13,10 @@ import numpy as np
 from indexer.catalogue.catalogue import Catalogue, Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import read_overlays
-from indexer.catalogue.record import InvalidRecord, normalise
+from indexer.catalogue.record import normalise
 from indexer.cli.progress import Stages, counted
 from indexer.cli.report import Report, report_build
+from indexer.errors import InvalidRecord
 from indexer.options import BuildOptions, Policy
 from indexer.payments.database import open_payments
 from indexer.payments.usage import count_usage, fill_usage, read_addresses

@@ -29,3 +29,12 @@ class TooManyRejects(IndexerError):
 
 class Busy(IndexerError):
     """Another build holds the artifacts folder."""
+
+
+class InvalidRecord(Exception):  # not an IndexerError: the record is rejected, the build goes on
+    """A record that cannot be indexed, with the JSON path of the fault and the reason."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.record import InvalidRecord, Normalised, normalise
-from indexer.errors import SourceError
+from indexer.catalogue.record import Normalised, normalise
+from indexer.errors import InvalidRecord, SourceError
 from indexer.sources.records import SourceRecord
 from indexer.sources.rejects import Reject, Rejects
 

@@ -10,10 +10,9 @@ from typing import NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from indexer.catalogue.record import InvalidRecord
-from indexer.errors import SourceError
-from indexer.sources.records import BYTE_ORDER_MARK, expand, lone_surrogate, plain, said_of
-from indexer.sources.rejects import printable
+from indexer.errors import InvalidRecord, SourceError
+from indexer.sources.records import BYTE_ORDER_MARK, expand, plain, said_of
+from indexer.text import describe_surrogate, printable
 
 LARGEST_FILE = 64 * 2**20
 SUMMARY = "priceSummary"
@@ -188,7 +187,7 @@ def _checked(source: str, text: str, position: int) -> int:
         raise SourceError(
             f"{_place(source, text, position)}: is nested too deeply to be read"
         ) from error
-    if fault := lone_surrogate(text[position:stop].encode()):
+    if fault := describe_surrogate(text[position:stop].encode()):
         raise SourceError(f"{_place(source, text, position)}: {fault}")
     return stop
 

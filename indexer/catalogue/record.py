@@ -12,10 +12,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.catalogue.derived_ids import can_be_id
-from indexer.sources.records import SourceRecord, lone_surrogate
+from indexer.errors import InvalidRecord
+from indexer.sources.records import SourceRecord
+from indexer.text import decode_or_invalid
 from indexer.x402.testnets import count_prices
 from service.records import (
-    PATTERN_MEANINGS,
     CatalogueRecord,
     Endpoint,
     EndpointQuality,
@@ -32,15 +33,6 @@ SMALLEST_MICRO = Decimal("0.000001")
 
 SQUARE = bytes.maketrans(b"{}", b"[]")
 OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
-
-
-class InvalidRecord(Exception):  # it describes a record, not a failure of the program
-    """A record that cannot be indexed: the JSON path of the fault, and the reason."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
 
 
 class Normalised(Struct):
@@ -74,7 +66,7 @@ def normalise(source: SourceRecord) -> Normalised:
     """Validate one record and derive its `priceSummary` when it has none; raises InvalidRecord."""
     if source.fault:
         raise InvalidRecord("$", source.fault)
-    record = _decode(source.text)
+    record = decode_or_invalid(_decoder, source.text)
     if _is_deep(source.text):
         raise InvalidRecord("$", f"is nested too deeply: it has more than {MOST_LEVELS} levels")
     compact = msgspec.json.format(source.text, indent=-1)
@@ -156,22 +148,6 @@ def count_calls(quality: EndpointQuality | UnsetType | None) -> int:
     return 0
 
 
-def _decode(text: bytes) -> CatalogueRecord:
-    try:
-        if not text.isascii():
-            text.decode()  # the decoder does not look into text that it passes over
-        return _decoder.decode(text)
-    except UnicodeDecodeError as error:
-        raise InvalidRecord("$", f"is not UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise InvalidRecord("$", "is nested too deeply") from error
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `")
-        raise InvalidRecord(path.rstrip("`") or "$", _readable(reason)) from error
-    except msgspec.DecodeError as error:
-        raise InvalidRecord("$", lone_surrogate(text) or str(error)) from error
-
-
 def _is_deep(text: bytes) -> bool:
     """Whether well-formed JSON has too many levels; few texts have to be looked through."""
     if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
@@ -191,13 +167,6 @@ def _domain(record: CatalogueRecord) -> str:
     if not can_be_id(record.domain):
         raise InvalidRecord("$.domain", "there is no id, and none can be derived from this domain")
     return record.domain
-
-
-def _readable(reason: str) -> str:
-    for pattern, meaning in PATTERN_MEANINGS.items():
-        if repr(pattern) in reason:
-            return f"Expected {meaning}"
-    return reason
 
 
 def _amounts(pricing: Pricing) -> list[Decimal]:

@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from indexer.build import build_quietly, build_snapshot
 from indexer.cli.report import encode_report, summarise_build
-from indexer.cli.terminal import answer, answer_json, drawn, plain, say
+from indexer.cli.terminal import answer, answer_json, drawn, say
 from indexer.errors import IndexerError, Misuse
 from indexer.evaluation import summarise_evaluation
 from indexer.options import ARTIFACTS, BuildOptions, Limits, Policy
 from indexer.relevance import evaluate
 from indexer.snapshot.compare import compare, find_snapshot, summarise_difference
 from indexer.snapshot.rollback import roll_back
+from indexer.text import shorten
 from service.api import parameters as params
 from service.api.listing import answer_listing
 from service.api.parameters import Listing
@@ -175,7 +176,7 @@ def _summary(
 
 
 def _nothing(snapshot: Snapshot, asked: Listing, options: argparse.Namespace) -> list[str]:
-    named = f" for {plain(' '.join(options.words))!r}" if options.words else ""
+    named = f" for {shorten(' '.join(options.words))!r}" if options.words else ""
     narrowed = [f"--{name.replace('_', '-')}" for name in NARROWING if getattr(options, name)]
     lines = [f"there is no service{named}"]
     if narrowed:
@@ -194,7 +195,7 @@ def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
     if not near:
         words = " ".join(re.findall(r"[^\W_]+", options.id))[: params.MAX_QUERY]
         near = snapshot.search(words, SUGGESTED).ids
-    said = f"no service has the id `{plain(options.id)}`"
+    said = f"no service has the id `{shorten(options.id)}`"
     if not near:
         return f"{said}\n  to find it: python -m indexer search{_there(options)}"
     said += f"; there is {', '.join(near)}"

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 import msgspec
 from msgspec import UNSET, Raw
 
-from indexer.cli.terminal import escape_json
+from indexer.text import escape_json
 from indexer.x402.untrusted import decoded
 from service.records import Endpoint, ParameterDescriptor
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from indexer.cli.curl import curl
 from indexer.cli.table import calls_of, networks_of, price_of
-from indexer.cli.terminal import plain
 from indexer.snapshot.compare import PriceRange
+from indexer.text import shorten
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 
@@ -21,8 +21,8 @@ LABELS = 12
 
 def draw_card(console: Console, service: Service) -> None:
     """The service, then each endpoint with its price, its parameters and how to call it."""
-    _draw(console, 0, Text(plain(service.name, LONGEST_TEXT), "bold"))
-    _draw(console, 0, Text(plain(service.description, LONGEST_TEXT)))
+    _draw(console, 0, Text(shorten(service.name, LONGEST_TEXT), "bold"))
+    _draw(console, 0, Text(shorten(service.description, LONGEST_TEXT)))
     console.print()
     for label, value in _facts(service):
         if value:
@@ -40,9 +40,9 @@ def _facts(service: Service) -> Iterator[tuple[str, str]]:
     domain = service.domain or ""
     provider = [service.provider or domain, service.provider_url or ""]
     yield "id", service.id
-    yield "provider", plain("  ".join(filter(None, provider)), LONGEST_TEXT)
-    yield "category", plain(service.category or "")
-    yield "tags", ", ".join(map(plain, service.tags or []))
+    yield "provider", shorten("  ".join(filter(None, provider)), LONGEST_TEXT)
+    yield "category", shorten(service.category or "")
+    yield "tags", ", ".join(map(shorten, service.tags or []))
     yield "networks", ", ".join(networks_of(service))
     yield "price", price_of(service)
     yield "calls", f"{calls_of(service):,} in 30 days"
@@ -51,13 +51,15 @@ def _facts(service: Service) -> Iterator[tuple[str, str]]:
 
 
 def _draw_endpoint(console: Console, endpoint: Endpoint) -> None:
-    method = plain(endpoint.method)
-    _draw_whole(console, 0, Text(f"{method} {plain(endpoint.url, LONGEST_TEXT)}".strip(), "bold"))
+    method = shorten(endpoint.method)
+    _draw_whole(console, 0, Text(f"{method} {shorten(endpoint.url, LONGEST_TEXT)}".strip(), "bold"))
     _draw(console, 2, Text(_price(endpoint.pricing), "green"))
     if endpoint.description:
-        _draw(console, 2, Text(plain(endpoint.description, LONGEST_TEXT)))
+        _draw(console, 2, Text(shorten(endpoint.description, LONGEST_TEXT)))
     for parameter in endpoint.parameters or []:
-        _draw(console, 4, Text.assemble((plain(parameter.name), "bold"), f"  {_meant(parameter)}"))
+        _draw(
+            console, 4, Text.assemble((shorten(parameter.name), "bold"), f"  {_meant(parameter)}")
+        )
     if command := curl(endpoint):
         _draw_whole(console, 2, Text(command, "cyan"))
 
@@ -67,16 +69,16 @@ def _price(pricing: Pricing) -> str:
     most = pricing.amount or pricing.max_amount or ""
     said = [str(PriceRange(least, most, pricing.currency)), pricing.scheme or ""]
     said.append(network_label(pricing.network) if pricing.network else "")
-    return " · ".join(plain(part) for part in said if part)
+    return " · ".join(shorten(part) for part in said if part)
 
 
 def _meant(parameter: ParameterDescriptor) -> str:
     required = ", required" if parameter.required is True else ""
     parts = [f"{parameter.group} {parameter.type}{required}"]
     if parameter.description:
-        parts.append(plain(parameter.description, LONGEST_TEXT))
+        parts.append(shorten(parameter.description, LONGEST_TEXT))
     if parameter.enum_values:
-        parts.append(f"one of {plain(', '.join(map(_value, parameter.enum_values)))}")
+        parts.append(f"one of {shorten(', '.join(map(_value, parameter.enum_values)))}")
     for label, raw in (("default", parameter.default), ("example", parameter.example)):
         if raw is not UNSET and (value := _value(raw)) != "null":
             parts.append(f"{label} {value}")
@@ -84,7 +86,7 @@ def _meant(parameter: ParameterDescriptor) -> str:
 
 
 def _value(raw: Raw) -> str:
-    return plain(bytes(raw).decode())
+    return shorten(bytes(raw).decode())
 
 
 def _draw(console: Console, indent: int, text: Text, label: str = "") -> None:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
-from indexer.sources.rejects import OTHER_REASONS, SHOWN, Reject, Rejects, one_line
+from indexer.sources.rejects import OTHER_REASONS, SHOWN, Reject, Rejects
+from indexer.text import one_line
 from service.snapshot.snapshot import Manifest
 
 FUTURE = "is more than an hour in the future"

@@ -7,8 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from indexer.catalogue.record import count_calls
-from indexer.cli.terminal import ENDLESS, plain
+from indexer.cli.terminal import ENDLESS
 from indexer.snapshot.compare import PriceRange
+from indexer.text import shorten
 from service.networks import network_label
 from service.records import Service, ServiceList
 
@@ -40,7 +41,7 @@ def networks_of(service: Service) -> list[str]:
     """The labels of the networks that a service is paid on, by its endpoints where it is silent."""
     priced = (endpoint.pricing.network for endpoint in service.endpoints)
     names = service.networks or [name for name in priced if name]
-    return list(dict.fromkeys(plain(network_label(name)) for name in names))
+    return list(dict.fromkeys(shorten(network_label(name)) for name in names))
 
 
 def price_of(service: Service) -> str:
@@ -48,7 +49,7 @@ def price_of(service: Service) -> str:
     if not service.price_summary:
         return "no fixed price"
     found = service.price_summary
-    return plain(str(PriceRange(found.min_amount, found.max_amount, found.currency)))
+    return shorten(str(PriceRange(found.min_amount, found.max_amount, found.currency)))
 
 
 def calls_of(service: Service) -> int:
@@ -59,9 +60,9 @@ def calls_of(service: Service) -> int:
 def _cells(rank: int, service: Service) -> tuple[str, ...]:
     return (
         f"{rank:,}",
-        plain(service.name),
+        shorten(service.name),
         service.id,
-        plain(service.category or ""),
+        shorten(service.category or ""),
         ", ".join(networks_of(service)),
         price_of(service),
         "yes" if service.enriched else "",

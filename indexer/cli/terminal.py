@@ -9,13 +9,12 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
+from indexer.text import escape_json
 
 if TYPE_CHECKING:  # what draws is needed only where something is drawn
     from rich.console import Console
 
-LONGEST = 200
 ENDLESS = 1_000_000
-JOINERS = "\u200c\u200d"  # Persian, Indic scripts and emoji cannot be spelled without them
 
 
 def say(text: str) -> bool:
@@ -53,22 +52,6 @@ def answer_json(text: bytes) -> int:
     return answer(escape_json(text.decode()) if is_terminal() else text)
 
 
-def escape_json(text: str) -> str:
-    """JSON that means the same on one line, and commands no terminal."""
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
-
-
-def plain(text: str, longest: int = LONGEST) -> str:
-    """Text of the catalogue as one line that commands no terminal, cut where it is longer."""
-    line = " ".join(text.split())
-    if len(line) > longest:
-        line = f"{line[: longest - 1]}…"
-    return "".join(
-        letter if letter.isprintable() or letter in JOINERS else ascii(letter)[1:-1]
-        for letter in line
-    )
-
-
 def is_terminal() -> bool:
     """Whether standard output is one."""
     return sys.stdout is not None and sys.stdout.isatty()  # a service may have closed it
@@ -99,13 +82,6 @@ def drawn(draw: Callable[[Console], None]) -> str:
         )
     )
     return lines.getvalue().rstrip("\n")
-
-
-def _escaped(letter: str) -> str:
-    if letter in "\t\n\r":  # which JSON has between its tokens alone
-        return " "
-    units = letter.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _lose(error: OSError) -> None:

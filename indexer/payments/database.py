@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from indexer.cli.progress import Stages
 from indexer.errors import IndexerError
-from indexer.sources.rejects import Rejects, printable
+from indexer.sources.rejects import Rejects
+from indexer.text import printable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

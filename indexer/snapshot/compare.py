@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
-from indexer.sources.rejects import one_line
+from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
 from service.snapshot.snapshot import CURRENT, MANIFEST, SNAPSHOTS, read_current, read_manifest
 from service.storage.ids import IdTable

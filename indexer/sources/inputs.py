@@ -21,7 +21,8 @@ from indexer.options import BuildOptions
 from indexer.snapshot.publish import STAGING
 from indexer.sources.patterns import expand_patterns
 from indexer.sources.records import STANDARD_INPUT, SourceRecord, expand
-from indexer.sources.rejects import Reject, printable
+from indexer.sources.rejects import Reject
+from indexer.text import printable
 from service.errors import SnapshotUnavailable
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import FORMAT, read_current, sha256

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from indexer.errors import SourceError
-from indexer.sources.rejects import printable
+from indexer.text import printable
 
 
 def expand_patterns(names: Iterable[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import re
 import sys
 import zlib
@@ -18,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import SourceError
-from indexer.sources.rejects import one_line, printable
+from indexer.text import describe_surrogate, one_line, printable
 
 MAX_RECORD = 16 * 2**20
 STANDARD_INPUT = "-"
@@ -103,17 +102,6 @@ def plain(file: io.BufferedReader) -> io.BufferedReader:
     if file.peek(2)[:2] == GZIP_MAGIC:
         return io.BufferedReader(gzip.GzipFile(fileobj=file))
     return file
-
-
-def lone_surrogate(text: bytes) -> str:
-    """That text holds one, if it does: the decoder takes such text for malformed or truncated."""
-    try:
-        json.dumps(json.loads(text), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return "holds one half of a surrogate pair, which is no character"
-    except (ValueError, RecursionError):
-        pass
-    return ""
 
 
 def _meant(name: str) -> str:
@@ -214,7 +202,7 @@ def _document_records(name: str, text: bytes, lines_before: int) -> Iterator[Sou
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         line = lines_before + 1 + _fault_line(text, str(error))
         damage = f"{error}; the file is damaged or cut short, fetch it again"
-        raise SourceError(f"{name}:{line}: {lone_surrogate(text) or damage}") from error
+        raise SourceError(f"{name}:{line}: {describe_surrogate(text) or damage}") from error
     for index, record in enumerate(records):
         yield _record(f"{where}[{index}]", bytes(record))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from indexer.errors import IndexerError, Misuse, TooManyRejects
+from indexer.text import printable
 
 SHOWN = 5
 MOST_REASONS = 100
@@ -158,16 +158,6 @@ def collect_rejects(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[R
         raise IndexerError(
             f"--rejects {path}: {error.strerror}; the list is in {fresh}, the snapshot published"
         ) from error
-
-
-def printable(name: str) -> str:
-    """A file name as text that can be written anywhere, also where it is not UTF-8."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def one_line(text: str) -> str:
-    """Text of a source as one line that commands no terminal."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _is_same(path: Path, name: str) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from indexer.catalogue.record import InvalidRecord
+from indexer.errors import InvalidRecord
+from indexer.text import decode_or_invalid
 from indexer.x402.stablecoins import Asset, find_asset
 from indexer.x402.testnets import is_test_network
 from indexer.x402.untrusted import decoded, line
@@ -104,11 +105,7 @@ class _Offer:
 
 
 def _decode(text: Raw | None) -> list[dict[str, Raw]]:
-    try:
-        entries = _accepts.decode(text) if text is not None else []
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
-        raise InvalidRecord(f"$.accepts{path.rstrip('`')}", reason) from error
+    entries = [] if text is None else decode_or_invalid(_accepts, text, "$.accepts")
     if not entries:
         raise InvalidRecord("$.accepts", "there is no price: nothing says what is accepted")
     return entries

@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.catalogue.record import InvalidRecord
+from indexer.errors import InvalidRecord
 from indexer.options import Policy
-from indexer.sources.records import SourceRecord, lone_surrogate
+from indexer.sources.records import SourceRecord
+from indexer.text import decode_or_invalid
 from indexer.urls import LONGEST_URL, Address, read_address
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
@@ -123,18 +124,7 @@ def read_resource(source: SourceRecord, policy: Policy) -> Resource:
 def _decode(source: SourceRecord) -> dict[str, Raw]:
     if source.fault:
         raise InvalidRecord("$", source.fault)
-    try:
-        if not source.text.isascii():
-            source.text.decode()  # the decoder does not look into text that it passes over
-        return _fields.decode(source.text)
-    except UnicodeDecodeError as error:
-        raise InvalidRecord("$", f"is not UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise InvalidRecord("$", "is nested too deeply") from error
-    except msgspec.ValidationError as error:
-        raise InvalidRecord("$", str(error)) from error
-    except msgspec.DecodeError as error:
-        raise InvalidRecord("$", lone_surrogate(source.text) or str(error)) from error
+    return decode_or_invalid(_fields, source.text)
 
 
 def _resource(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.catalogue.overlays import LARGEST_FILE, apply_overlay, merge_patch, read_overlays
-from indexer.catalogue.record import InvalidRecord, normalise
-from indexer.errors import SourceError
+from indexer.catalogue.record import normalise
+from indexer.errors import InvalidRecord, SourceError
 from indexer.sources.records import SourceRecord
 from tests.support.running import Json, endpoint, service
 

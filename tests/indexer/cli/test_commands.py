@@ -23,7 +23,7 @@ from rich.cells import cell_len
 
 from indexer.__main__ import main
 from indexer.cli.table import COLUMNS
-from indexer.cli.terminal import JOINERS, escape_json, plain
+from indexer.text import JOINERS, escape_json, shorten
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import ROOT, Build, Json, endpoint, run_indexer, service
 
@@ -201,7 +201,7 @@ def test_no_record_commands_the_terminal(
 
 @given(st.text())
 def test_plain_text_is_one_printable_line(text: str) -> None:
-    line = plain(text)
+    line = shorten(text)
     assert all(letter.isprintable() or letter in JOINERS for letter in line)
 
 

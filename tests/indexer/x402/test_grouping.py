@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
-from indexer.catalogue.record import InvalidRecord, normalise
+from indexer.catalogue.record import normalise
+from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import Discovery, Grouped
