@@ -14,18 +14,19 @@ from indexer.catalogue.catalogue import Catalogue, Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import read_overlays
 from indexer.catalogue.record import normalise
-from indexer.cli.progress import Stages, counted
 from indexer.cli.report import Report, report_build
 from indexer.errors import InvalidRecord
 from indexer.options import BuildOptions, Policy
 from indexer.payments.database import open_payments
 from indexer.payments.usage import count_usage, fill_usage, read_addresses
+from indexer.progress import Progress, track
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.snapshot.filters import write_filters
 from indexer.snapshot.pool import Worker, hire
 from indexer.snapshot.postings import compile_postings
 from indexer.snapshot.prior import prior_of
-from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
+from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last
+from indexer.snapshot.publish import stage as open_staging
 from indexer.snapshot.record_store import (
     read_record_store,
     write_ids,
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
 def build_snapshot(options: BuildOptions) -> Report:
     """Build under a lock, unless what was read last is there unchanged, and so is the snapshot."""
     started = time.monotonic()
-    stages = Stages(quiet=options.quiet or options.json)
-    with stage(options.out) as staging:
-        inputs = gather_inputs(options, stages)
+    progress = Progress(quiet=options.quiet or options.json)
+    with open_staging(options.out) as staging:
+        inputs = gather_inputs(options, progress)
         report = recall(options.out, inputs, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
             with (
@@ -59,9 +60,9 @@ def build_snapshot(options: BuildOptions) -> Report:
                 collect_rejects(options.rejects, inputs.paths) as rejects,
             ):
                 rejects.notes += inputs.notes
-                report = build_within(staging, options, inputs, rejects, workers, stages)
+                report = build_within(staging, options, inputs, rejects, workers, progress)
             remember(options.out, inputs, options.rejects, report)
-    report.stages, report.seconds = stages.seconds, time.monotonic() - started
+    report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
 
 
@@ -71,7 +72,7 @@ def build_within(
     inputs: Inputs,
     rejects: Rejects,
     workers: list[Worker],
-    stages: Stages,
+    progress: Progress,
 ) -> Report:
     """Read, validate, normalise, order, write, publish; returns what there is to say of it."""
     now = datetime.now(UTC)
@@ -80,17 +81,17 @@ def build_within(
     built.mkdir()
     with (staging / "spool").open("w+b") as spool:
         catalogue = Catalogue(spool)
-        read_catalogue(catalogue, inputs.sources, staging, options.policy, rejects, stages)
+        read_catalogue(catalogue, inputs.sources, staging, options.policy, rejects, progress)
         catalogue.identify(rejects)
-        with open_payments(staging, inputs.payments, rejects, now, stages) as payments:
+        with open_payments(staging, inputs.payments, rejects, now, progress) as payments:
             fill_in_usage(catalogue, payments)
             payment_count = write_ecosystem(built / "ecosystem", payments)
         rejects.check(options.max_rejects)
         catalogue.overlay(overlays, rejects)
         listing = catalogue.order()
-        with stages.stage("write the services", len(listing)) as advance:
+        with progress.stage("write the services", len(listing)) as stage:
             ids = [listed.id for listed in listing]
-            write_records(built, counted(catalogue.texts(ids), advance))
+            write_records(built, track(catalogue.texts(ids), stage.advance))
             write_ids(built, ids)
 
     served = list_files(built)
@@ -100,7 +101,7 @@ def build_within(
     if manifest is not None:
         outliers = find_outliers(read_record_store(built, "records"))
     else:
-        outliers = index_services(built, [listed.entry for listed in listing], workers, stages)
+        outliers = index_services(built, [listed.entry for listed in listing], workers, progress)
         endpoint_count = sum(listed.entry.endpoints for listed in listing)
         manifest = Manifest(
             format=FORMAT,
@@ -110,7 +111,7 @@ def build_within(
             sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
             files=list_files(built, known=served),
         )
-        with stages.stage("publish"):
+        with progress.stage("publish"):
             publish(options.out, built, manifest)
     return report_build(manifest, rejects, before, changes, outliers)
 
@@ -121,21 +122,21 @@ def read_catalogue(
     staging: Path,
     policy: Policy,
     rejects: Rejects,
-    stages: Stages,
+    progress: Progress,
 ) -> None:
     """Add the valid records of these sources to the catalogue, and the others to the rejects."""
     size = sum(Path(source.path).stat().st_size for source in sources if source.is_plain)
     total = size if all(source.is_plain for source in sources) else None
     with (
         (staging / "resources").open("w+b") as spool,
-        stages.stage("read", total, in_bytes=True) as advance,
+        progress.stage("read", total, in_bytes=True) as reading,
     ):
         discovery = Discovery(spool)
         for number, source in enumerate(sources):
             tally = rejects.tally(source.name)
             for record in read_records(source.path, source.name):
                 tally.records += 1
-                advance(len(record.text) + 1)
+                reading.advance(len(record.text) + 1)
                 try:
                     if record.is_resource:
                         resource = read_resource(record, policy)
@@ -170,7 +171,7 @@ def fill_in_usage(catalogue: Catalogue, payments: DuckDBPyConnection | None) -> 
 
 
 def index_services(
-    built: Path, entries: list[Entry], workers: list[Worker], stages: Stages
+    built: Path, entries: list[Entry], workers: list[Worker], progress: Progress
 ) -> list[Outlier]:
     """Write what listing and search need besides the stored services, whose entries these are.
 
@@ -178,8 +179,8 @@ def index_services(
     """
     count = len(entries)
     with (
-        stages.stage("index", count) as advance,
-        indexing(built / "whoosh", built, count, workers, advance) as parts,
+        progress.stage("index", count) as stage,
+        indexing(built / "whoosh", built, count, workers, stage.advance) as parts,
     ):
         write_record_store(
             built, "summaries", summarise_services(read_record_store(built, "records"))
@@ -187,7 +188,7 @@ def index_services(
         calls = [entry.calls for entry in entries]
         write_filters(built / "narrowing", read_record_store(built, "records"), calls)
         outliers = find_outliers(read_record_store(built, "records"))
-    with stages.stage("compile"):
+    with progress.stage("compile"):
         names = [entry.name for entry in entries]
         prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
         compile_postings(parts, names, prior, built / "postings")

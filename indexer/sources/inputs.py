@@ -14,10 +14,10 @@ from msgspec import Struct
 import indexer
 import service
 from indexer.catalogue.record import given_id
-from indexer.cli.progress import Stages
 from indexer.cli.report import Report
 from indexer.errors import IndexerError, SourceError
 from indexer.options import BuildOptions
+from indexer.progress import Progress
 from indexer.snapshot.publish import STAGING
 from indexer.sources.patterns import expand_patterns
 from indexer.sources.records import STANDARD_INPUT, SourceRecord, expand
@@ -96,7 +96,7 @@ class LastBuild(Struct):
 _last = msgspec.json.Decoder(LastBuild)
 
 
-def gather_inputs(options: BuildOptions, stages: Stages) -> Inputs:
+def gather_inputs(options: BuildOptions, progress: Progress) -> Inputs:
     """The files behind the options of a build; feeds are fetched to their end first.
 
     Raises SourceError for what is missing or cannot be fetched.
@@ -105,7 +105,7 @@ def gather_inputs(options: BuildOptions, stages: Stages) -> Inputs:
     notes: list[str] = []
     for name in options.sources:
         if name.startswith(("http://", "https://")):
-            feed = _fetch(name, options, stages)
+            feed = _fetch(name, options, progress)
             sources.append(Input(feed.source, str(feed.path)))
             notes += [f"{feed.source}: {feed.note}"] if feed.note else []
         else:
@@ -113,7 +113,7 @@ def gather_inputs(options: BuildOptions, stages: Stages) -> Inputs:
     payments, overlays = expand_patterns(options.transactions), expand(options.overlays)
     gathered = Inputs(sources, payments, overlays, notes, None)
     asked = [options.policy, str(options.max_rejects), FORMAT, SEARCH_CONFIG]
-    with stages.stage("compare with the last build"):
+    with progress.stage("compare with the last build"):
         return msgspec.structs.replace(gathered, digest=_digest(gathered, asked))
 
 
@@ -147,7 +147,7 @@ def remember(artifacts: Path, inputs: Inputs, rejects: Path | None, report: Repo
         fresh.replace(path)
 
 
-def _fetch(url: str, options: BuildOptions, stages: Stages) -> Feed:
+def _fetch(url: str, options: BuildOptions, progress: Progress) -> Feed:
     """Fetch a feed; httpx is imported here, so that a catalogue of files builds without it."""
     try:
         from indexer.feeds.reader import fetch_feed  # noqa: PLC0415  # see above
@@ -156,7 +156,7 @@ def _fetch(url: str, options: BuildOptions, stages: Stages) -> Feed:
         raise IndexerError(
             "feeds are fetched by httpx, which is not installed: pip install 'ratecard[indexer]'"
         ) from error
-    with stages.stage(f"fetch {shown(url)}"):
+    with progress.stage(f"fetch {shown(url)}"):
         return fetch_feed(url, options.out / FEEDS, options.limits)
 
 

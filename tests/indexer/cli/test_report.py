@@ -61,7 +61,7 @@ def test_a_person_is_told_what_came_of_every_source(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("indexer.cli.progress.LONG", float("inf"))
+    monkeypatch.setattr("indexer.progress.MIN_SECONDS", float("inf"))
     assert build([service("a"), service("b")]) == 0
     capsys.readouterr()
     broken = [service("c"), {"name": "x"}, service("d", endpoints=0)]
@@ -167,7 +167,7 @@ def test_the_quiet_say_nothing_but_errors(tmp_path: Path, artifacts: Path) -> No
 def test_without_a_terminal_there_are_plain_lines_and_one_for_each_long_stage(
     build: Build, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.cli.progress.LONG", 0.0)
+    monkeypatch.setattr("indexer.progress.MIN_SECONDS", 0.0)
     assert build([service("a")], payments=[payment()]) == 0
     said = capsys.readouterr()
     assert said.err == ""
