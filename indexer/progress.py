@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:  # rich is an optional dependency, imported where a bar is drawn
+if TYPE_CHECKING:  # rich is an optional dependency
     from rich.progress import Progress as Bar
 
 Advance = Callable[[int], None]
 T = TypeVar("T")
 
 MIN_SECONDS = 1.0
-"""Without a terminal, a stage that takes less gets no line."""
+"""A stage that takes less has no line."""
 REFRESH_SECONDS = 0.1
 """Between two updates of a bar: each takes a lock, which would slow down short steps."""
 
@@ -28,7 +29,9 @@ class Progress:
 
     def __init__(self, *, quiet: bool = True) -> None:
         self.seconds: dict[str, float] = {}
-        self._quiet = quiet
+        on_terminal = sys.stderr is not None and sys.stderr.isatty()  # None where it is closed
+        self._draws = not quiet and on_terminal and find_spec("rich") is not None
+        self._prints = not quiet and not self._draws
 
     @contextmanager
     def stage(
@@ -36,15 +39,12 @@ class Progress:
     ) -> Iterator[Stage]:
         """Time the body, which reports its steps to the stage."""
         started = time.monotonic()
-        on_terminal = sys.stderr is not None and sys.stderr.isatty()  # None where it is closed
-        if self._quiet or not on_terminal:
-            yield Stage()
-        else:
-            with _draw_bar(name, total, in_bytes=in_bytes) as stage:
-                yield stage
+        bar = _draw_bar(name, total, in_bytes=in_bytes) if self._draws else nullcontext(Stage())
+        with bar as stage:
+            yield stage
         taken = time.monotonic() - started
         self.seconds[name] = self.seconds.get(name, 0.0) + taken
-        if taken >= MIN_SECONDS and not self._quiet and not on_terminal:
+        if taken >= MIN_SECONDS and self._prints:
             with suppress(OSError):  # a closed pipe does not end the build
                 print(f"{name}: {taken:.1f} s", flush=True)  # noqa: T201  # for a person to read
 

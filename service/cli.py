@@ -1,8 +1,9 @@
-"""Command lines: help that ends with examples, and errors that say what to run instead."""
+"""Command lines: help that ends with examples, and errors that name a command that works."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of one command; `examples` are whole commands, the simplest first."""
+    """A parser of one command; `examples` are complete commands, the simplest first."""
 
     def __init__(
         self, *, description: str = "", examples: Sequence[str] = (), **settings: Any
@@ -29,31 +30,31 @@ class Parser(argparse.ArgumentParser):
         """Add `--version`."""
         try:
             version = metadata.version("ratecard")
-        except metadata.PackageNotFoundError:  # it runs from a folder
-            version = "that is not installed"
+        except metadata.PackageNotFoundError:  # run from a folder
+            version = "(not installed)"
         self.add_argument(
-            "--version", action="version", version=f"ratecard {version}", help="say which this is"
+            "--version", action="version", version=f"ratecard {version}", help="print the version"
         )
 
-    def parse_known_args(  # type: ignore[override]  # it is overloaded, by what nobody here gives
+    def parse_known_args(  # type: ignore[override]  # overloaded for namespaces of other types
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as `ArgumentParser` does, but for what it would leave, which is an error here."""
-        options, rest = super().parse_known_args(args, namespace)
-        if rest:
-            name = rest[0].partition("=")[0]
+        """Parse as `ArgumentParser` does, but end with an error for unknown arguments."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
             kind = "option" if name.startswith("-") else "argument"
-            self.refuse(kind, name, self._option_string_actions)
-        return options, rest
+            self.refuse(kind, name, re.findall(r"(?<![\w-])--?[a-z-]+", self.format_help()))
+        return options, unknown
 
     def refuse(self, kind: str, given: str, known: Iterable[str]) -> NoReturn:
-        """End the program: nothing of this kind is called so; says what may have been meant."""
-        near = get_close_matches(given, list(known), 1)
-        meant = f"; did you mean `{near[0]}`?" if near else ""
-        self.error(f"there is no {kind} `{given}` here{meant}")
+        """End the program because nothing of this kind has this name; suggests a similar one."""
+        similar = get_close_matches(given, list(known), 1)
+        suggestion = f"; did you mean `{similar[0]}`?" if similar else ""
+        self.error(f"there is no {kind} `{given}` here{suggestion}")
 
     def error(self, message: str) -> NoReturn:
-        """End the program with status 2, a command that works, and where to read of the others."""
+        """End the program with status 2, an example, and where the help is."""
         advice = [f"  for example: {example}" for example in self._examples[:1]]
         advice.append(f"  see: {self.prog} --help")
         self.exit(2, "\n".join([f"error: {message}", *advice, ""]))

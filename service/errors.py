@@ -1,4 +1,4 @@
-"""What can go wrong while serving, each error with its stable code and HTTP status."""
+"""Errors of the service, each with its stable code and HTTP status."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ REBUILD = "rebuild it with `make index` or `python -m indexer build SOURCE`"
 
 
 class RatecardError(Exception):
-    """Base of every error that is reported to a client or an operator."""
+    """Base class of the errors that clients and operators see."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     retry_after: ClassVar[int | None] = None
-    """Seconds after which asking again may help."""
+    """Seconds after which a client may try again."""
 
 
 class InvalidParameter(RatecardError):
-    """A query parameter that cannot be honoured; `parameter` names it."""
+    """A query parameter is invalid; `parameter` names it."""
 
     code = "invalid_parameter"
     status = 400
@@ -35,35 +35,38 @@ class ServiceNotFound(RatecardError):
 
 
 class PathNotFound(RatecardError):
-    """Nothing answers at this path."""
+    """The path of a request is none of the documented ones."""
 
     code = "path_not_found"
     status = 404
 
+    def __init__(self, message: str = "no resource has this path; see /openapi.json") -> None:
+        super().__init__(message)
+
 
 class MethodNotAllowed(RatecardError):
-    """The path answers GET, HEAD and OPTIONS only."""
+    """The method is none of GET, HEAD and OPTIONS."""
 
     code = "method_not_allowed"
     status = 405
 
 
 class BadRequest(RatecardError):
-    """What was sent is no HTTP request."""
+    """The bytes received are no HTTP/1.1 request."""
 
     code = "bad_request"
     status = 400
 
 
 class HeadTooLarge(RatecardError):
-    """The request line and the headers are longer than any that can be meant."""
+    """The request line and the headers exceed the size limit."""
 
     code = "head_too_large"
     status = 431
 
 
 class SnapshotUnavailable(RatecardError):
-    """No snapshot can be served; the base of the reasons why."""
+    """No snapshot can be served. Base class of the reasons."""
 
     code = "snapshot_unavailable"
     status = 503
@@ -71,13 +74,13 @@ class SnapshotUnavailable(RatecardError):
 
 
 class SnapshotMissing(SnapshotUnavailable):
-    """Nothing was published yet."""
+    """No snapshot was published."""
 
     code = "snapshot_missing"
 
 
 class SnapshotDamaged(SnapshotUnavailable):
-    """A file of the snapshot is absent, cut short or not what the manifest says."""
+    """A file of the snapshot is missing, truncated or not what the manifest says."""
 
     code = "snapshot_damaged"
 
@@ -89,7 +92,7 @@ class SnapshotUnsupported(SnapshotUnavailable):
 
 
 class Overloaded(RatecardError):
-    """Searches are refused until requests wait less."""
+    """The event loop lags, so that expensive requests are refused."""
 
     code = "overloaded"
     status = 503
@@ -97,7 +100,7 @@ class Overloaded(RatecardError):
 
 
 class Draining(RatecardError):
-    """The service is about to stop, and should be sent nothing more."""
+    """The service is about to stop; requests belong elsewhere."""
 
     code = "draining"
     status = 503

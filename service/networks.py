@@ -1,8 +1,8 @@
-"""Payment networks: one key for the many names of each."""
+"""Names of payment networks, reduced to one key for each network."""
 
 from __future__ import annotations
 
-# Label, CAIP-2 identifier, and other names in the wild; the label is how facets show the network.
+# Label (as facets show the network), CAIP-2 identifier, and other names in use.
 _NETWORKS = (
     ("Base", "eip155:8453", "base-mainnet"),
     ("Base Sepolia", "eip155:84532", "base-testnet"),
@@ -32,26 +32,23 @@ _NETWORKS = (
 
 
 def network_key(name: str) -> str:
-    """The same for every name of a network; a name that we do not know stands for itself."""
+    """Return the key of a network, the same for all its names; an unknown name is its own key."""
     key = _fold(name)
     return _KEYS.get(key, key)
 
 
 def network_label(name: str) -> str:
-    """How a network is shown: by its label if we know it, otherwise as it was given."""
+    """Return the label of a network, or the name as given if it is unknown."""
     return _LABELS.get(network_key(name), name)
 
 
 def labels_of_keys() -> dict[str, str]:
-    """The label of every folded name that we know, for others who show networks."""
+    """Map each known key to the label of its network, for scripts that show networks."""
     return {name: _LABELS[key] for name, key in _KEYS.items()}
 
 
 def _fold(name: str) -> str:
-    """Case and the separator of words do not tell networks apart, nor the rest of a genesis hash.
-
-    A CAIP-2 reference of Solana is the first 32 characters of its genesis hash.
-    """
+    """Fold case and separators, and cut a Solana genesis hash to the 32 characters of CAIP-2."""
     key = name.strip().casefold().replace(" ", "-").replace("_", "-")
     return key[: len("solana:") + 32] if key.startswith("solana:") else key
 

@@ -1,7 +1,7 @@
-"""The public schema: what a catalogue record, a payment and a response may hold.
+"""The public schema of catalogue records, payments and responses.
 
-The types validate sources and describe the API; stored records are served as they came, so a
-field that is not listed here is kept, and no value is rewritten.
+The types validate sources and describe the API. Stored records are served verbatim: fields that are
+not listed here are kept, and no value is rewritten.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ Whole = Annotated[int, Meta(ge=0)]
 
 
 def format_timestamp(moment: datetime) -> Timestamp:
-    """A moment as every response writes it."""
+    """Format a moment as in every response: UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Pricing(Struct, rename="camel", kw_only=True):
-    """What one request costs."""
+    """The price of a request."""
 
     amount: Amount
     currency: str
@@ -95,7 +95,7 @@ class EndpointQuality(Struct, rename="camel", kw_only=True):
 
 
 class Endpoint(Struct, rename="camel", kw_only=True):
-    """One address that can be called and paid for; `:name` and `{name}` are placeholders."""
+    """A URL to call and pay for; `:name` and `{name}` are placeholders."""
 
     url: NonEmpty
     method: Annotated[
@@ -134,7 +134,7 @@ class ServiceQuality(Struct, rename="camel", kw_only=True):
 
 
 class CatalogueRecord(Struct, rename="camel", kw_only=True):
-    """A service as a source describes it: its id may be left to be derived from its domain."""
+    """A service as a source describes it; a missing id is derived from the domain."""
 
     name: NonEmpty
     description: str
@@ -174,14 +174,14 @@ class Service(CatalogueRecord, rename="camel", kw_only=True):
 
 
 class FacetCount(Struct):
-    """How many of all matches have a value."""
+    """The number of matches that have a value."""
 
     value: str
     count: Whole
 
 
 class ServiceList(Struct):
-    """One page of services; `total` counts every match, `facets` are there when asked for."""
+    """A page of services; `total` counts every match, `facets` are present on request."""
 
     services: list[Service]
     total: Whole
@@ -197,7 +197,7 @@ class ServiceEnvelope(Struct):
 
 
 class Totals(Struct, kw_only=True):
-    """What was paid; amounts are in millionths of a US dollar."""
+    """Totals of payments; amounts are in millionths of a US dollar."""
 
     total_transactions: Whole
     total_amount: Whole
@@ -281,7 +281,7 @@ class TransactionsEnvelope(Struct):
 
 
 class ErrorBody(Struct, kw_only=True):
-    """Why a request was not answered; `parameter` names the one at fault."""
+    """Why a request failed; `parameter` names the invalid one."""
 
     code: str
     message: str
@@ -301,7 +301,7 @@ class Health(Struct):
 
 
 class Counts(Struct):
-    """How much a snapshot holds."""
+    """The size of a snapshot."""
 
     services: Whole
     endpoints: Whole
@@ -309,7 +309,7 @@ class Counts(Struct):
 
 
 class Readiness(Struct):
-    """The snapshot that is being served; `refused` says why it is not the one that is published."""
+    """The snapshot being served; `refused` says why it is not the published one."""
 
     status: Literal["ready"]
     snapshot: str

@@ -1,4 +1,4 @@
-"""The command that calls an endpoint; nothing that a record says gets out of its quotes."""
+"""The `curl` command that calls an endpoint; text of the record stays within shell quotes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from indexer.text import escape_json
-from indexer.x402.untrusted import decoded
+from indexer.x402.untrusted import decode
 from service.records import Endpoint, ParameterDescriptor
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
-KEPT = "%/:?#[]@!$&()*+,;=~{}"
-"""What a URL may hold as it is; all else is percent-encoded, an apostrophe too."""
-
-ANYTHING = {
+URL_CHARACTERS = "%/:?#[]@!$&()*+,;=~{}"
+"""Characters that stay in a URL; others are percent-encoded, an apostrophe among them."""
+PLACEHOLDER_VALUES = {
     "string": Raw(b'"..."'),
     "number": Raw(b"1"),
     "boolean": Raw(b"true"),
@@ -29,41 +28,43 @@ _words = re.compile(r"[A-Z]+")
 _placeholder = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
 
 
-def curl(endpoint: Endpoint) -> str:
-    """A `curl` command with examples of what is required; empty where there is no web address.
+def make_curl_command(endpoint: Endpoint) -> str:
+    """Return a `curl` command with examples of the required parameters.
 
-    The page for people makes the same. Of a body that requires nothing all is sent.
+    It is that of the page for people, and empty where the URL is not of the web. Of a body that
+    requires no parameter all are sent.
     """
     if not endpoint.url.lower().startswith(("http://", "https://")):
         return ""
     body = [parameter for parameter in endpoint.parameters or [] if parameter.group == "body"]
-    needed = [parameter for parameter in body if parameter.required is True] or body
-    method = _method(endpoint.method, "POST" if body else "GET")
-    url = _address(endpoint.url, endpoint.parameters or [])
+    sent = [parameter for parameter in body if parameter.required is True] or body
+    default_method = "POST" if body else "GET"
+    method = _method(endpoint.method, default_method)
+    url = _fill_url(endpoint.url, endpoint.parameters or [])
     words = ["curl", "-i"]
     if set(url) & set("[]{}"):
         words.append("--globoff")
     if method == "HEAD":
         words.append("--head")
-    elif method != ("POST" if body else "GET"):
+    elif method != default_method:
         words += ["-X", method]
     words.append(url)
     if body:
-        values = {parameter.name: _example(parameter) for parameter in needed}
+        values = {parameter.name: _example(parameter) for parameter in sent}
         words += ["-H", "Content-Type: application/json"]
         words += ["-d", escape_json(msgspec.json.encode(values).decode())]
     return shlex.join(words)
 
 
-def _address(url: str, parameters: list[ParameterDescriptor]) -> str:
-    """The URL with its placeholders and what is required of its query filled in."""
+def _fill_url(url: str, parameters: list[ParameterDescriptor]) -> str:
+    """Return the URL with its placeholders and its required query parameters filled in."""
     path = {each.name: _text(_example(each)) for each in parameters if each.group == "path"}
 
     def fill(placeholder: re.Match[str]) -> str:
         name = placeholder[1] or placeholder[2]
         return quote(path[name], safe="") if name in path else placeholder[0]
 
-    filled = quote(_placeholder.sub(fill, url.partition("#")[0]), safe=KEPT)
+    filled = quote(_placeholder.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
     given = {name for name, _ in parse_qsl(filled.partition("?")[2], keep_blank_values=True)}
     query = [
         (each.name, _text(_example(each)))
@@ -76,23 +77,22 @@ def _address(url: str, parameters: list[ParameterDescriptor]) -> str:
 
 
 def _example(parameter: ParameterDescriptor) -> Raw:
-    """What may be sent: the first that the record names, or anything of the type."""
-    named = [parameter.example, parameter.default, *(parameter.enum_values or [])]
-    for raw in named:
+    """Return the first value that the record gives, or a placeholder of the type."""
+    for raw in (parameter.example, parameter.default, *(parameter.enum_values or [])):
         if raw is not UNSET and bytes(raw).strip() not in (b"null", b'""'):
             return raw
-    return ANYTHING[parameter.type]
+    return PLACEHOLDER_VALUES[parameter.type]
 
 
 def _text(raw: Raw) -> str:
-    """A value as it stands in a URL."""
-    value = decoded(raw)
+    """Return a JSON value as it stands in a URL."""
+    value = decode(raw)
     if isinstance(value, list):
         return ",".join(map(str, value))
     return value if isinstance(value, str) else bytes(raw).decode()
 
 
-def _method(given: str, otherwise: str) -> str:
-    """The first that is known of what may be a list of methods."""
-    known = (word for word in _words.findall(given.upper()) if word in METHODS)
-    return next(known, otherwise)
+def _method(text: str, default: str) -> str:
+    """Return the first known method in a text such as `GET, POST`."""
+    known = (word for word in _words.findall(text.upper()) if word in METHODS)
+    return next(known, default)

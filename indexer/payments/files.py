@@ -10,7 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from indexer.errors import IndexerError
-from indexer.sources.records import GZIP_MAGIC, plain, said_of
+from indexer.sources.records import decompress, source_errors
+from indexer.text import GZIP_MAGIC
 
 CHUNK = 2**17  # bytes; fits the second-level cache of a CPU
 FORMATS = (
@@ -61,29 +62,29 @@ def link_or_spool(path: str, name: str, target: Path) -> None:
     if Path(path).is_file():
         target.symlink_to(Path(path).absolute())
     else:
-        write_copy(target, name, read_chunks(name, Path(path), decompress=False))
+        write_copy(target, name, read_chunks(name, Path(path), unzip=False))
 
 
-def read_chunks(name: str, path: Path, decompress: bool = True) -> Generator[bytes, None, None]:
+def read_chunks(name: str, path: Path, unzip: bool = True) -> Generator[bytes, None, None]:
     """Yield the bytes of a file, a CHUNK at a time.
 
     Raises SourceError when the file is missing, unreadable or damaged.
     """
-    with said_of(name), path.open("rb") as file:
-        content = plain(file) if decompress else file
+    with source_errors(name), path.open("rb") as file:
+        content = decompress(file) if unzip else file
         while chunk := content.read(CHUNK):
             yield chunk
 
 
-def read_start(name: str, path: Path, decompress: bool = True) -> bytes:
+def read_start(name: str, path: Path, unzip: bool = True) -> bytes:
     """Return the first CHUNK of a file."""
-    with closing(read_chunks(name, path, decompress)) as chunks:
+    with closing(read_chunks(name, path, unzip)) as chunks:
         return next(chunks, b"")
 
 
 def is_gzip(name: str, path: Path) -> bool:
     """Whether a file is compressed with gzip."""
-    return read_start(name, path, decompress=False).startswith(GZIP_MAGIC)
+    return read_start(name, path, unzip=False).startswith(GZIP_MAGIC)
 
 
 def read_version(path: Path) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from indexer.payments.files import (
     sql_path,
     write_copy,
 )
-from indexer.sources.records import BYTE_ORDER_MARK, MAX_RECORD
+from indexer.text import BYTE_ORDER_MARK, MAX_RECORD
 
 MIN_LINE_SIZE = 2**21  # bytes; the default `max_line_size` of DuckDB
 

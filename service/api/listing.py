@@ -1,29 +1,29 @@
-"""The envelope of a list: stored JSON spliced into one answer."""
+"""The envelope of a list: stored JSON spliced into one body."""
 
 from __future__ import annotations
 
 import orjson
 
-from service.api.parameters import Listing
-from service.snapshot.snapshot import Hits, Snapshot
+from service.api.parameters import ListRequest
+from service.snapshot import Snapshot
+from service.snapshot.snapshot import Hits
 
 
-def answer_listing(snapshot: Snapshot, asked: Listing) -> bytes:
-    """The JSON of a `ServiceList`, the services as they are stored."""
-    hits, page = find(snapshot, asked), asked.page
-    store = snapshot.services if asked.with_endpoints else snapshot.summaries
-    texts = store.run(hits.ordinals)
-    services: list[bytes | memoryview] = [b","] * (2 * len(texts) - 1)
-    services[::2] = texts
+def list_body(snapshot: Snapshot, listing: ListRequest) -> bytes:
+    """Return the JSON of a `ServiceList`, with the services as they are stored."""
+    hits, page = find(snapshot, listing), listing.page
+    store = snapshot.services if listing.with_endpoints else snapshot.summaries
+    records = store.run(hits.ordinals)
+    services: list[bytes | memoryview] = [b","] * (2 * len(records) - 1)
+    services[::2] = records
     facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
-    rest = b'],"total":%d,"limit":%d,"offset":%d%b}'
-    end = rest % (hits.total, page.limit, page.offset, facets)
-    return b"".join((b'{"services":[', *services, end))
+    numbers = b'],"total":%d,"limit":%d,"offset":%d' % (hits.total, page.limit, page.offset)
+    return b"".join((b'{"services":[', *services, numbers, facets, b"}"))
 
 
-def find(snapshot: Snapshot, asked: Listing) -> Hits:
-    """The services of the page that is asked for."""
-    page, narrowing = asked.page, asked.narrowing
-    if asked.query is None:
-        return snapshot.list(page.limit, page.offset, narrowing)
-    return snapshot.search(asked.query, page.limit, page.offset, narrowing)
+def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
+    """Return the requested page of services."""
+    page, filters = listing.page, listing.filters
+    if listing.query is None:
+        return snapshot.list(page.limit, page.offset, filters)
+    return snapshot.search(listing.query, page.limit, page.offset, filters)

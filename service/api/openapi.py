@@ -1,16 +1,28 @@
-"""The OpenAPI 3.1 document, its schemas generated from the types of the records."""
+"""The OpenAPI 3.1 document; its schemas are generated from the types of `service.records`."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterable
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
 
-from service.api import openapi_parameters as inputs
-from service.api.examples import USUAL, Examples
-from service.api.openapi_parameters import Json
+from service.api.parameters import (
+    BOOLEANS,
+    DEFAULT_LIMIT,
+    DEFAULT_TIMEFRAME,
+    ENDPOINTS,
+    INTEGRATION_TYPES,
+    MATCHES,
+    MAX_LIMIT,
+    MAX_QUERY,
+    PRICE,
+    SORTS,
+)
 from service.errors import (
     Draining,
     InvalidParameter,
@@ -20,7 +32,9 @@ from service.errors import (
     ServiceNotFound,
     SnapshotUnavailable,
 )
+from service.http.responses import json_response, snapshot_of
 from service.records import (
+    ID_PATTERN,
     ErrorEnvelope,
     Health,
     OverviewEnvelope,
@@ -30,6 +44,14 @@ from service.records import (
     StatsEnvelope,
     TransactionsEnvelope,
 )
+from service.search.filters import FACETS
+from service.snapshot import Snapshot
+
+Json = dict[str, Any]
+
+QUERY = "weather forecast"
+"""The example of a query, where the snapshot has a service for it."""
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 disagree about white space
 
 TAGS: dict[type[Struct], str] = {
     ServiceList: "Services",
@@ -40,39 +62,46 @@ TAGS: dict[type[Struct], str] = {
     Health: "State",
     Readiness: "State",
 }
-# What a reader of the document needs to know of each.
 ERRORS: dict[type[RatecardError], str] = {
-    InvalidParameter: "A parameter cannot be honoured; `parameter` names it.",
+    InvalidParameter: "A parameter is invalid; `parameter` names it.",
     ServiceNotFound: "No service of this snapshot has the id.",
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
-    SnapshotUnavailable: "There is no snapshot to answer from, too many searches are waiting, or "
-    "(as `/readyz` alone says) the service is about to stop; ask again later.",
+    SnapshotUnavailable: "There is no snapshot to answer from, too many requests are waiting, or "
+    "(at `/readyz` alone) the service is about to stop; ask again later.",
 }
 HEADERS = {
-    "Ratecard-Snapshot": "The snapshot that answered; absent when none is loaded.",
-    "X-Request-Id": "The id that the request came with, or one that it was given.",
-    "Cache-Control": "Whether and for how many seconds the answer may be kept.",
-    "ETag": "Stays the same until the answer changes; each content coding has its own.",
-    "Vary": "The request headers that the answer depends on.",
+    "Ratecard-Snapshot": "The snapshot that the response is from; absent when none is loaded.",
+    "X-Request-Id": "The id that the request came with, or a new one.",
+    "Cache-Control": "Whether and for how many seconds the response may be reused.",
+    "ETag": "Changes with the response; each content coding has its own.",
+    "Vary": "The request headers that the response depends on.",
     "Retry-After": "Seconds to wait.",
-    "Allow": "What is answered.",
+    "Allow": "The methods that the path answers.",
 }
-EVERY_ANSWER = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
-KEPT_ANSWER = (*EVERY_ANSWER, "ETag", "Vary")
+COMMON_HEADERS = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
+CACHEABLE_HEADERS = (*COMMON_HEADERS, "ETag", "Vary")
 
 
-def document(root_path: str, shown: Examples = USUAL) -> bytes:
-    """The document as JSON, for an application that is mounted at `root_path`.
-
-    Where an application is mounted may be up to its clients, so that nothing is kept of it.
-    """
-    server = quote(root_path.rstrip("/"), errors="replace") or "/"
-    return b'%b,"servers":%b}' % (_document(shown)[:-1], msgspec.json.encode([{"url": server}]))
+async def get_openapi(request: Request) -> Response:
+    """Return the document, with examples that the snapshot has answers to."""
+    root_path = request.scope.get("root_path", "")
+    return json_response(document(root_path, *find_examples(snapshot_of(request))))
 
 
-@lru_cache(maxsize=1)
-def _document(shown: Examples) -> bytes:
+def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
+    """Return a query with results, and the id of a service or None for an empty catalogue."""
+    best_known = snapshot.list(limit=1).ordinals
+    if not best_known:
+        return QUERY, None
+    service = _summary.decode(snapshot.summaries.view(best_known[0]))
+    if not snapshot.search(QUERY, limit=1).total:
+        return service.name[:MAX_QUERY].strip() or QUERY, service.id
+    return QUERY, service.id
+
+
+def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
+    """Return the document as JSON, for an application that is mounted at `root_path`."""
     _, schemas = msgspec.json.schema_components(
         [*TAGS, ErrorEnvelope], ref_template="#/components/schemas/{name}"
     )
@@ -83,19 +112,20 @@ def _document(shown: Examples) -> bytes:
                 "title": "Ratecard",
                 "version": "1.0.0",
                 "description": "Discovery of web APIs that are paid for by the request. "
-                "All numbers of a response come from the snapshot that its "
-                "`Ratecard-Snapshot` header names.",
+                "Everything in a response is from the snapshot that its `Ratecard-Snapshot` "
+                "header names.",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
+            "servers": [{"url": quote(root_path.rstrip("/"), errors="replace") or "/"}],
             "tags": [{"name": name} for name in dict.fromkeys(TAGS.values())],
-            "paths": _paths(shown),
+            "paths": _paths(query, service_id),
             "components": {
                 "schemas": schemas,
                 "headers": {name: _header(name) for name in HEADERS},
                 "responses": {
                     "NotModified": {
-                        "description": "What `If-None-Match` names is still the answer.",
-                        "headers": _headers(*KEPT_ANSWER),
+                        "description": "The response that `If-None-Match` names is up to date.",
+                        "headers": _header_refs(*CACHEABLE_HEADERS),
                     },
                     **{error.__name__: _error_response(error) for error in ERRORS},
                 },
@@ -104,12 +134,21 @@ def _document(shown: Examples) -> bytes:
     )
 
 
-def _paths(shown: Examples) -> Json:
-    search, timeframe = inputs.search(shown), inputs.timeframe()
-    by_day = "Totals by UTC day, or by hour for a timeframe of one day"
+def _paths(query: str, service_id: str | None) -> Json:
+    listing = [
+        _limit("services"),
+        _integer("offset", 0, 0, "Number of services to skip; past the end the page is empty."),
+        *_filters(),
+    ]
+    search = [_query(query), *listing, _match()]
+    by_id = _parameter("id", "The id of a service.", {"type": "string", "pattern": ID_PATTERN})
+    by_id |= {"in": "path", "required": True} | ({"example": service_id} if service_id else {})
+    days = "Days of 24 hours, up to and including the newest payment."
+    timeframe = [_integer("timeframe", DEFAULT_TIMEFRAME, 1, days)]
+    payments = [_integer("page", 0, 0, "Number of the page."), _limit("payments")]
     return {
         "/v1/services": _operation(
-            "listServices", "List services, best known first", inputs.listing(), ServiceList
+            "listServices", "List services, best known first", listing, ServiceList
         ),
         "/v1/search/services": _operation(
             "searchServices", "Search services, best match first", search, ServiceList
@@ -118,24 +157,22 @@ def _paths(shown: Examples) -> Json:
             "searchServicesToo", "The same as /v1/search/services", search, ServiceList
         ),
         "/v1/services/{id}": _operation(
-            "getServiceById",
-            "One service",
-            inputs.service(shown),
-            ServiceEnvelope,
-            refuses=(ServiceNotFound,),
+            "getServiceById", "Fetch a service", [by_id], ServiceEnvelope, (ServiceNotFound,)
         ),
         "/v1/ecosystem/overview": _operation(
             "getEcosystemOverview", "Totals", timeframe, OverviewEnvelope
         ),
         "/v1/ecosystem/transactions": _operation(
-            "getRecentTransactions",
-            "The newest payments, newest first",
-            inputs.payments(),
-            TransactionsEnvelope,
+            "getRecentTransactions", "The newest payments first", payments, TransactionsEnvelope
         ),
-        "/v1/ecosystem/stats": _operation("getEcosystemStats", by_day, timeframe, StatsEnvelope),
-        "/healthz": _operation("getHealth", "The process is up", [], Health, refuses=()),
-        "/readyz": _operation("getReadiness", "What is being served", [], Readiness, refuses=()),
+        "/v1/ecosystem/stats": _operation(
+            "getEcosystemStats",
+            "Totals by UTC day, or by hour for a timeframe of one day",
+            timeframe,
+            StatsEnvelope,
+        ),
+        "/healthz": _operation("getHealth", "Whether the process is up", [], Health, ()),
+        "/readyz": _operation("getReadiness", "The snapshot being served", [], Readiness, ()),
     }
 
 
@@ -143,54 +180,58 @@ def _operation(
     operation_id: str,
     summary: str,
     parameters: list[Json],
-    answer: type[Struct],
-    refuses: tuple[type[RatecardError], ...] = (InvalidParameter,),
+    result: type[Struct],
+    errors: tuple[type[RatecardError], ...] = (InvalidParameter,),
 ) -> Json:
-    refusals: list[type[RatecardError]] = [*refuses, MethodNotAllowed, RatecardError]
-    if answer is not Health:
-        refusals.append(SnapshotUnavailable)
-    named = {error.status: error.__name__ for error in refusals}
-    kept = answer not in (Health, Readiness)
-    if kept:
-        named[304] = "NotModified"
+    possible: list[type[RatecardError]] = [*errors, MethodNotAllowed, RatecardError]
+    if result is not Health:
+        possible.append(SnapshotUnavailable)
+    responses = {error.status: error.__name__ for error in possible}
+    is_cacheable = result not in (Health, Readiness)
+    headers = CACHEABLE_HEADERS if is_cacheable else COMMON_HEADERS
+    if is_cacheable:
+        responses[304] = "NotModified"
+        known = "The `ETag` of an earlier response; 304 while it is up to date."
+        header = _parameter("If-None-Match", known, {"type": "string"}) | {"in": "header"}
+        parameters = [*parameters, header]
     return {
         "get": {
             "operationId": operation_id,
-            "tags": [TAGS[answer]],
+            "tags": [TAGS[result]],
             "summary": summary,
-            "parameters": parameters + [inputs.if_none_match()] * kept,
+            "parameters": parameters,
             "responses": {
                 "200": {
-                    "description": (answer.__doc__ or "").strip(),
-                    "headers": _headers(*(KEPT_ANSWER if kept else EVERY_ANSWER)),
-                    "content": _content(answer),
+                    "description": (result.__doc__ or "").strip(),
+                    "headers": _header_refs(*headers),
+                    "content": _content(result),
                 },
                 **{
                     str(status): {"$ref": f"#/components/responses/{name}"}
-                    for status, name in sorted(named.items())
+                    for status, name in sorted(responses.items())
                 },
             },
         }
     }
 
 
-def _content(answer: type[Struct]) -> Json:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{answer.__name__}"}}}
-
-
 def _error_response(error: type[RatecardError]) -> Json:
-    own = {405: ["Allow"], 503: ["Retry-After"]}.get(error.status, [])
+    own_headers = {405: ["Allow"], 503: ["Retry-After"]}.get(error.status, [])
     kinds = [error] if error is RatecardError else [error, *error.__subclasses__()]
     if error is SnapshotUnavailable:
         kinds += [Overloaded, Draining]
     return {
         "description": f"{ERRORS[error]} Codes: {', '.join(kind.code for kind in kinds)}.",
-        "headers": _headers(*EVERY_ANSWER, *own),
+        "headers": _header_refs(*COMMON_HEADERS, *own_headers),
         "content": _content(ErrorEnvelope),
     }
 
 
-def _headers(*names: str) -> Json:
+def _content(result: type[Struct]) -> Json:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{result.__name__}"}}}
+
+
+def _header_refs(*names: str) -> Json:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
@@ -200,3 +241,72 @@ def _header(name: str) -> Json:
         "required": name != "Ratecard-Snapshot",
         "schema": {"type": "integer" if name == "Retry-After" else "string"},
     }
+
+
+def _query(example: str) -> Json:
+    meaning = "Plain text without operators. The first 64 distinct terms count."
+    schema = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY, "pattern": NOT_BLANK}
+    return _parameter("q", meaning, schema) | {"required": True, "example": example}
+
+
+def _match() -> Json:
+    return _choice("match", MATCHES, "Whether one term suffices, or every term must match.")
+
+
+def _filters() -> list[Json]:
+    # Typical values are in the descriptions, since viewers fill an `example` into the request that
+    # a reader tries, which would find little with all of them.
+    typical = {"category": "Data", "network": "base", "scheme": "exact", "tag": "weather"}
+    price = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
+    types = "Only services of this type, or of any of several."
+    return [
+        *(
+            _array(name, f"Only services with this {name}, such as `{value}`, or any of several.")
+            for name, value in typical.items()
+        ),
+        _array("integrationType", types, INTEGRATION_TYPES),
+        _choice("enriched", BOOLEANS, "Only services that are curated, or that are not."),
+        _parameter("maxPrice", price, {"type": "string", "pattern": f"^{PRICE.pattern}$"}),
+        _choice("sort", SORTS, "The order; relevance of the listing is best known first."),
+        _array("facets", "Facets to count over all matches.", FACETS)
+        | {"style": "form", "explode": False},
+        _choice("endpoints", ENDPOINTS, "Whether services have their endpoints, or the number."),
+    ]
+
+
+def _limit(items: str) -> Json:
+    meaning = f"Maximum number of {items}; over {MAX_LIMIT} means {MAX_LIMIT}."
+    return _integer("limit", DEFAULT_LIMIT, 1, meaning)
+
+
+def _integer(name: str, default: int, minimum: int, description: str) -> Json:
+    schema = {"type": "integer", "minimum": minimum, "default": default}
+    return _parameter(name, description, schema)
+
+
+def _choice(name: str, allowed: tuple[str, ...], description: str) -> Json:
+    return _parameter(name, description, {"type": "string", "enum": list(allowed)})
+
+
+def _array(name: str, description: str, allowed: Iterable[str] = ()) -> Json:
+    choices = list(allowed)
+    items = {"type": "string"} | ({"enum": choices} if choices else {})
+    return _parameter(name, description, {"type": "array", "items": items})
+
+
+def _parameter(name: str, description: str, schema: Json) -> Json:
+    return {
+        "name": name,
+        "in": "query",
+        "description": description,
+        "required": False,
+        "schema": schema,
+    }
+
+
+class _Summary(Struct):
+    id: str
+    name: str
+
+
+_summary = msgspec.json.Decoder(_Summary)

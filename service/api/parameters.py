@@ -1,26 +1,22 @@
-"""Query strings: typed parameters, or an InvalidParameter that says which and why."""
+"""Query strings to typed parameters, or an InvalidParameter that names the one at fault."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import TypeVar, cast, get_args
-from urllib.parse import unquote, urlencode
+from typing import cast, get_args
+from urllib.parse import parse_qsl, urlencode
 
-import msgspec
+import numpy as np
 from msgspec import Struct
 
 from service.errors import InvalidParameter
-from service.search.facets import FACETS
-from service.search.filters import NO_FILTERS, Filters, Sort
+from service.search.filters import FACETS, NO_FILTERS, Filters, Sort
 
 MAX_LIMIT = 200
 MAX_QUERY = 2000
+MAX_INTEGER = 2**63 - 1
 DEFAULT_LIMIT = 24
 DEFAULT_TIMEFRAME = 30
-MAX_DIGITS = 4000  # Python refuses to read integers of more than 4,300 digits
-REMEMBERED, LONGEST_REMEMBERED = 1 << 12, 256
 PRICE = re.compile(r"[0-9]{1,100}(?:\.[0-9]{1,100})?")
 
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -28,192 +24,137 @@ MATCHES = ("any", "all")
 ENDPOINTS = ("all", "none")
 INTEGRATION_TYPES = ("1P", "3P", "")
 BOOLEANS = ("true", "false")
-_key = msgspec.msgpack.Encoder()
-NARROWING = frozenset((*FACETS, "enriched", "maxPrice", "match", "sort", "facets"))
+FILTER_NAMES = frozenset((*FACETS, "enriched", "maxPrice", "match", "sort", "facets"))
 
 
 class Page(Struct, frozen=True):
-    """A run of results."""
+    """A slice of the results."""
 
     limit: int
     offset: int
 
 
-class Listing(Struct, frozen=True, tag=True):
-    """A page of the services that a query finds, or of all where there is none."""
+class ListRequest(Struct, frozen=True):
+    """A page of the services that match a query, or of all services if that is None."""
 
     query: str | None
     page: Page
-    narrowing: Filters
+    filters: Filters
     with_endpoints: bool
 
-
-class Overview(Struct, frozen=True, tag=True):
-    """The totals of some days."""
-
-    timeframe: int
-
-
-class Stats(Struct, frozen=True, tag=True):
-    """The series of some days."""
-
-    timeframe: int
+    @property
+    def is_cheap(self) -> bool:
+        """Whether the response is a slice of a stored order, without search, filter or count."""
+        filters = self.filters
+        narrowed = filters.facets or filters.enriched is not None or filters.max_price is not None
+        return self.query is None and not narrowed and not filters.counted
 
 
-class Transactions(Struct, frozen=True, tag=True):
-    """A page of payments."""
-
-    page: int
-    limit: int
-
-
-Asked = TypeVar("Asked")
+def parse_listing(query_string: bytes) -> ListRequest:
+    """Parse the parameters of the listing."""
+    parameters = Parameters(query_string)
+    with_endpoints = parameters.choice("endpoints", ENDPOINTS) != "none"
+    return ListRequest(None, parameters.page(), parameters.filters(), with_endpoints)
 
 
-def _remembered(parse: Callable[[bytes], Asked]) -> Callable[[bytes], tuple[Asked, bytes]]:
-    """Parse to what is asked and a key that is the same for all ways to ask it.
-
-    What is asked again and again is parsed once, unless it is too long to keep.
-    """
-
-    def parse_to_key(query_string: bytes) -> tuple[Asked, bytes]:
-        asked = parse(query_string)
-        try:
-            return asked, _key.encode(asked)
-        except OverflowError:  # an offset of more than 64 bits
-            return asked, repr(asked).encode()
-
-    remembered = lru_cache(maxsize=REMEMBERED)(parse_to_key)
-
-    @wraps(parse)
-    def parse_or_remember(query_string: bytes) -> tuple[Asked, bytes]:
-        short = len(query_string) <= LONGEST_REMEMBERED
-        return (remembered if short else parse_to_key)(query_string)
-
-    return parse_or_remember
+def parse_search(query_string: bytes) -> ListRequest:
+    """Parse the parameters of a search."""
+    parameters = Parameters(query_string)
+    query = parameters.query()
+    if not query:
+        raise InvalidParameter("q", "q is required: the words to search for")
+    with_endpoints = parameters.choice("endpoints", ENDPOINTS) != "none"
+    return ListRequest(query, parameters.page(), parameters.filters(), with_endpoints)
 
 
-@_remembered
-def listing(query_string: bytes) -> Listing:
-    """What is asked of the catalogue."""
-    params = Params(query_string)
-    return Listing(None, params.page(), params.narrowing(), params.with_endpoints())
+def parse_browse(query_string: bytes) -> ListRequest:
+    """Parse the address of the catalogue page: a search if it has words, always pages of 24."""
+    parameters = Parameters(query_string)
+    page = Page(DEFAULT_LIMIT, parameters.integer("offset", default=0, minimum=0))
+    query = parameters.query()
+    return ListRequest(query or None, page, parameters.filters(), with_endpoints=False)
 
 
-@_remembered
-def search(query_string: bytes) -> Listing:
-    """What is searched."""
-    params = Params(query_string)
-    return Listing(params.query(), params.page(), params.narrowing(), params.with_endpoints())
+def parse_timeframe(query_string: bytes) -> int:
+    """Parse `timeframe`, in whole days."""
+    return Parameters(query_string).integer("timeframe", DEFAULT_TIMEFRAME, minimum=1)
 
 
-@_remembered
-def browse(query_string: bytes) -> Listing:
-    """What the page is to show: a search if there are words, and always a page of 24."""
-    params = Params(query_string)
-    words = params.words()
-    page = Page(DEFAULT_LIMIT, params.integer("offset", default=0, minimum=0))
-    return Listing(words or None, page, params.narrowing(), with_endpoints=False)
+def parse_transactions(query_string: bytes) -> tuple[int, int]:
+    """Parse `page` and `limit` of the payments."""
+    parameters = Parameters(query_string)
+    return parameters.integer("page", default=0, minimum=0), parameters.limit()
 
 
-@_remembered
-def overview(query_string: bytes) -> Overview:
-    """Which totals are asked for."""
-    return Overview(Params(query_string).timeframe())
-
-
-@_remembered
-def stats(query_string: bytes) -> Stats:
-    """Which series is asked for."""
-    return Stats(Params(query_string).timeframe())
-
-
-@_remembered
-def transactions(query_string: bytes) -> Transactions:
-    """Which payments are asked for."""
-    params = Params(query_string)
-    return Transactions(params.integer("page", default=0, minimum=0), params.limit())
-
-
-def written(asked: Listing) -> str:
-    """What is asked as a query string, but for its page, to which another can be added."""
-    narrowing = asked.narrowing
-    fields: dict[str, object] = {"q": asked.query or []}
-    fields |= narrowing.facets
-    fields["enriched"] = [] if narrowing.enriched is None else str(narrowing.enriched).lower()
-    fields["maxPrice"] = [] if narrowing.max_price is None else f"{narrowing.max_price:f}"
-    fields["match"] = "all" if narrowing.match_all else []
-    fields["sort"] = [] if narrowing.sort == "relevance" else narrowing.sort
+def format_query(listing: ListRequest) -> str:
+    """Return a query string for all but the page, to which `offset` can be appended."""
+    filters = listing.filters
+    fields: dict[str, object] = {"q": listing.query or []}
+    fields |= filters.facets
+    fields["enriched"] = [] if filters.enriched is None else str(filters.enriched).lower()
+    fields["maxPrice"] = [] if filters.max_price is None else _decimal(filters.max_price)
+    fields["match"] = "all" if filters.match_all else []
+    fields["sort"] = [] if filters.sort == "relevance" else filters.sort
     return "".join(f"{field}&" for field in urlencode(fields, doseq=True).split("&") if field)
 
 
-class Params:
-    """The parameters of one request; those that nobody asks for are ignored."""
+class Parameters:
+    """The parameters of one query string; unknown ones are ignored."""
 
     def __init__(self, query_string: bytes) -> None:
         self._values: dict[str, list[str]] = {}
-        for field in query_string.decode("utf-8", "replace").split("&"):
-            if field:
-                name, _, value = field.partition("=")
-                self._values.setdefault(_plain(name), []).append(_plain(value))
+        text = query_string.decode("utf-8", "replace")
+        for name, value in parse_qsl(text, keep_blank_values=True):
+            self._values.setdefault(name, []).append(value)
 
     def page(self) -> Page:
-        """`limit`, clamped, and `offset`."""
+        """Return `limit`, clamped, and `offset`."""
         return Page(self.limit(), self.integer("offset", default=0, minimum=0))
 
     def limit(self) -> int:
-        """`limit`, clamped to 200."""
+        """Return `limit`, clamped to 200."""
         return min(self.integer("limit", DEFAULT_LIMIT, minimum=1), MAX_LIMIT)
 
-    def timeframe(self) -> int:
-        """`timeframe` in whole days."""
-        return self.integer("timeframe", DEFAULT_TIMEFRAME, minimum=1)
-
     def query(self) -> str:
-        """`q`: plain text."""
-        query = self.words()
-        if not query:
-            raise InvalidParameter("q", "q is required: the words to search for")
-        return query
-
-    def words(self) -> str:
-        """`q`, or nothing where it is blank."""
+        """Return `q`, empty if it is missing or blank."""
         query = self._single("q")
         if query is None or not query.strip():
             return ""
         if len(query) > MAX_QUERY:
-            raise InvalidParameter(
-                "q", f"q has {len(query)} characters; at most {MAX_QUERY} are searched"
-            )
+            message = f"q has {len(query)} characters; at most {MAX_QUERY} are searched"
+            raise InvalidParameter("q", message)
         return query
 
-    def with_endpoints(self) -> bool:
-        """Whether services are answered with their endpoints."""
-        return self._choice("endpoints", ENDPOINTS, "all") == "all"
-
-    def narrowing(self) -> Filters:
-        """The conditions, the order and the facets that are asked for."""
-        if NARROWING.isdisjoint(self._values):
+    def filters(self) -> Filters:
+        """Return the conditions, the order and the facets to count."""
+        if FILTER_NAMES.isdisjoint(self._values):
             return NO_FILTERS
-        enriched = self._choice("enriched", BOOLEANS, "")
+        enriched = self.choice("enriched", BOOLEANS)
         return Filters(
             facets={name: self._facet(name) for name in FACETS if name in self._values},
-            enriched=enriched == "true" if enriched else None,
+            enriched=None if enriched is None else enriched == "true",
             max_price=self._max_price(),
-            match_all=self._choice("match", MATCHES, "any") == "all",
-            sort=cast("Sort", self._choice("sort", SORTS, "relevance")),
+            match_all=self.choice("match", MATCHES) == "all",
+            sort=cast("Sort", self.choice("sort", SORTS) or "relevance"),
             counted=self._counted(),
         )
 
     def integer(self, name: str, default: int, minimum: int) -> int:
-        """A plain decimal integer in ASCII digits."""
+        """Return a plain decimal integer in ASCII digits, clamped to 64 bits."""
         text = self._single(name)
         if text is None:
             return default
-        plain = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
-        if not plain or (value := int(text)) < minimum:
-            raise InvalidParameter(name, f"{name} must be an integer of at least {minimum}")
-        return value
+        if text.isascii() and text.isdigit():
+            digits = text.lstrip("0") or "0"
+            value = int(digits) if len(digits) < len(str(MAX_INTEGER)) else MAX_INTEGER
+            if value >= minimum:
+                return value
+        raise InvalidParameter(name, f"{name} must be an integer of at least {minimum}")
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str | None:
+        """Return one of the allowed values, or None if the parameter is missing."""
+        value = self._single(name)
+        return None if value is None else _require(name, value, allowed)
 
     def _facet(self, name: str) -> list[str]:
         values = self._values[name]
@@ -239,10 +180,6 @@ class Params:
             _require("facets", name, tuple(FACETS))
         return names
 
-    def _choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        value = self._single(name)
-        return default if value is None else _require(name, value, allowed)
-
     def _single(self, name: str) -> str | None:
         values = self._values.get(name, [])
         if len(values) > 1:
@@ -250,12 +187,9 @@ class Params:
         return values[0] if values else None
 
 
-def _plain(text: str) -> str:
-    if "%" in text or "+" in text:
-        # Most often nothing else is quoted, and to find that out is a tenth of unquoting.
-        text = text.replace("+", " ").replace("%20", " ")
-        return unquote(text) if "%" in text else text
-    return text
+def _decimal(price: float) -> str:
+    """Format a price without exponent, so that it can be parsed again to the same number."""
+    return np.format_float_positional(price, trim="-")
 
 
 def _require(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -1,10 +1,14 @@
-"""The log of requests: a line of JSON for each."""
+"""The access log: a line of JSON for each request on standard output."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from queue import Full, Queue
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -12,11 +16,13 @@ from starlette.types import Scope
 
 from service.records import format_timestamp
 
-_line = msgspec.json.Encoder()
+MAX_QUEUED = 10_000  # lines
+
+_encoder = msgspec.json.Encoder()
 
 
-class Line(Struct):
-    """One request: its time in milliseconds, its size in bytes as sent."""
+class Entry(Struct):
+    """One request; `ms` is its duration in milliseconds, `bytes` the size of the body sent."""
 
     time: str
     id: str
@@ -30,25 +36,40 @@ class Line(Struct):
     snapshot: str
 
 
-class RequestLog:
-    """Writes to standard output; what the server itself has to say goes to standard error."""
+class AccessLog:
+    """Writes entries in a thread, since a stalled pipe would block the event loop.
+
+    Lines are dropped while more than `MAX_QUEUED` wait for their reader.
+    """
 
     def __init__(self) -> None:
-        self._log = logging.getLogger("ratecard.requests")
-        if not self._log.handlers:
-            self._log.addHandler(logging.StreamHandler(sys.stdout))
-            self._log.setLevel(logging.INFO)
-            self._log.propagate = False
+        queue: Queue[Any] = Queue(MAX_QUEUED)
+        self._logger = logging.Logger("ratecard.requests", logging.INFO)
+        self._logger.addHandler(_DroppingHandler(queue))
+        self._listener = QueueListener(queue, logging.StreamHandler(sys.stdout))
+        self._listener.start()
+
+    def flush(self) -> None:
+        """Write what is queued."""
+        self._listener.stop()
+        self._listener.start()
 
     def write(
-        self, scope: Scope, request_id: bytes, route: str, status: int, sent: int, seconds: float
+        self,
+        scope: Scope,
+        request_id: bytes,
+        route: str,
+        status: int,
+        size: int,
+        seconds: float,
+        snapshot_id: str,
     ) -> None:
-        """Write a line, in ASCII, so that nothing a client sends does anything to a terminal."""
+        """Log a request in ASCII, so that nothing a client sends can control a terminal."""
         target = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
         if scope["query_string"]:
             target = b"%b?%b" % (target, scope["query_string"])
-        client, serving = scope.get("client"), scope.get("serving")
-        line = Line(
+        client = scope.get("client")
+        entry = Entry(
             time=format_timestamp(datetime.now(UTC)),
             id=request_id.decode(),
             client=client[0].encode("ascii", "backslashreplace").decode() if client else "",
@@ -56,8 +77,14 @@ class RequestLog:
             target=target.decode("ascii", "backslashreplace"),
             route=route,
             status=status,
-            bytes=0 if scope["method"] == "HEAD" else sent,
+            bytes=0 if scope["method"] == "HEAD" else size,
             ms=round(seconds * 1000, 3),
-            snapshot=serving.snapshot.id if serving else "",
+            snapshot=snapshot_id,
         )
-        self._log.info("%s", _line.encode(line).decode())
+        self._logger.info(_encoder.encode(entry).decode())
+
+
+class _DroppingHandler(QueueHandler):
+    def enqueue(self, record: logging.LogRecord) -> None:
+        with suppress(Full):
+            self.queue.put_nowait(record)

@@ -1,4 +1,4 @@
-"""Content codings: which one a client accepts, and compressing with it."""
+"""Content codings: negotiation with the client, and compression."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from functools import lru_cache
 from importlib import import_module
 
 IDENTITY = b""
-WORTH_COMPRESSING = 1024
-"""Bytes from which a body is compressed: below, it would cost more than the packet it saves."""
+MIN_SIZE = 1024
+"""Bytes of a body worth compressing: a smaller one fits into a packet or two anyway."""
 GZIP_LEVEL = 5
-LONGEST_REMEMBERED = 200
+MAX_CACHED_FIELD = 200  # bytes of an Accept-Encoding whose negotiation is cached
 
 _weight = re.compile(rb"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*")
 
 
-def accepted(header: bytes) -> bytes:
-    """The coding to answer with to an `Accept-Encoding`: the one that the client likes best.
+def negotiate(field: bytes) -> bytes:
+    """Return the coding that an `Accept-Encoding` prefers, or `IDENTITY`.
 
-    Of those that it likes as much the first of `CODINGS`; `IDENTITY` where it accepts none.
-    Source: RFC 9110, section 12.5.3.
+    Of codings with equal weight the first of `CODINGS` (RFC 9110, section 12.5.3).
     """
-    return _remembered(header) if len(header) <= LONGEST_REMEMBERED else _accepted(header)
+    return _negotiate_cached(field) if len(field) <= MAX_CACHED_FIELD else _negotiate(field)
+
+
+def compress(body: bytes, coding: bytes) -> bytes:
+    """Compress a body with one of `CODINGS`."""
+    return CODINGS[coding](body)
 
 
 def _gzip(body: bytes) -> bytes:
@@ -33,11 +37,12 @@ def _gzip(body: bytes) -> bytes:
 
 
 def _codings() -> dict[bytes, Callable[[bytes], bytes]]:
-    """What this Python can compress with, cheapest first."""
+    """Return the codings that this Python has, cheapest first."""
     codings: dict[bytes, Callable[[bytes], bytes]] = {b"gzip": _gzip}
     try:
-        library = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-        zstd = import_module(library)
+        zstd = import_module(
+            "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+        )
     except ImportError:
         return codings
     return {b"zstd": zstd.compress} | codings
@@ -46,20 +51,21 @@ def _codings() -> dict[bytes, Callable[[bytes], bytes]]:
 CODINGS = _codings()
 
 
-def _accepted(header: bytes) -> bytes:
+def _negotiate(field: bytes) -> bytes:
     weights: dict[bytes, float] = {}
-    for part in header.lower().split(b","):
-        name, weighted, parameter = part.partition(b";")
+    for part in field.lower().split(b","):
+        name, parameter_follows, parameter = part.partition(b";")
         weight = _weight.fullmatch(parameter)
-        # What cannot be read is no wish: a body as it is suits everybody.
-        weights[name.strip()] = float(weight[1]) if weight else 0.0 if weighted else 1.0
-    others = weights.get(b"*", 0.0)
-    best, most = IDENTITY, weights.get(b"identity", others)
+        # Treat a malformed weight as q=0: every client can read an uncompressed body.
+        weights[name.strip()] = float(weight[1]) if weight else 0.0 if parameter_follows else 1.0
+    default = weights.get(b"*", 0.0)
+    best, best_weight = IDENTITY, weights.get(b"identity", default)
     for coding in CODINGS:
-        liking = weights.get(coding, others)
-        if liking > most or (liking == most > 0 and best == IDENTITY):
-            best, most = coding, liking
+        weight_of_coding = weights.get(coding, default)
+        ties_with_identity = weight_of_coding == best_weight > 0 and best == IDENTITY
+        if weight_of_coding > best_weight or ties_with_identity:
+            best, best_weight = coding, weight_of_coding
     return best
 
 
-_remembered = lru_cache(maxsize=256)(_accepted)
+_negotiate_cached = lru_cache(maxsize=256)(_negotiate)

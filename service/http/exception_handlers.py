@@ -1,49 +1,59 @@
-"""Refusals: how an error becomes a response, always in one shape."""
+"""Exceptions to responses, all of one shape."""
 
 from __future__ import annotations
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
-from service.http.headers import ALLOW, JSON
-from service.http.responses import momentary
+from service.http.responses import no_store
 from service.records import ErrorBody, ErrorEnvelope
-from service.settings import Settings
-from service.web.pages import HTML, refusal_page
+
+METHODS = "GET, HEAD, OPTIONS"
 
 
-def refuse(request: Request, error: RatecardError) -> Response:
-    """The response that says why a request is not answered: JSON, or a page for people."""
-    if _asks_for_page(request):
-        body, lines = refusal_page(request, error), HTML
-    else:
-        body, lines = describe(error), JSON
+def error_response(request: Request, error: RatecardError) -> Response:
+    """Respond with an error: JSON, or for a browser the page of `app.state.error_page`."""
+    headers: dict[str, str] = {}
     if error.retry_after is not None:
-        lines += b"retry-after: %d\r\n" % error.retry_after
+        headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
-        lines += ALLOW
-    return momentary(request, body, error.status, lines)
+        headers["allow"] = METHODS
+    render = request.app.state.error_page
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if render is not None and wants_page and "/v1/" not in request.scope["path"]:
+        page: HTMLResponse = render(request, error)
+        page.headers.update({"cache-control": "no-store"} | headers)
+        return page
+    return no_store(encode_error(error), error.status, headers)
 
 
-def describe(error: RatecardError) -> bytes:
-    """An error as the JSON that clients are sent."""
-    message = str(error).encode("utf-8", "replace").decode()  # it may quote what is no Unicode
+def encode_error(error: RatecardError) -> bytes:
+    """Encode an error as the JSON that clients receive."""
+    message = str(error).encode("utf-8", "replace").decode()  # may quote a lone surrogate
     body = ErrorBody(code=error.code, message=message)
     if isinstance(error, InvalidParameter):
         body.parameter = error.parameter
     return msgspec.json.encode(ErrorEnvelope(body))
 
 
-def _asks_for_page(request: Request) -> bool:
-    settings: Settings = request.app.state.settings
-    wanted = "text/html" in request.headers.get("accept", "")
-    return wanted and settings.page and "/v1/" not in request.scope["path"]
+async def _handle_ratecard_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RatecardError)  # noqa: S101  # as registered
+    return error_response(request, error)
 
 
-async def _path_not_found(request: Request, _: Exception) -> Response:
-    return refuse(request, PathNotFound("nothing answers at this path; see /openapi.json"))
+async def _handle_not_found(request: Request, _: Exception) -> Response:
+    return error_response(request, PathNotFound())
 
 
-REFUSALS = {404: _path_not_found}
+async def _handle_method_not_allowed(request: Request, _: Exception) -> Response:
+    message = f"{request.method} is not allowed here; use {METHODS}"
+    return error_response(request, MethodNotAllowed(message))
+
+
+EXCEPTION_HANDLERS = {
+    RatecardError: _handle_ratecard_error,
+    404: _handle_not_found,
+    405: _handle_method_not_allowed,
+}

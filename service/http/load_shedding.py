@@ -1,4 +1,4 @@
-"""Overload: how late the event loop runs, and refusing searches while it is too late."""
+"""Load shedding: refusing expensive requests while the event loop lags."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import time
 from service.errors import Overloaded
 
 INTERVAL = 0.1
-"""Seconds between two measurements."""
+"""Seconds between two measurements of the lag."""
 
 
-class Overload:
-    """Measures the lag of the event loop that it is asked in.
+class LoadShedder:
+    """Measures the lag of the event loop that it is called in.
 
-    The lag is how much later than asked for a timer runs: what a request that arrives now has to
-    wait for those before it.
+    The lag is the delay of a timer, which is how long a new request waits for those before it.
     """
 
     def __init__(self, max_lag: float) -> None:
@@ -24,7 +23,7 @@ class Overload:
         self._due = self._lag = 0.0
 
     def check(self) -> None:
-        """Raise Overloaded while the loop lags more than `max_lag` seconds, unless that is 0."""
+        """Raise Overloaded while the lag exceeds `max_lag` seconds, unless that is 0."""
         if not self._max_lag:
             return
         loop = asyncio.get_running_loop()
@@ -32,9 +31,9 @@ class Overload:
             self._loop = loop
             self._due = time.monotonic()
             self._measure()
-        # A measurement that is overdue says more than the last one.
+        # An overdue timer is a newer measurement than the last one.
         if max(self._lag, time.monotonic() - self._due) > self._max_lag:
-            raise Overloaded("too many requests are waiting; search again in a second")
+            raise Overloaded("too many requests are waiting; try again in a second")
 
     def _measure(self) -> None:
         now = time.monotonic()

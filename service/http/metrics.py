@@ -1,4 +1,4 @@
-"""Metrics: what an operator watches, in the text format of Prometheus."""
+"""Metrics: plain counters, rendered in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""The bounds of the buckets that request times are counted in."""
+from service.snapshot.manager import SnapshotManager
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable of the folder in which the workers of one port share their counters."""
+SHARE_INTERVAL = 0.5  # seconds
+BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper bounds of the buckets of request durations, in seconds."""
 
 
-class Requests(Struct):
-    """The requests of one route that ended in one status: how many, and how long they took.
-
-    `buckets` has a count for each of `SECONDS`, and one for what took longer.
-    """
+class RouteCounts(Struct):
+    """Requests of one route that ended in one status, their seconds, and a count per bucket."""
 
     route: str
     status: int
     seconds: float = 0.0
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
 
 
 class Counts(Struct):
-    """What one process counts."""
+    """The counters and gauges of one process."""
 
-    requests: list[Requests] = []
+    requests: list[RouteCounts] = []
     in_flight: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
@@ -54,132 +56,152 @@ _decoder = msgspec.json.Decoder(Counts)
 
 
 class Metrics:
-    """The counts of one process, plain as they change with every request, and of its siblings.
+    """Counts requests in plain integers, since every request pays for it.
 
-    Processes that serve one port tell each other by files in `folder`, where there is one.
+    prometheus_client's own counters in its multiprocess mode cost more than a cached response, so
+    workers share theirs in files twice a second: one for each process, in `SHARED_FOLDER`.
     """
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, snapshots: SnapshotManager) -> None:
         self.counts = Counts()
-        self._by_outcome: dict[tuple[str, int], Requests] = {}
-        self._path = Path(folder, f"{os.getpid()}.json") if folder else None
+        self._snapshots = snapshots
+        self._by_outcome: dict[tuple[str, int], RouteCounts] = {}
+        folder = os.environ.get(SHARED_FOLDER)
+        self._path = Path(folder, f"ratecard-{os.getpid()}.json") if folder else None
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        requests = self._by_outcome.get((route, status))
-        if requests is None:
-            requests = self._by_outcome[route, status] = Requests(route, status)
-            self.counts.requests.append(requests)
-        requests.seconds += seconds
-        requests.buckets[bisect_left(SECONDS, seconds)] += 1
+        counts = self._by_outcome.get((route, status))
+        if counts is None:
+            counts = self._by_outcome[route, status] = RouteCounts(route, status)
+            self.counts.requests.append(counts)
+        counts.seconds += seconds
+        counts.buckets[bisect_left(BOUNDS, seconds)] += 1
 
-    def tell(self) -> None:
-        """Let the siblings know; to be called about twice a second."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are other workers to share counters with."""
+        return self._path is not None
+
+    def share(self) -> None:
+        """Write the counters for the other workers."""
         if self._path is not None:
             fresh = self._path.with_suffix(".new")
-            with suppress(OSError):  # a full disk is no reason not to serve
-                fresh.write_bytes(_encoder.encode(self.counts))
+            with suppress(OSError):  # a full disk must not stop the service
+                fresh.write_bytes(_encoder.encode(self._current()))
                 fresh.replace(self._path)
 
-    def text(self, snapshot: str) -> bytes:
-        """All metrics of all processes, and the snapshot that this one serves; empty for none."""
+    def render(self) -> bytes:
+        """Return the metrics of all workers, and the snapshot that this one serves."""
         registry = CollectorRegistry()
-        registry.register(_Families(snapshot, *self._everything()))
+        registry.register(_Families(self._snapshots, *self._all_counts()))
         return generate_latest(registry)
 
-    def _everything(self) -> tuple[list[Counts], list[Counts]]:
-        """The counts of all processes, and of those that live."""
-        everyone, living = [self.counts], [self.counts]
+    def _current(self) -> Counts:
+        counts, snapshots = self.counts, self._snapshots
+        counts.swaps, counts.refusals = snapshots.swaps, snapshots.refusals
+        counts.refused = snapshots.refusal is not None
+        if (snapshot := snapshots.opened) is not None:
+            counts.built_at = snapshot.manifest.built_at.timestamp()
+            counts.checked_at = snapshots.checked_at(snapshot).timestamp()
+        return counts
+
+    def _all_counts(self) -> tuple[list[Counts], list[Counts]]:
+        """Return the counts of all workers that ever ran, and of those that are alive."""
+        own = self._current()
+        ever, alive = [own], [own]
         if self._path is not None:
-            for path in self._path.parent.glob("*.json"):
+            for path in self._path.parent.glob("ratecard-*.json"):
                 if path != self._path:
                     counts = _decoder.decode(path.read_bytes())
-                    everyone.append(counts)
-                    if Path(f"/proc/{path.stem}").exists():
-                        living.append(counts)
-        return everyone, living
+                    ever.append(counts)
+                    if Path("/proc", path.stem.removeprefix("ratecard-")).exists():
+                        alive.append(counts)
+        return ever, alive
 
 
 class _Families(Collector):
-    """The metrics as Prometheus knows them: counts of all that ever ran, states of what lives."""
+    """Sums counters over all workers that ever ran, and gauges over those that are alive."""
 
-    def __init__(self, snapshot: str, everyone: list[Counts], living: list[Counts]) -> None:
-        self._snapshot = snapshot
-        self._everyone = everyone
-        self._living = living
+    def __init__(self, snapshots: SnapshotManager, ever: list[Counts], alive: list[Counts]) -> None:
+        self._snapshots = snapshots
+        self._ever = ever
+        self._alive = alive
 
     def collect(self) -> Iterator[Metric]:
-        everyone, living = self._everyone, self._living
-        yield from _requests(each for counts in everyone for each in counts.requests)
-        for name, what, total in (
-            ("cache_hits", "Answers that had been made before.", "cache_hits"),
-            ("cache_misses", "Answers that had to be made.", "cache_misses"),
-            ("snapshot_swaps", "Snapshots taken into service in place of others.", "swaps"),
-            ("snapshot_refusals", "Snapshots that were not taken into service.", "refusals"),
+        yield from _request_families(each for counts in self._ever for each in counts.requests)
+        for name, documentation, attribute in (
+            ("cache_hits", "Responses from the cache.", "cache_hits"),
+            ("cache_misses", "Responses that had to be made.", "cache_misses"),
+            ("snapshot_swaps", "Snapshots that replaced another one.", "swaps"),
+            ("snapshot_refusals", "Snapshots that were refused.", "refusals"),
         ):
-            value = sum(getattr(counts, total) for counts in everyone)
-            yield CounterMetricFamily(f"ratecard_{name}", what, value=value)
-        yield GaugeMetricFamily(
-            "ratecard_requests_in_flight",
-            "Requests being answered.",
-            value=sum(counts.in_flight for counts in living),
-        )
-        yield GaugeMetricFamily(
-            "ratecard_snapshot_refused",
-            "1 while a process cannot serve what is published.",
-            value=max(counts.refused for counts in living),
-        )
-        built = min(counts.built_at for counts in living)
-        yield GaugeMetricFamily(
-            "ratecard_snapshot_built_timestamp_seconds",
-            "When the oldest snapshot that is served was built; 0 while one serves none.",
-            value=built,
-        )
-        yield GaugeMetricFamily(
-            "ratecard_snapshot_checked_timestamp_seconds",
-            "When a build last found that what is served is what its sources make.",
-            value=min(counts.checked_at for counts in living),
-        )
-        if built:
+            value = sum(getattr(counts, attribute) for counts in self._ever)
+            yield CounterMetricFamily(f"ratecard_{name}", documentation, value=value)
+        built_at = min(counts.built_at for counts in self._alive)
+        for name, documentation, value in (
+            (
+                "requests_in_flight",
+                "Requests being answered.",
+                sum(counts.in_flight for counts in self._alive),
+            ),
+            (
+                "snapshot_refused",
+                "1 while a worker cannot serve the published snapshot.",
+                max(counts.refused for counts in self._alive),
+            ),
+            (
+                "snapshot_built_timestamp_seconds",
+                "Build time of the oldest snapshot being served; 0 without one.",
+                built_at,
+            ),
+            (
+                "snapshot_checked_timestamp_seconds",
+                "Time of the last build that found the served snapshot up to date.",
+                min(counts.checked_at for counts in self._alive),
+            ),
+        ):
+            yield GaugeMetricFamily(f"ratecard_{name}", documentation, value=value)
+        if built_at:
             yield GaugeMetricFamily(
                 "ratecard_snapshot_age_seconds",
-                "How long ago the oldest snapshot that is served was built.",
-                value=time.time() - built,
+                "Age of the oldest snapshot being served.",
+                value=time.time() - built_at,
             )
-        if self._snapshot:
+        if (snapshot := self._snapshots.opened) is not None:
             served = GaugeMetricFamily(
                 "ratecard_snapshot_info",
-                "The snapshot that is served by the process that answers.",
+                "The snapshot served by the worker that answers.",
                 labels=["snapshot"],
             )
-            served.add_metric([self._snapshot], 1)
+            served.add_metric([snapshot.id], 1)
             yield served
 
 
-def _requests(all_requests: Iterable[Requests]) -> Iterator[Metric]:
+def _request_families(requests: Iterable[RouteCounts]) -> Iterator[Metric]:
     by_outcome: dict[tuple[str, str], int] = {}
-    by_route: dict[str, Requests] = {}
-    for each in all_requests:
+    by_route: dict[str, RouteCounts] = {}
+    for each in requests:
         outcome = each.route, str(each.status)
         by_outcome[outcome] = by_outcome.get(outcome, 0) + sum(each.buckets)
-        route = by_route.setdefault(each.route, Requests(each.route, 0))
+        route = by_route.setdefault(each.route, RouteCounts(each.route, 0))
         route.seconds += each.seconds
         route.buckets = [a + b for a, b in zip(route.buckets, each.buckets, strict=True)]
     answered = CounterMetricFamily(
         "ratecard_requests", "Requests answered.", labels=["route", "status"]
     )
-    for outcome, number in by_outcome.items():
-        answered.add_metric(outcome, number)
+    for outcome, count in by_outcome.items():
+        answered.add_metric(outcome, count)
     yield answered
-    timed = HistogramMetricFamily(
+    durations = HistogramMetricFamily(
         "ratecard_request_seconds",
         "Seconds from the head of a request to the last byte of its response.",
         labels=["route"],
     )
     for name, route in by_route.items():
-        within, buckets = 0, []
-        for bound, number in zip((*map(str, SECONDS), "+Inf"), route.buckets, strict=True):
-            within += number
-            buckets.append((bound, float(within)))
-        timed.add_metric([name], buckets, route.seconds)
-    yield timed
+        cumulative, buckets = 0, []
+        for bound, count in zip((*map(str, BOUNDS), "+Inf"), route.buckets, strict=True):
+            cumulative += count
+            buckets.append((bound, float(cumulative)))
+        durations.add_metric([name], buckets, route.seconds)
+    yield durations

@@ -12,41 +12,40 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import PathNotFound
-from service.http.compression import CODINGS
-from service.http.headers import EVERY_RESPONSE
-from service.http.responses import Encoded, coding_for
+from service.http.compression import IDENTITY, compress, negotiate
+from service.http.responses import FIELDS
 from service.networks import labels_of_keys
 
 FOLDER = Path(__file__).parent / "static"
 VIEWER = ("swagger-ui-bundle.js", "swagger-ui.css")
 VIEWER_DISTRIBUTION = "mkdocs-swagger-ui-tag"
 TYPES = {
-    ".css": b"text/css; charset=utf-8",
-    ".js": b"text/javascript; charset=utf-8",
-    ".svg": b"image/svg+xml",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
 }
-FOR_EVER = b"public, max-age=31536000, immutable"
+FOR_EVER = "public, max-age=31536000, immutable"
 
 
-async def asset(request: Request) -> Response:
-    """One file; an address of another version answers what this one has, but not for ever."""
-    version, _, name = request.scope["path_params"]["file"].partition("/")
-    if name not in ASSETS:
+async def get_static_file(request: Request) -> Response:
+    """Return a file; at the address of another version, that of this one, to be revalidated."""
+    version, _, name = request.path_params["file"].partition("/")
+    if name not in FILES:
         raise PathNotFound("the page has no such file")
-    return _answer(name, coding_for(request), for_ever=version == VERSION)
+    coding = negotiate(request.scope[FIELDS].get(b"accept-encoding", b""))
+    return _response(name, coding, is_current=version == VERSION)
 
 
 @cache
-def _answer(name: str, coding: bytes, *, for_ever: bool) -> Encoded:
-    body = CODINGS[coding](ASSETS[name]) if coding else ASSETS[name]
-    lines = b"%bcontent-type: %b\r\nvary: Accept-Encoding\r\ncache-control: %b\r\n" % (
-        EVERY_RESPONSE,
-        TYPES[Path(name).suffix],
-        FOR_EVER if for_ever else b"no-cache",
-    )
-    if coding:
-        lines += b"content-encoding: %b\r\n" % coding
-    return Encoded(200, b"%bcontent-length: %d\r\n" % (lines, len(body)), body)
+def _response(name: str, coding: bytes, *, is_current: bool) -> Response:
+    body = FILES[name] if coding == IDENTITY else compress(FILES[name], coding)
+    headers = {
+        "vary": "Accept-Encoding",
+        "cache-control": FOR_EVER if is_current else "no-cache",
+    }
+    if coding != IDENTITY:
+        headers["content-encoding"] = coding.decode()
+    return Response(body, headers=headers, media_type=TYPES[Path(name).suffix])
 
 
 def _read() -> dict[str, bytes]:
@@ -60,11 +59,11 @@ def _read() -> dict[str, bytes]:
 
 def _version() -> str:
     digest = blake2b(digest_size=6)
-    for name, body in ASSETS.items():
+    for name, body in FILES.items():
         digest.update(b"%b %d %b" % (name.encode(), len(body), body))
     return digest.hexdigest()
 
 
-ASSETS = _read()
+FILES = _read()
 VERSION = _version()
 """Changes with any of the files, and is part of their addresses."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from ipaddress import ip_address
 
 import pytest
 
 from indexer.errors import IndexerError
-from indexer.urls import ascii_host, read_address
+from indexer.urls import ascii_host, is_public, parse_url
 
 HOSTS = {
     "Example.COM": "example.com",
@@ -32,7 +33,7 @@ def test_a_name_without_an_ascii_form_is_refused(name: str) -> None:
 
 
 def test_urls_of_sharp_s_and_double_s_lead_to_two_hosts() -> None:
-    sharp, double = read_address("https://faß.example/"), read_address("https://fass.example/")
+    sharp, double = parse_url("https://faß.example/"), parse_url("https://fass.example/")
     assert sharp.identity == "https://xn--fa-hia.example/"
     assert double.identity == "https://fass.example/"
 
@@ -44,3 +45,20 @@ def test_without_the_package_idna_only_names_in_ascii_are_read(
     assert ascii_host("Example.com") == "example.com"
     with pytest.raises(IndexerError, match=r"pip install 'ratecard\[indexer\]'"):
         ascii_host("bücher.example")
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
+def test_a_public_address_is_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+OTHERS = """
+    0.0.0.0 10.1.1.1 100.64.0.1 127.0.0.1 169.254.1.1 172.16.0.1 192.168.1.1 224.0.1.1 240.0.0.1
+    255.255.255.255 :: ::1 fc00::1 fe80::1 fec0::1 ff0e::1 ::ffff:10.0.0.1 ::127.0.0.1
+    64:ff9b::7f00:1 64:ff9b:1::1 2002:7f00:1:: 2002:808:808:: 2001:db8::1
+"""
+
+
+@pytest.mark.parametrize("address", OTHERS.split())
+def test_a_private_reserved_or_relayed_address_is_not_public(address: str) -> None:
+    assert not is_public(ip_address(address))

@@ -20,11 +20,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
 
-import service.api.openapi as description
 from service.api.openapi import document
 from service.app import create_app
-from service.settings import Settings, settings_from
-from tests.support.running import ROOT, Build, serve, service
+from service.settings import ServerSettings, Settings
+from tests.support.running import ROOT, Build, eventually, serve, service
 
 
 async def answer(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
@@ -36,7 +35,8 @@ async def answer(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response
 def test_without_a_snapshot_everything_but_health_is_503(tmp_path: Path) -> None:
     with serve(tmp_path) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
-        for path in ("/v1/services", "/v1/services/a", "/readyz", "/openapi.json", "/nowhere"):
+        assert client.get("/nowhere").status_code == 404
+        for path in ("/v1/services", "/v1/services/a", "/readyz", "/openapi.json"):
             response = client.get(path)
             assert response.status_code == 503
             assert int(response.headers["retry-after"]) > 0
@@ -50,7 +50,7 @@ def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Bu
     with serve(artifacts) as client:
         assert client.get("/readyz").status_code == 503
         assert build([service("a")]) == 0
-        assert client.get("/v1/services/a").status_code == 200
+        eventually(lambda: client.get("/v1/services/a").status_code == 200)
 
 
 def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None:
@@ -61,7 +61,7 @@ def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None
         assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "narrowing/category.values.json"])
+@pytest.mark.parametrize("name", ["manifest.json", "filters/category.values.json"])
 def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
     name: str, artifacts: Path, build: Build
 ) -> None:
@@ -73,11 +73,11 @@ def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_mended(
         assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
         assert "rebuild it" in response.json()["error"]["message"]
         assert build([service("a")]) == 0
-        assert client.get("/v1/services/a").status_code == 200
+        eventually(lambda: client.get("/v1/services/a").status_code == 200)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_port_in_use_is_said_in_one_line_with_another_to_take(workers: str, sample: Path) -> None:
+def test_a_port_in_use_ends_the_service_with_the_reason(workers: str, sample: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -91,12 +91,9 @@ def test_a_port_in_use_is_said_in_one_line_with_another_to_take(workers: str, sa
             check=False,
             timeout=30,
         )
-    assert finished.returncode == 1
-    where, other = f"127.0.0.1:{port}", int(port) % 65535 + 1
-    assert finished.stderr == (
-        f"error: {where}: Address already in use; "
-        f"choose another port: python -m service --port {other}\n"
-    )
+    assert finished.returncode == 3
+    assert "address already in use" in finished.stderr.lower()
+    assert "Traceback" not in finished.stderr
 
 
 @pytest.mark.parametrize(
@@ -112,7 +109,7 @@ def test_a_port_in_use_is_said_in_one_line_with_another_to_take(workers: str, sa
 )
 def test_a_setting_that_cannot_be_read_is_named(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"RATECARD_{name}: "):
-        settings_from({f"RATECARD_{name}": value})
+        ServerSettings.from_environment({f"RATECARD_{name}": value})
     finished = subprocess.run(
         [sys.executable, "-m", "service"],
         cwd=ROOT,
@@ -128,7 +125,8 @@ def test_a_setting_that_cannot_be_read_is_named(name: str, value: str) -> None:
 
 def test_settings_come_from_the_environment() -> None:
     environment = {"RATECARD_ARTIFACTS": "x", "RATECARD_PORT": "81", "OTHER": "y"}
-    assert settings_from(environment) == Settings(artifacts="x", port=81)
+    assert ServerSettings.from_environment(environment) == ServerSettings(artifacts="x", port=81)
+    assert Settings.from_environment(environment) == Settings(artifacts="x")
 
 
 def test_the_application_reads_no_setting_of_the_server(
@@ -220,14 +218,12 @@ def test_the_openapi_document_speaks_to_its_readers() -> None:
         assert "the base of" not in response["description"]
 
 
-def test_a_tenant_in_the_mount_path_costs_no_memory(sample: Path) -> None:
+def test_the_openapi_document_names_the_tenant_in_a_mount_path(sample: Path) -> None:
     app = create_app(Settings(artifacts=str(sample)))
     outer = Starlette(routes=[Mount("/t/{tenant}", app)])
     for tenant in ("a", "b", "ü"):
         response = asyncio.run(answer(outer, f"/t/{tenant}/openapi.json"))
         assert response.json()["servers"] == [{"url": f"/t/{quote(tenant)}"}]
-    caches = [value for value in vars(description).values() if hasattr(value, "cache_info")]
-    assert all(cache.cache_info().currsize <= 1 for cache in caches)
 
 
 @pytest.mark.parametrize("path", ["/\udcff", "/v1/services/\udcff", "/v1/\ud800/x"])

@@ -47,7 +47,7 @@ class Running:
         """The worker processes that it has at the moment."""
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if is_worker(child, pid)]
+        return [int(child) for child in children if is_worker(child)]
 
     def client(self) -> httpx.Client:
         """A client that connects anew for each request."""
@@ -106,11 +106,10 @@ def serving(started: Running) -> int:
     return started.log.count("Application startup complete")
 
 
-def is_worker(process: str, supervisor: int) -> bool:
-    """Whether a child of the supervisor is a copy of it, and alive."""
-    commands = [Path(f"/proc/{one}/cmdline") for one in (process, supervisor)]
+def is_worker(process: str) -> bool:
+    """Whether a child of the supervisor is a worker, and alive."""
     try:
-        return len({command.read_text() for command in commands}) == 1
+        return "spawn_main" in Path(f"/proc/{process}/cmdline").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
 

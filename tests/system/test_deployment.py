@@ -16,9 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.http.metrics import Metrics
-from service.settings import Settings, variable
-from service.snapshot.snapshot import MANIFEST
+from service.settings import ServerSettings, variable
+from service.snapshot.manifest import MANIFEST
 from tests.support.running import ROOT, Build, eventually, serve, service
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
@@ -146,7 +145,7 @@ def test_the_image_is_built_of_what_it_is_given_and_needs() -> None:
 def test_only_settings_that_exist_are_named(text: str) -> None:
     named = set(re.findall(r"RATECARD_[A-Z_]+", text))
     assert named
-    assert named <= {variable(name) for name in Settings.__struct_fields__}
+    assert named <= {variable(name) for name in ServerSettings.__struct_fields__}
 
 
 @analysed
@@ -174,7 +173,7 @@ def analyse(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_there_is_time_to_stop() -> None:
     settings = dict(re.findall(r"^Environment=(\w+)=(.*)$", UNIT, re.MULTILINE))
-    needed = float(settings[variable("drain")]) + Settings().client_timeout
+    needed = float(settings[variable("drain")]) + ServerSettings().client_timeout
     (allowed,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
     assert needed < int(allowed)
     (of_docker,) = re.findall(r"--stop-timeout (\d+) --env RATECARD_DRAIN=5 ", OPERATIONS)
@@ -207,11 +206,8 @@ def test_every_promise_names_a_test() -> None:
     assert [row for row in table if not re.search(r"\| `tests/\S+`(, `tests/\S+`)* \|$", row)] == []
 
 
-def test_every_metric_is_on_the_page_and_no_other() -> None:
-    metrics = Metrics()
-    metrics.observe("/", 200, 0.1)
-    metrics.counts.built_at = 1.0
-    told = set(re.findall(r"^(ratecard_\w+)", metrics.text("a").decode(), re.MULTILINE))
+def test_every_metric_is_on_the_page_and_no_other(client: httpx.Client) -> None:
+    told = set(re.findall(r"^(ratecard_\w+)", client.get("/metrics").text, re.MULTILINE))
     described = set(re.findall(r"ratecard_[a-z_]+", OPERATIONS))
     assert described <= told | {name.removesuffix("_bucket") for name in told}
     parts = re.compile("_(bucket|count|sum)$")

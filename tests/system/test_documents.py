@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from indexer.cli.parser import COMMANDS
+from indexer.cli.main import COMMANDS
 from indexer.payments.columns import COLUMNS
 from service import errors
 from service.__main__ import option
 from service.api.openapi import document
 from service.app import ROUTES
 from service.cli import Parser
-from service.settings import Settings, describe, settings_from, variable
-from service.web.pages import ASSETS, PAGES
+from service.settings import ServerSettings, describe, variable
+from service.web.pages import PAGES
 from tests.support.running import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -36,10 +36,10 @@ def codes(error: type[errors.RatecardError]) -> set[str]:
 @pytest.mark.parametrize(
     "term",
     [
-        *(variable(name) for name in Settings.__struct_fields__),
-        *(option(name) for name in Settings.__struct_fields__),
+        *(variable(name) for name in ServerSettings.__struct_fields__),
+        *(option(name) for name in ServerSettings.__struct_fields__),
         *(route.path for route in ROUTES),
-        *(route.path for route in PAGES if route.path != ASSETS),
+        *(route.path for route in PAGES if "{file" not in route.path),
         *sorted(PARAMETERS),
         *sorted(codes(errors.RatecardError)),
         *sorted(name for names in COLUMNS.values() for name in names),
@@ -49,13 +49,13 @@ def test_every_setting_path_parameter_error_and_column_is_in_the_readme(term: st
     assert f"`{term}`" in README
 
 
-@pytest.mark.parametrize("name", Settings.__struct_fields__)
+@pytest.mark.parametrize("name", ServerSettings.__struct_fields__)
 def test_help_and_readme_say_the_same_of_every_setting(name: str) -> None:
     row = rf"\| `{variable(name)}` \| `{option(name)}` \| (.+) \| {re.escape(describe(name))} \|"
     found = re.search(row, README)
     assert found, describe(name)
     default = found[1].strip("`").replace("none", "")
-    assert settings_from({variable(name): default}) == Settings()
+    assert ServerSettings.from_environment({variable(name): default}) == ServerSettings()
 
 
 def test_every_path_is_in_the_openapi_document() -> None:

@@ -58,7 +58,7 @@ def test_where_nothing_matches_there_is_a_way_on(
     ("path", "status", "heading", "text"),
     [
         ("/services/nobody", 404, "Nothing is here", "it may have left the catalogue"),
-        ("/nowhere", 404, "Nothing is here", "nothing answers at this path"),
+        ("/nowhere", 404, "Nothing is here", "no resource has this path"),
         ("/?sort=nope", 400, "That address says something", "sort must be one of: relevance"),
         ("/?offset=-1", 400, "That address says something", "offset must be an integer"),
     ],

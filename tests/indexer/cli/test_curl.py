@@ -1,4 +1,4 @@
-"""The command that calls an endpoint, whatever its record says."""
+"""The `curl` command that calls an endpoint."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.cli.curl import curl
+from indexer.cli.curl import make_curl_command
 from service.records import Endpoint
 from tests.support.running import Json, endpoint
 
@@ -93,17 +93,20 @@ def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
         ),
     ],
 )
-def test_the_command_is_safe_to_run_as_it_is(
+def test_the_command_is_safe_to_run_in_a_shell(
     given_endpoint: Endpoint, words: list[str] | None
 ) -> None:
-    command = curl(given_endpoint)
+    command = make_curl_command(given_endpoint)
     assert command.isprintable()
     assert shlex.split(command) == ([] if words is None else ["curl", "-i", *words])
 
 
+@settings(deadline=None)  # a loaded machine is slow
 @given(st.text(), st.text(), st.text())
-def test_what_a_record_says_stays_in_its_word(url: str, name: str, value: str) -> None:
-    command = curl(
+def test_text_of_a_record_stays_within_one_word_of_the_shell(
+    url: str, name: str, value: str
+) -> None:
+    command = make_curl_command(
         described(
             f"https://a.example/{url}",
             "POST",

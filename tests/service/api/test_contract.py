@@ -119,7 +119,13 @@ def test_a_limit_over_200_is_clamped_and_echoed_as_200(client: httpx.Client) -> 
 @pytest.mark.parametrize("offset", [184, 185, 10**30])
 def test_an_offset_past_the_end_is_an_empty_page(client: httpx.Client, offset: int) -> None:
     body = get(client, "/v1/services", offset=offset)
-    assert body == {"services": [], "total": 184, "limit": 24, "offset": offset}
+    echoed = min(offset, 2**63 - 1)
+    assert body == {"services": [], "total": 184, "limit": 24, "offset": echoed}
+
+
+def test_an_integer_of_any_length_is_clamped_to_64_bits(client: httpx.Client) -> None:
+    body = get(client, "/v1/services", offset="9" * 5000, limit="0" * 5000 + "3")
+    assert body == {"services": [], "total": 184, "limit": 3, "offset": 2**63 - 1}
 
 
 BAD_INTEGERS = [
@@ -135,7 +141,6 @@ BAD_INTEGERS = [
     "１",
     "ten",
     "1 ",
-    "9" * 5000,
 ]
 
 
@@ -350,7 +355,7 @@ def test_transactions_page_through_all_payments_newest_first(client: httpx.Clien
 
 def test_a_page_of_transactions_past_the_end_is_empty(client: httpx.Client) -> None:
     found = get(client, "/v1/ecosystem/transactions", page=10**30)["transactions"]["json"]
-    assert found == {"items": [], "page": 10**30, "hasNextPage": False}
+    assert found == {"items": [], "page": 2**63 - 1, "hasNextPage": False}
 
 
 def test_readiness_tells_the_snapshot_and_its_counts(client: httpx.Client) -> None:

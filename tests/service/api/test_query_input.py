@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.parameters import search
+from service.api.parameters import parse_search
 from service.search.analysis import query_words, term_of, words_of
 from service.search.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -74,7 +74,7 @@ def most_frequent(seeds: list[Json], count: int) -> list[str]:
     words = {}
     for record in seeds:
         text = " ".join([record["name"], record["description"], record.get("category", "")])
-        known = {term_of(word.text): word.text for word in query_words(text) if not word.joined}
+        known = {term_of(word.text): word.text for word in query_words(text) if not word.redundant}
         frequencies.update(known.keys())
         words.update(known)
     return [words[term] for term, _ in frequencies.most_common(count)]
@@ -184,8 +184,8 @@ def test_any_percent_encoding_has_an_ordinary_answer_or_a_400(
     st.lists(st.sampled_from([*"%+2014BEé", "%20", "%2", "%25", "%2B", "%E4%B8", "a"])).map("".join)
 )
 def test_a_query_is_unquoted_as_any_form_is(raw: str) -> None:
-    asked, _ = search(f"q=x{raw}".encode())
-    assert asked.query == unquote_plus(f"x{raw}")
+    listing = parse_search(f"q=x{raw}".encode())
+    assert listing.query == unquote_plus(f"x{raw}")
 
 
 @pytest.mark.parametrize("raw", ["%ED%A0%80", "%FF", "%00", "%E2%82", "%F4%90%80%80"])

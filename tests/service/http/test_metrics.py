@@ -28,12 +28,12 @@ REQUESTS = [
     ("GET", "/v1/services/tidewatch-example", "/v1/services/{id}", 200),
     ("GET", "/v1/services/nobody", "/v1/services/{id}", 404),
     ("GET", "/v1/search/services?q=harbour", "/v1/search/services", 200),
-    ("GET", "/v1/services/search?q=harbour", "/v1/search/services", 200),
-    ("GET", "/v1/services/search", "/v1/search/services", 400),
+    ("GET", "/v1/services/search?q=harbour", "/v1/services/search", 200),
+    ("GET", "/v1/services/search", "/v1/services/search", 400),
     ("GET", "/v1/ecosystem/stats", "/v1/ecosystem/stats", 200),
     ("GET", '/made/up?"} 1', "none", 404),
     ("GET", "/%0aratecard_made_up%201", "none", 404),
-    ("OPTIONS", "/v1/services", "/v1/services", 204),
+    ("OPTIONS", "/v1/services", "none", 204),
     ("GET", "/readyz", "/readyz", 200),
 ]
 

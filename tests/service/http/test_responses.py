@@ -1,4 +1,4 @@
-"""The headers of answers: tags and 304, how long to keep, codings, CORS, request ids."""
+"""Headers of responses: entity tags and 304, caching, content codings, CORS, request ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from service.app import create_app
-from service.http.compression import CODINGS, WORTH_COMPRESSING
+from service.http.compression import CODINGS, MIN_SIZE
 from service.settings import Settings
 from tests.support.running import Build, endpoint, eventually, serve, service
 
@@ -245,7 +245,7 @@ def test_bodies_worth_it_are_compressed(client: httpx.Client, path: str, coding:
     assert int(packed.headers["content-length"]) == len(packed.content)
     assert decoded(packed) == plain.content
     json.loads(plain.content)
-    if len(plain.content) >= WORTH_COMPRESSING:
+    if len(plain.content) >= MIN_SIZE:
         assert coding_of(packed) == coding
         assert len(packed.content) < len(plain.content)
     else:
@@ -256,7 +256,7 @@ def test_bodies_worth_it_are_compressed(client: httpx.Client, path: str, coding:
 def test_there_are_answers_on_both_sides_of_what_is_worth_compressing(
     client: httpx.Client,
 ) -> None:
-    assert len(fetch(client, SMALL).content) < WORTH_COMPRESSING < len(fetch(client, LARGE).content)
+    assert len(fetch(client, SMALL).content) < MIN_SIZE < len(fetch(client, LARGE).content)
 
 
 qvalues = st.one_of(

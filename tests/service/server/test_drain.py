@@ -48,7 +48,7 @@ def test_a_second_sigterm_ends_the_drain(workers: int, sample: Path) -> None:
         with started.client() as client:
             started.process.terminate()
             eventually(lambda: client.get("/readyz").status_code == 503)
-        started.process.terminate()
+        os.killpg(started.process.pid, signal.SIGTERM)
         eventually(lambda: started.process.poll() is not None, seconds=4)
         assert started.ended() == 0
 
@@ -93,12 +93,11 @@ def test_a_request_in_flight_is_finished(workers: int, number: signal.Signals, l
         assert started.ended() == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_nothing_listens_while_what_is_in_flight_is_finished(workers: int, large: Path) -> None:
-    with running(large, workers=workers) as started:
+def test_nothing_listens_while_what_is_in_flight_is_finished(large: Path) -> None:
+    with running(large) as started:
         with begin_reading(started):
             started.process.terminate()
-            eventually(lambda: started.log.count("Shutting down") == workers)
+            eventually(lambda: "Shutting down" in started.log)
             eventually(started.refuses, seconds=4)
         assert started.ended() == 0
 

@@ -1,0 +1,43 @@
+"""The catalogue: listing, searching and fetching services."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.listing import list_body
+from service.api.parameters import ListRequest, parse_listing, parse_search
+from service.errors import ServiceNotFound
+from service.http.responses import json_response, snapshot_of
+
+MAX_SHOWN_ID = 256
+
+
+async def list_services(request: Request) -> Response:
+    """List services, in listing order unless sorted otherwise."""
+    return _list(request, parse_listing(request.scope["query_string"]))
+
+
+async def search_services(request: Request) -> Response:
+    """List the services that match a query, best match first."""
+    return _list(request, parse_search(request.scope["query_string"]))
+
+
+async def get_service(request: Request) -> Response:
+    """Fetch a service by its id."""
+    service_id = request.path_params["id"]
+    snapshot = snapshot_of(request)
+    ordinal = snapshot.ordinal_of(service_id)
+    if ordinal is None:
+        too_long = len(service_id) > MAX_SHOWN_ID
+        shown = f"{service_id[:MAX_SHOWN_ID]}…" if too_long else service_id
+        raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
+    body = b"".join((b'{"service":', snapshot.services.view(ordinal), b"}"))
+    return json_response(body, snapshot.tag_of(ordinal).decode())
+
+
+def _list(request: Request, listing: ListRequest) -> Response:
+    snapshot = snapshot_of(request)
+    if not listing.is_cheap:
+        request.app.state.load_shedder.check()
+    return json_response(list_body(snapshot, listing))

@@ -1,0 +1,183 @@
+"""`build` on the command line: its report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer.catalogue.outliers import MIN_SERVICES
+from tests.support.artifacts import folder
+from tests.support.reports import overlays, reported
+from tests.support.running import (
+    ROOT,
+    Build,
+    endpoint,
+    payment,
+    priced,
+    run_indexer,
+    service,
+    write_lines,
+)
+from tests.support.x402 import resource
+
+ESCAPE = "\x1b"
+STAGES = {
+    "compare with the last build",
+    "read",
+    "count the payments",
+    "write the services",
+    "index",
+    "compile",
+    "publish",
+}
+
+
+def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
+    tmp_path: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("indexer.progress.MIN_SECONDS", float("inf"))
+    assert build([service("a"), service("b")]) == 0
+    capsys.readouterr()
+    broken = [service("c"), {"name": "x"}, service("d", endpoints=0)]
+    found = [resource(), resource("http://plain.example/")]
+    options = ("--max-rejects", "90%", *overlays(tmp_path, {"nope": None, "c": {"name": "C"}}))
+    assert (
+        build([service("a", name="New"), *broken], found, payments=[payment()], options=options)
+        == 0
+    )
+    first, second, third = (
+        tmp_path / name for name in ("source0.jsonl", "source1.jsonl", "payments.jsonl")
+    )
+    assert capsys.readouterr().out.splitlines()[:10] == [
+        f"{first}: 4 records, 2 rejected",
+        "  1 × $: Object missing required field `description`",
+        "  1 × $.endpoints: Expected `array`, got `int`",
+        f"{second}: 2 records, 0 rejected, 1 http resources",
+        f"{third}: 1 records, 0 rejected",
+        f"  rejected {first}:3: $: Object missing required field `description`",
+        f"  rejected {first}:4: $.endpoints: Expected `array`, got `int`",
+        f"  left out {second}:2: $.resource: is not encrypted",
+        f"overlay for an unknown id: {tmp_path / 'overlay.json'}:1: nope",
+        "since the last snapshot: 2 added, 1 changed, 1 removed",
+    ]
+
+
+def test_the_last_lines_of_the_report_name_the_served_snapshot(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb in ("published", "nothing changed; still serving"):
+        assert build([service("a")], payments=[payment()]) == 0
+        *_, held, where = capsys.readouterr().out.splitlines()
+        assert held.startswith("1 services, 1 endpoints, 1 payments; ")
+        assert where == f"{verb} {artifacts}/snapshots/{folder(artifacts).name}"
+
+
+def test_the_json_report_is_one_line_with_the_same_figures(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--json", "--max-rejects", "50%", *overlays(tmp_path, {"nope": None}))
+    assert build([service("a"), {"id": 7}], payments=[payment()], options=options) == 0
+    said = capsys.readouterr()
+    assert (said.out.count("\n"), said.err) == (1, "")
+    report = json.loads(said.out)
+    size = sum(path.stat().st_size for path in folder(artifacts).rglob("*") if path.is_file())
+    manifest = (folder(artifacts) / "manifest.json").stat().st_size
+    assert set(report.pop("stages")) == STAGES
+    assert report.pop("seconds") > 0
+    (reject,) = report.pop("firstRejects")
+    assert (reject["id"], reject["position"], reject["fate"]) == (7, "line 2", "rejected")
+    reason = "$.id: Expected `str`, got `int`"
+    source, payments = str(tmp_path / "source0.jsonl"), str(tmp_path / "payments.jsonl")
+    sources = report.pop("sources")
+    assert {key: sources[0][key] for key in ("name", "records", "rejected", "reasons")} == {
+        "name": source,
+        "records": 2,
+        "rejected": 1,
+        "reasons": {reason: 1},
+    }
+    assert (sources[1]["name"], sources[1]["records"]) == (payments, 1)
+    assert report == {
+        "snapshot": folder(artifacts).name,
+        "changed": True,
+        "services": 1,
+        "endpoints": 1,
+        "payments": 1,
+        "bytes": size - manifest,
+        "changes": None,
+        "suspiciousPrices": [],
+        "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],
+        "notes": [],
+        "rejects": 1,
+    }
+
+
+def test_changes_are_counted_since_the_served_snapshot(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build([service("a"), service("b"), service("c")], options=("--quiet",)) == 0
+    records = [service("b", name="B"), service("c"), service("d"), service("e")]
+    assert build(records, options=("--json",)) == 0
+    assert reported(capsys)["changes"] == {"added": 2, "changed": 1, "removed": 1}
+    assert build(list(reversed(records)), options=("--json",)) == 0
+    report = reported(capsys)
+    assert (report["changed"], report["changes"]) == (
+        False,
+        {"added": 0, "changed": 0, "removed": 0},
+    )
+
+
+def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "source.jsonl", [service("a"), {}])
+    said = run_indexer("build", source, "--out", artifacts, "--quiet", "--max-rejects", "50%")
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    said = run_indexer("build", source, "--out", artifacts, "--quiet")
+    assert (said.returncode, said.stdout) == (3, "")
+    assert said.stderr.startswith(f"error: {source}: 1 of 2 records are malformed")
+    said = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr == f"error: {tmp_path / 'none'}: there is no such file\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_a_build_needs_no_standard_output_or_error(
+    closed: str, tmp_path: Path, artifacts: Path
+) -> None:
+    source = write_lines(tmp_path / "source.jsonl", [service("a")])
+    command = f'exec "$0" -m indexer build "$1" --out "$2" {closed}'
+    arguments = ["sh", "-c", command, sys.executable, source, str(artifacts)]
+    finished = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert run_indexer("verify", artifacts).returncode == 0
+
+
+def test_text_of_a_source_sends_no_control_characters_and_stays_on_its_line(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = f"{ESCAPE}[2J\nall is well\u202e"
+    records = priced(*["0.01"] * MIN_SERVICES, "1000", category=evil)
+    for record in records:
+        record["endpoints"][0]["pricing"]["currency"] = evil
+    records.append(service("bad", endpoints=[endpoint() | {"parameters": [{"group": evil}]}]))
+    records.append(service(evil))
+    options = ("--max-rejects", "50%", *overlays(tmp_path, {evil: {"name": "x"}}))
+    assert build(records, options=options) == 0
+    said = capsys.readouterr().out
+    assert all(letter.isprintable() or letter == "\n" for letter in said)
+    assert not any(line.startswith("all is well") for line in said.splitlines())
+    assert said.count("suspicious price: ") == said.count("overlay for an unknown id: ") == 1
+
+
+def test_only_the_first_of_many_suspicious_prices_are_printed(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build(priced(*["0.01"] * 30, *["5000"] * 9)) == 0
+    said = capsys.readouterr().out
+    assert said.count("suspicious price: ") == 5
+    assert "  and 4 more; --json lists them all\n" in said

@@ -1,0 +1,330 @@
+"""A build of unchanged inputs is recognised by its fingerprint, without reading them again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from indexer.build import build_snapshot
+from indexer.cli.main import main
+from indexer.options import BuildOptions
+from indexer.progress import Progress, Stage
+from indexer.report import LAST
+from indexer.sources.fingerprint import hash_code
+from indexer.sources.rejects import MAX_REASONS
+from service.search.config import SEARCH_CONFIG
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import folder
+from tests.support.misbehaving import misbehaving, pages_of
+from tests.support.reports import ids, reported
+from tests.support.running import ROOT, Build, Json, payment, service, write_lines
+from tests.support.x402 import resource
+
+READING = "read"
+"""The stage that is skipped when nothing changed."""
+
+
+class Inputs(NamedTuple):
+    """One file of each kind that a build reads, and where it writes."""
+
+    artifacts: Path
+    source: Path
+    payments: Path
+    overlay: Path
+    rejects: Path
+
+    def build(self, *options: str) -> int:
+        paths = ["--transactions", self.payments, "--overlay", self.overlay]
+        where = ["--out", self.artifacts, "--rejects", self.rejects]
+        arguments = ["build", self.source, *paths, *where, "--json", *options]
+        return main([*map(str, arguments)])
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, artifacts: Path) -> Inputs:
+    records = [service("a"), service("b"), resource(), {"name": "broken"}]
+    write_lines(tmp_path / "source.jsonl", records * 2)
+    write_lines(tmp_path / "payments.jsonl", [payment(), payment()])
+    write_lines(tmp_path / "overlay.jsonl", [{"a": {"enriched": True}, "odd": None}])
+    names = ("source.jsonl", "payments.jsonl", "overlay.jsonl", "rejects.jsonl")
+    return Inputs(artifacts, *(tmp_path / name for name in names))
+
+
+SHARE = ("--max-rejects", "50%")
+
+
+def test_unchanged_inputs_are_not_read_again(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    first, listed = reported(capsys), inputs.rejects.read_bytes()
+    os.utime(inputs.artifacts / "CURRENT", (0, 0))
+    assert inputs.build(*SHARE) == 0
+    again = reported(capsys)
+    assert READING in first["stages"]
+    assert list(again["stages"]) == ["compare with the last build"]
+    assert (first["changed"], again["changed"], again["changes"]) == (True, False, None)
+    for changing in ("changed", "changes", "stages", "seconds"):
+        del first[changing], again[changing]
+    assert again == first
+    assert first["firstRejects"]
+    assert first["unusedOverlays"]
+    assert inputs.rejects.read_bytes() == listed
+    assert open_snapshot(inputs.artifacts).checked_at.year > 1970
+
+
+def append(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def damage(inputs: Inputs) -> None:
+    path = folder(inputs.artifacts) / "records.json"
+    path.write_bytes(path.read_bytes().replace(b"USDC", b"USDT"))
+
+
+def roll_back(inputs: Inputs) -> None:
+    other = write_lines(inputs.source.with_name("other.jsonl"), [service("other")])
+    last = (inputs.artifacts / LAST).read_bytes()
+    assert main(["build", other, "--out", str(inputs.artifacts), "--quiet"]) == 0
+    (inputs.artifacts / LAST).write_bytes(last)
+
+
+CHANGES: dict[str, Callable[[Inputs], object]] = {
+    "a byte of a source": lambda inputs: append(inputs.source),
+    "a byte of the payments": lambda inputs: append(inputs.payments),
+    "a byte of an overlay": lambda inputs: append(inputs.overlay),
+    "a byte of the snapshot": damage,
+    "the list of rejects": lambda inputs: append(inputs.rejects),
+    "no list of rejects": lambda inputs: inputs.rejects.unlink(),
+    "no report of the last build": lambda inputs: (inputs.artifacts / LAST).unlink(),
+    "a damaged report": lambda inputs: (inputs.artifacts / LAST).write_bytes(b'{"digest":"\xff'),
+    "another snapshot served": roll_back,
+    "nothing served": lambda inputs: (inputs.artifacts / "CURRENT").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_makes_a_build_read_its_sources_again(
+    change: str, inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    first = reported(capsys)["snapshot"]
+    CHANGES[change](inputs)
+    assert inputs.build(*SHARE) == 0
+    report = reported(capsys)
+    assert READING in report["stages"]
+    assert report["snapshot"] == first
+    assert report["changed"] == (change in {"another snapshot served", "nothing served"})
+    assert len(inputs.rejects.read_text().splitlines()) == report["rejects"]
+    assert main(["verify", str(inputs.artifacts)]) == 0
+
+
+@pytest.mark.parametrize(
+    "options", [("--max-price", "1"), ("--allow-http",), ("--allow-private",), ()]
+)
+def test_another_option_is_another_build(
+    options: tuple[str, ...], inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    capsys.readouterr()
+    if options:
+        assert inputs.build(*SHARE, *options) == 0
+        assert READING in reported(capsys)["stages"]
+    else:
+        assert inputs.build("--max-rejects", "0%") == 3
+
+
+def test_another_version_of_a_dependency_is_another_build(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    first = reported(capsys)["snapshot"]
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "99.9")
+    assert inputs.build(*SHARE) == 0
+    report = reported(capsys)
+    assert (READING in report["stages"], report["snapshot"]) == (True, first)
+
+
+def test_another_search_configuration_is_another_snapshot(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    first = reported(capsys)["snapshot"]
+    tuned = msgspec.structs.replace(SEARCH_CONFIG, saturation=SEARCH_CONFIG.saturation + 1)
+    monkeypatch.setattr("indexer.build.SEARCH_CONFIG", tuned)
+    monkeypatch.setattr("indexer.snapshot.publish.SEARCH_CONFIG", tuned)
+    assert inputs.build(*SHARE) == 0
+    report = reported(capsys)
+    assert (READING in report["stages"], report["snapshot"] == first) == (True, False)
+
+
+def test_a_module_of_a_sub_package_changes_the_hash_of_the_code(tmp_path: Path) -> None:
+    module = tmp_path / "package" / "sub" / "module.py"
+    module.parent.mkdir(parents=True)
+    hashes = set()
+    for code in ("", "x = 1", "x = 2"):
+        module.write_text(code)
+        hashes.add(hash_code([str(tmp_path)]))
+    assert len(hashes) == 3
+
+
+class ReplacingSource(Progress):
+    """Replaces a source once its build has hashed it, before it is read."""
+
+    def __init__(self, source: Path, content: bytes) -> None:
+        super().__init__()
+        self._source = source
+        self._content = content
+
+    @contextmanager
+    def stage(
+        self, name: str, total: int | None = None, *, in_bytes: bool = False
+    ) -> Iterator[Stage]:
+        if name == READING:
+            self._source.write_bytes(self._content)
+        with super().stage(name, total, in_bytes=in_bytes) as stage:
+            yield stage
+
+
+def test_a_source_that_changes_after_it_was_hashed_is_read_again_later(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    source = tmp_path / "source.jsonl"
+    hashed, read = (json.dumps(service(name)).encode() for name in ("hashed", "read-later"))
+    options = BuildOptions(sources=(str(source),), out=artifacts)
+    source.write_bytes(hashed)
+    build_snapshot(options, ReplacingSource(source, read))
+    assert ids(artifacts) == ["read-later"]
+    source.write_bytes(hashed)
+    build_snapshot(options)
+    assert ids(artifacts) == ["hashed"]
+
+
+def test_a_file_in_another_role_or_place_is_another_build(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = write_lines(inputs.source.with_name("both.jsonl"), [payment(id="a")])
+    arguments = ["--out", str(inputs.artifacts), "--json"]
+    for role in (["--transactions", both], ["--overlay", both], []):
+        assert main(["build", str(inputs.source), *role, *arguments, *SHARE]) == 0
+        assert READING in reported(capsys)["stages"]
+    assert main(["build", str(inputs.source), both, *arguments]) == 3  # a payment is no service
+
+
+def test_a_folder_is_read_again_when_a_file_is_new_in_it(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "sources"
+    source.mkdir()
+    write_lines(source / "1.jsonl", [service("a")])
+    assert build(source) == 0
+    write_lines(source / "2.jsonl", [service("b")])
+    assert build(source, options=("--json",)) == 0
+    assert READING in reported(capsys)["stages"]
+    assert ids(artifacts) == ["a", "b"]
+
+
+def test_standard_input_is_read_every_time(artifacts: Path) -> None:
+    command = [sys.executable, "-m", "indexer", "build", "-", "--out", str(artifacts), "--json"]
+    for name in ("a", "b"):
+        told = subprocess.run(
+            command, cwd=ROOT, input=json.dumps(service(name)), stdout=subprocess.PIPE, text=True,
+            check=True,
+        )  # fmt: skip
+        assert READING in json.loads(told.stdout)["stages"]
+        assert ids(artifacts) == [name]
+
+
+def test_rejects_are_written_to_a_device_by_every_build(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--rejects", "/dev/null", "--json", *SHARE)
+    for _ in range(2):
+        assert build([service("a"), {}], options=options) == 0
+        assert READING in reported(capsys)["stages"]
+
+
+@pytest.mark.parametrize("distinct", [0, 2 * MAX_REASONS])
+def test_a_payment_in_the_future_makes_every_build_read_its_sources(
+    distinct: int,
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also where its fault is counted among the other reasons."""
+    soon = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    quoted = 'tx,"2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n'
+    rows = [
+        f"{quoted}0x{n},2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n{quoted}" for n in range(distinct)
+    ]
+    payments = tmp_path / "payments.csv"
+    payments.write_text(
+        "tx_hash,block_timestamp,sender,recipient,amount,decimals,chain\n"
+        f"0xfirst,2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n{''.join(rows)}"
+        f"0xlast,{soon},0xa,0xb,1,6,base\n"
+    )
+    for _ in range(2):
+        options = ("--max-rejects", "100%", "--json")
+        assert build([service("a")], payments=payments, options=options) == 0
+        report = reported(capsys)
+        assert READING in report["stages"]
+        assert (report["payments"], report["rejects"] > distinct) == (1, True)
+    assert not (artifacts / LAST).exists()
+
+
+def test_a_report_that_cannot_be_kept_does_not_fail_the_build(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifacts.mkdir()
+    (artifacts / LAST).mkdir()
+    for _ in range(2):
+        assert build([service("a")], options=("--json",)) == 0
+        assert READING in reported(capsys)["stages"]
+
+
+def test_a_failed_build_is_not_remembered(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    whole = inputs.source.read_bytes()
+    inputs.source.write_bytes(b"{")
+    assert inputs.build(*SHARE) != 0
+    assert inputs.build(*SHARE) != 0
+    inputs.source.write_bytes(whole)
+    capsys.readouterr()
+    assert inputs.build(*SHARE) == 0
+    assert reported(capsys)["changed"] is False
+    assert ids(inputs.artifacts)[0] == "a"
+
+
+def test_an_unchanged_feed_takes_one_request_and_is_not_read(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]
+    with misbehaving(pages_of(items, headers={"ETag": '"1"'})) as server:
+        assert build(server.url, options=("--json",)) == 0
+        assert READING in reported(capsys)["stages"]
+        before = len(server.requests)
+        assert before > 1
+        server.behaviour = lambda exchange: exchange.answer(b"", 304)
+        assert build(server.url, options=("--json",)) == 0
+        assert len(server.requests) == before + 1
+        assert server.requests[-1].headers["If-None-Match"] == '"1"'
+        report = reported(capsys)
+        assert (READING in report["stages"], report["changed"]) == (False, False)
+        server.behaviour = pages_of(items[1:], headers={"ETag": '"2"'})
+        assert build(server.url, options=("--json",)) == 0
+        report = reported(capsys)
+        assert report["changes"] == {"added": 0, "changed": 0, "removed": 1}
+    assert len(ids(artifacts)) == 24

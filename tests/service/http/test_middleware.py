@@ -1,0 +1,230 @@
+"""Middleware: what every response has, and what an application that embeds this one can add."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.app import create_app
+from service.settings import Settings
+from tests.support.running import ROOT, Build, eventually, serve, serve_process, service
+
+PATHS = (
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/v1/services",
+    "/v1/services/tidewatch-example",
+    "/v1/search/services?q=tide",
+    "/",
+    "/nowhere",
+)
+
+
+class DenyAll:
+    """Middleware of a host that lets nobody in."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+class AddHeader:
+    """Middleware of a host that edits the headers of responses in place, as is usual."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_header(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).append("x-host", "host")
+            await send(message)
+
+        await self.app(scope, receive, send_with_header)
+
+
+def client_of(app: ASGIApp) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a.example")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_middleware_of_a_host_applies_to_every_path(path: str, sample: Path) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    app.add_middleware(DenyAll)
+
+    async def ask() -> None:
+        async with client_of(app) as client:
+            for _ in range(2):
+                assert (await client.get(path)).status_code == 401
+
+    asyncio.run(ask())
+
+
+def test_middleware_of_a_host_applies_to_cached_responses_once_each(sample: Path) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    app.add_middleware(AddHeader)
+
+    async def ask() -> None:
+        async with client_of(app) as client:
+            for path in PATHS * 3:
+                response = await client.get(path)
+                assert response.headers.get_list("x-host") == ["host"]
+                assert len(response.headers.get_list("x-request-id")) == 1
+
+    asyncio.run(ask())
+
+
+def test_the_routes_are_those_of_the_application() -> None:
+    app = create_app(Settings())
+    paths = {getattr(route, "path", "") for route in app.routes}
+    assert {"/v1/services/{id}", "/healthz", "/", "/docs"} <= paths
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/services", 200),
+        ("GET", "/v1/services?limit=0", 400),
+        ("GET", "/nowhere", 404),
+        ("GET", "/metrics%0a", 404),
+        ("GET", "/v1/services/tidewatch-example%0A", 404),
+        ("POST", "/v1/services", 405),
+        ("OPTIONS", "/nowhere", 204),
+        ("HEAD", "/", 200),
+    ],
+)
+def test_every_response_has_its_headers_once(
+    method: str, path: str, status: int, client: httpx.Client
+) -> None:
+    for _ in range(2):
+        response = client.request(method, path)
+        assert response.status_code == status
+        for name in (
+            "x-request-id",
+            "ratecard-snapshot",
+            "access-control-allow-origin",
+            "access-control-expose-headers",
+            "x-content-type-options",
+            "cache-control",
+        ):
+            assert len(response.headers.get_list(name)) == 1, name
+
+
+def test_a_mounted_application_opens_the_first_snapshot_beside_the_event_loop(
+    artifacts: Path,
+) -> None:
+    """A pipe stands for a slow disk: reading it blocks until somebody writes to it."""
+    artifacts.mkdir()
+    os.mkfifo(artifacts / "CURRENT")
+    app = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
+
+    async def ask() -> None:
+        async with client_of(app) as client:
+            asking = asyncio.create_task(client.get("/shop/v1/services"))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not asking.done()
+            writer = threading.Thread(target=(artifacts / "CURRENT").write_text, args=("nothing",))
+            writer.start()
+            assert (await asyncio.wait_for(asking, 30)).status_code == 503
+            writer.join()
+
+    asyncio.run(ask())
+
+
+def test_an_application_whose_lifespan_ran_before_follows_snapshots_again(
+    artifacts: Path, build: Build
+) -> None:
+    app = create_app(Settings(artifacts=str(artifacts)))
+    assert build([service("a")]) == 0
+
+    async def ask(service_id: str) -> None:
+        async with app.router.lifespan_context(app), client_of(app) as client:
+            while (await client.get(f"/v1/services/{service_id}")).status_code != 200:
+                await asyncio.sleep(0.02)
+
+    asyncio.run(asyncio.wait_for(ask("a"), 30))
+    assert build([service("b")]) == 0
+    asyncio.run(asyncio.wait_for(ask("b"), 30))
+    assert build([service("c")]) == 0
+    asyncio.run(asyncio.wait_for(ask("c"), 30))
+
+
+def test_an_idle_connection_does_not_keep_an_old_snapshot_mapped(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    old = (artifacts / "CURRENT").read_text().strip()
+    with serve_process(artifacts) as (client, process):
+        assert client.get("/v1/services/a").status_code == 200  # its connection stays open
+        maps = Path(f"/proc/{process.pid}/maps")
+        assert old in maps.read_text()
+        assert build([service("b")]) == 0
+        eventually(lambda: old not in maps.read_text())
+        assert client.get("/v1/services/b").status_code == 200
+
+
+def test_plain_lists_are_never_shed_and_those_that_cost_a_scan_are(sample: Path) -> None:
+    app = create_app(Settings(artifacts=str(sample), max_lag=1e-9))
+    cheap = ("/v1/services?offset=3", "/v1/services?sort=price", "/v1/services/tidewatch-example")
+    expensive = (
+        "/v1/services?maxPrice=0.01",
+        "/v1/services?category=Data",
+        "/v1/services?enriched=true",
+        "/v1/services?facets=category",
+        "/v1/search/services?q=tide",
+        "/?maxPrice=0.01",
+        "/?q=tide",
+    )
+
+    async def ask() -> None:
+        async with client_of(app) as client:
+            assert (await client.get(expensive[0])).status_code == 503  # any lag is too much
+            for path in cheap:
+                assert (await client.get(path)).status_code == 200
+            for path in expensive:
+                response = await client.get(path)
+                assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+
+    asyncio.run(ask())
+
+
+def test_a_reader_of_the_log_that_stalls_does_not_stop_the_service(sample: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        with serve_process(sample, "--log-requests", stdout=writing) as (client, _):
+            for number in range(1_000):  # some 250 KB of log, where a pipe holds 64 KB
+                assert client.get(f"/v1/services?limit=1&n={number}").status_code == 200
+            os.close(reading)
+            reading = -1
+    finally:
+        os.close(writing)
+        if reading >= 0:
+            os.close(reading)
+
+
+def test_a_new_release_has_new_entity_tags_over_the_same_snapshot(
+    sample: Path, tmp_path: Path, client: httpx.Client
+) -> None:
+    shutil.copytree(ROOT / "service", tmp_path / "service")
+    with (tmp_path / "service" / "errors.py").open("a") as file:
+        file.write("# another release\n")
+    with serve(sample, cwd=tmp_path) as released:
+        for path in ("/v1/services", "/v1/services/tidewatch-example", "/v1/ecosystem/overview"):
+            known = client.get(path).headers["etag"]
+            assert client.get(path, headers={"if-none-match": known}).status_code == 304
+            assert released.get(path, headers={"if-none-match": known}).status_code == 200
