@@ -25,7 +25,7 @@ ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
 # the index of a row among all.
 # Storing texts would take most of the time of loading. So `rows` has 128-bit hashes of them, and
 # `details` has the texts of wanted rows only: rejects and the newest payments. Among ten million
-# payments two texts collide with a probability of about 10^-24. MD5 collisions can be constructed,
+# payments two texts collide with a probability below 10^-24. MD5 collisions can be constructed,
 # but an attacker gains nothing: two payments, or two addresses, of their own count as one.
 TEXTS = ("id", "chain", *rules.ADDRESSES, "provider", "facilitator_id")
 SCHEMA = f"""
