@@ -49,7 +49,8 @@ def open_payments(
         from indexer.payments.load import load_payments  # noqa: PLC0415  # needs duckdb
     except ImportError as error:
         raise IndexerError(
-            "payments are read by DuckDB, which is not installed: pip install 'ratecard[indexer]'"
+            "payments are read by DuckDB, which is not installed: "
+            "install ratecard with the extra [indexer]"
         ) from error
 
     database = str(staging / "payments.duckdb")

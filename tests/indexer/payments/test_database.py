@@ -84,7 +84,7 @@ def test_payments_without_duckdb_name_the_extra_to_install(tmp_path: Path) -> No
     out = str(tmp_path / "artifacts")
     finished = run_without_duckdb("build", source, "--transactions", name, "--out", out)
     assert finished.returncode == 1
-    assert "ratecard[indexer]" in finished.stderr
+    assert "the extra [indexer]" in finished.stderr
     assert "Traceback" not in finished.stderr
 
 
