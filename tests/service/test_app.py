@@ -249,13 +249,13 @@ def test_a_failure_inside_is_500_in_the_usual_shape_and_leaks_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.ordinal_of", fail)
+    monkeypatch.setattr("service.api.services.list_body", fail)
     app = create_app(Settings(artifacts=str(sample)))
 
     async def ask() -> None:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            response = await client.get("/v1/services/a")
+            response = await client.get("/v1/services")
             assert response.status_code == 500
             assert response.json()["error"]["code"] == "internal_error"
             assert "secret" not in response.text
