@@ -8,10 +8,10 @@ from msgspec import UNSET, Raw
 from rich.console import Console
 from rich.text import Text
 
-from indexer.cli.curl import curl
 from indexer.cli.table import calls_of, networks_of, price_of
 from indexer.cli.terminal import plain
 from indexer.snapshot.compare import PriceRange
+from service.api.curl import curl
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 

@@ -1,4 +1,4 @@
-"""Services that are hard to show: hostile, endless, and written from right to left."""
+"""Services that are hard to show: hostile, large, and written from right to left."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ ADDRESSES = (
 
 
 def hostile() -> list[Json]:
-    """A service for each text, which is in every field that can hold it."""
+    """Return a service for each of `TEXTS`, with the text in every field that can hold it."""
     return [_hostile(f"hostile-{number:02}", text) for number, text in enumerate(TEXTS)]
 
 
 def large() -> Json:
-    """A service with very many endpoints."""
+    """Return a service with `LARGE` endpoints."""
     return service(
         "large",
         name="Large",
@@ -68,11 +68,12 @@ def _hostile(service_id: str, text: str) -> Json:
         serviceName=text,
         providerUrl=text,
         iconUrl=text,
-        endpoints=[_endpoint(url, text) for url in (text, *ADDRESSES)],
+        endpoints=[hostile_endpoint(url, text) for url in (text, *ADDRESSES)],
     )
 
 
-def _endpoint(url: str, text: str) -> Json:
+def hostile_endpoint(url: str, text: str) -> Json:
+    """Return an endpoint with the text in every field but its URL."""
     return {
         "url": url,
         "method": text,

@@ -1,4 +1,4 @@
-"""What a person's shell makes of a command that is pasted into it."""
+"""The arguments that a shell passes to curl."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(command: str, folder: Path) -> list[str]:
-    """What curl is given when a command is run in a folder, where all else would leave a trace."""
+    """Run a pasted command in a folder, where any other program it runs would leave a file."""
     script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}\n"
     run = ["/bin/bash", "-c", script]
     done = subprocess.run(run, capture_output=True, check=True, timeout=10, cwd=folder)
