@@ -1,4 +1,4 @@
-// Runs before the first paint, so that a chosen theme does not flash: hence not a module.
+// Not a module: it must run before the first paint, or a chosen theme would flash.
 const themes = { auto: "light dark", light: "light", dark: "dark" };
 const use = (theme) => {
   document.documentElement.style.colorScheme = themes[theme];
@@ -30,7 +30,7 @@ addEventListener("DOMContentLoaded", () => {
     try {
       localStorage.setItem("theme", next);
     } catch {
-      // then it lasts as long as the page
+      // the theme then lasts as long as the page
     }
   });
 });

@@ -1,0 +1,163 @@
+// Follows links and forms of a page in place: fetches the document of the new address, and swaps in
+// the content of those elements marked `data-part` that differ.
+
+const TYPING = 120; // milliseconds without a key press before a search
+const root = document.documentElement;
+const region = document.querySelector("[aria-busy]");
+const trouble = document.getElementById("trouble");
+let request = new XMLHttpRequest();
+let retry = null;
+let typing;
+
+// Requests a document; calls `receive` with it, or shows why there is none. A later request aborts
+// an earlier one. XMLHttpRequest parses HTML without a sink of Trusted Types, unlike DOMParser.
+function get(address, receive, again) {
+  request.abort();
+  request = new XMLHttpRequest();
+  request.open("GET", address);
+  request.responseType = "document";
+  request.setRequestHeader("Accept", "text/html");
+  request.setRequestHeader("Cache-Control", "max-age=0"); // revalidate: snapshots must not be mixed
+  request.onload = ({ target }) => {
+    region.ariaBusy = "false";
+    const fresh = target.response;
+    const main = fresh?.getElementById("main");
+    if (!main) {
+      complain("Unexpected response.", `The response (status ${target.status}) is not a page of Ratecard.`, again);
+    } else if (target.status !== 200) {
+      complain("The request failed.", main.querySelector("p").textContent, again);
+    } else {
+      calm();
+      receive(fresh);
+    }
+  };
+  request.onerror = () => {
+    region.ariaBusy = "false";
+    const earlier = "The page shows earlier results.";
+    if (navigator.onLine) complain("No response.", `The service cannot be reached. ${earlier}`, again);
+    else complain("You are offline.", earlier, again);
+  };
+  region.ariaBusy = "true";
+  request.send();
+}
+
+// Shows the document of an address. `entry` says how the address enters the history: as "typed", as
+// "chosen", or not at all (null). `restore` fills the forms from the document, `focus` is the id of
+// the element to focus.
+function visit(address, entry, { restore = false, focus = null } = {}) {
+  clearTimeout(typing);
+  const again = () => visit(address, entry, { restore, focus });
+  get(address, (fresh) => {
+    const isRebuilt = fresh.documentElement.dataset.snapshot !== root.dataset.snapshot;
+    const first = firstPage(address);
+    if (scripts(fresh) !== scripts(document)) {
+      location.assign(address); // another release, whose markup these scripts may not know
+    } else if (isRebuilt && first.href !== new URL(address, location).href) {
+      visit(first.href, entry, { restore, focus }); // pages of two snapshots do not fit together
+    } else {
+      swap(fresh, restore);
+      if (isRebuilt) document.querySelector("[role=status]").append(", from a catalogue rebuilt just now");
+      if (entry) enterHistory(fresh.querySelector("link[rel=canonical]").getAttribute("href"), entry);
+      if (focus) moveTo(document.getElementById(focus));
+    }
+  }, again);
+}
+
+const scripts = (page) => [...page.scripts].map((script) => script.src).join();
+
+function firstPage(address) {
+  const url = new URL(address, location);
+  for (const name of ["offset", "page"]) url.searchParams.delete(name);
+  return url;
+}
+
+function swap(fresh, restore) {
+  const focused = document.activeElement;
+  showAges(fresh);
+  if (restore) {
+    for (const form of document.forms) {
+      form.reset();
+      form.elements.q.value = fresh.getElementById("q").value;
+    }
+  }
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const other = fresh.getElementById(part.id);
+    if (!part.isEqualNode(other)) part.replaceChildren(...other.childNodes);
+  }
+  if (!focused.isConnected) equivalent(focused)?.focus({ preventScroll: true });
+  document.title = fresh.title;
+  root.dataset.snapshot = fresh.documentElement.dataset.snapshot;
+}
+
+function moveTo(element) {
+  element.focus({ preventScroll: true });
+  if (element.getBoundingClientRect().top < 0) element.scrollIntoView();
+}
+
+// The element of the page that stands for one that was swapped out.
+function equivalent(element) {
+  const same = (other) => ["name", "value", "href"].every((name) => other[name] === element[name]);
+  return [...document.querySelectorAll(element.localName)].find(same);
+}
+
+// Words that are typed on make one entry of the history, and an unchanged address makes none.
+function enterHistory(address, entry) {
+  const isSame = address === location.pathname + location.search;
+  const isContinued = entry === "typed" && history.state === "typed";
+  history[isSame || isContinued ? "replaceState" : "pushState"](entry, "", address);
+}
+
+function complain(title, message, again) {
+  trouble.querySelector("strong").textContent = title;
+  trouble.querySelector("span").textContent = message;
+  trouble.hidden = false;
+  retry = again;
+}
+
+function calm() {
+  if (trouble.contains(document.activeElement)) document.getElementById("main").focus({ preventScroll: true });
+  trouble.hidden = true;
+  retry = null;
+}
+
+trouble.querySelector("button").addEventListener("click", () => retry());
+addEventListener("online", () => retry?.());
+addEventListener("popstate", () => visit(location.href, null, { restore: true }));
+
+addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  const isModified = event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
+  const isSamePage = link?.origin === location.origin && link.pathname === location.pathname;
+  if (!isSamePage || link.hash || isModified) return;
+  event.preventDefault();
+  visit(link.href, "chosen", { restore: true, focus: link.closest("[data-focus]")?.dataset.focus });
+});
+
+for (const form of document.forms) {
+  const send = (entry) => visit(`${form.action}?${new URLSearchParams(new FormData(form))}`, entry);
+  form.addEventListener("input", ({ target }) => {
+    if (target !== form.elements.q) return;
+    clearTimeout(typing);
+    typing = setTimeout(send, TYPING, "typed");
+  });
+  form.addEventListener("change", ({ target }) => target !== form.elements.q && send("chosen"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send("chosen");
+  });
+}
+
+// Times relative to now, which go on while the page is open.
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const UNITS = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+
+function showAges(page) {
+  for (const time of page.querySelectorAll("time[data-age]")) {
+    const seconds = (Date.parse(time.dateTime) - Date.now()) / 1000;
+    const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? ["second", 1];
+    time.textContent = relative.format(Math.trunc(seconds / size), unit);
+  }
+}
+
+setInterval(showAges, 30_000, document);
+showAges(document);
