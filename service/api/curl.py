@@ -63,6 +63,8 @@ def escape_json(text: str) -> str:
 
     Tabs and line breaks become spaces: JSON has them between its tokens only.
     """
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
 
 

@@ -15,6 +15,8 @@ from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service, format_timestamp
 
 NO_PRICE = "no fixed price"
+MAX_PARAMETERS = 100
+"""Parameters that are shown of an endpoint: a record may have enough to block the event loop."""
 
 # Link to web addresses only: a catalogue may say `javascript:` where a website should be, or write
 # a host so that browsers read another one.
@@ -51,11 +53,13 @@ class EndpointRow(NamedTuple):
     price: str
     currency: str
     description: str
-    terms: str
+    host: str
+    scheme: str
     network: str
     calls: str
     curl: str
     parameters: list[ParameterRow]
+    omitted_parameters: int
 
 
 class ParameterRow(NamedTuple):
@@ -129,17 +133,20 @@ def row_of(endpoint: Endpoint) -> EndpointRow:
     if not path:
         host, path = "", host
     calls = quality.l30_days_total_calls if quality else UNSET
+    parameters = endpoint.parameters or []
     return EndpointRow(
         method=endpoint.method or "GET",
         path=path,
         price=_price(pricing),
         currency=pricing.currency if pricing.amount or pricing.max_amount else "",
         description=endpoint.description or "",
-        terms=" · ".join(filter(None, (host, _scheme(pricing)))),
+        host=host,
+        scheme=_scheme(pricing),
         network=network_label(pricing.network) if pricing.network else "",
         calls=f"{counted(int(calls), 'call')} in 30 days" if calls else "",
         curl=curl(endpoint),
-        parameters=[_parameter_row(parameter) for parameter in endpoint.parameters or []],
+        parameters=[_parameter_row(parameter) for parameter in parameters[:MAX_PARAMETERS]],
+        omitted_parameters=max(len(parameters) - MAX_PARAMETERS, 0),
     )
 
 

@@ -74,8 +74,7 @@ async def service_page(request: Request) -> Response:
     ordinal = snapshot.ordinal_of(request.path_params["id"])
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
-    if words:
-        request.app.state.load_shedder.check()
+    request.app.state.load_shedder.check()
     endpoints = find_endpoints(snapshot.services.view(ordinal), words)
     stop = offset + ENDPOINTS
 

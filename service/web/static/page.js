@@ -4,7 +4,7 @@
 const TYPING = 120; // milliseconds without a key press before a search
 const root = document.documentElement;
 const region = document.querySelector("[aria-busy]");
-const trouble = document.getElementById("trouble");
+const alert = document.getElementById("alert");
 let request = new XMLHttpRequest();
 let retry = null;
 let typing;
@@ -77,7 +77,7 @@ function swap(fresh, restore) {
   if (restore) {
     for (const form of document.forms) {
       form.reset();
-      form.elements.q.value = fresh.getElementById("q").value;
+      form.elements.q.value = fresh.getElementById("q")?.value ?? "";
     }
   }
   for (const part of document.querySelectorAll("[data-part]")) {
@@ -108,19 +108,19 @@ function enterHistory(address, entry) {
 }
 
 function complain(title, message, again) {
-  trouble.querySelector("strong").textContent = title;
-  trouble.querySelector("span").textContent = message;
-  trouble.hidden = false;
+  alert.querySelector("strong").textContent = title;
+  alert.querySelector("span").textContent = message;
+  alert.hidden = false;
   retry = again;
 }
 
 function calm() {
-  if (trouble.contains(document.activeElement)) document.getElementById("main").focus({ preventScroll: true });
-  trouble.hidden = true;
+  if (alert.contains(document.activeElement)) document.getElementById("main").focus({ preventScroll: true });
+  alert.hidden = true;
   retry = null;
 }
 
-trouble.querySelector("button").addEventListener("click", () => retry());
+alert.querySelector("button").addEventListener("click", () => retry());
 addEventListener("online", () => retry?.());
 addEventListener("popstate", () => visit(location.href, null, { restore: true }));
 
