@@ -1,10 +1,9 @@
-"""Services that are hard to show: hostile, large, and written from right to left."""
+"""Services that are hard to show: hostile, long, and written from right to left."""
 
 from __future__ import annotations
 
-from tests.support.running import Json, endpoint, service
+from tests.support.running import Json, service
 
-LARGE = 600
 HARM = "touch harm"
 TEXTS = (
     "<script>alert(1)</script>",
@@ -42,18 +41,6 @@ ADDRESSES = (
 def hostile() -> list[Json]:
     """Return a service for each of `TEXTS`, with the text in every field that can hold it."""
     return [_hostile(f"hostile-{number:02}", text) for number, text in enumerate(TEXTS)]
-
-
-def large() -> Json:
-    """Return a service with `LARGE` endpoints."""
-    return service(
-        "large",
-        name="Large",
-        endpoints=[
-            endpoint() | {"url": f"https://api.large.example/v1/part{number:03}"}
-            for number in range(LARGE)
-        ],
-    )
 
 
 def _hostile(service_id: str, text: str) -> Json:

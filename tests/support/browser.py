@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium", path="/usr/bin")
+# The headless shell needs a third of the time that the whole browser does.
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 OPTIONS = (
     "--no-sandbox",  # Chromium's sandbox does not run as root in a container
     "--disable-gpu",

@@ -32,7 +32,7 @@ def visit(
     origin = str(client.base_url).rstrip("/")
     context = browser.new_context(base_url=origin, **options)
     try:
-        errors = _collect_errors(context, origin)
+        errors = collect_errors(context, origin)
         page = context.new_page()
         yield page
         page.evaluate("1")  # a round trip, after which all earlier events have arrived
@@ -40,6 +40,34 @@ def visit(
         assert not unexpected, unexpected
     finally:
         context.close()
+
+
+def collect_errors(context: BrowserContext, origin: str) -> list[str]:
+    """Return the list to which the errors of a visit will be added."""
+    errors: list[str] = []
+
+    def on_request(request: Any) -> None:
+        if not request.url.startswith(f"{origin}/"):
+            errors.append(f"other origin: {request.url[:200]}")
+
+    def on_failure(request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # a later search aborts an earlier one
+            errors.append(f"failed request: {request.url} {request.failure}")
+
+    def on_console(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            errors.append(f"console: {message.text}")
+
+    def on_dialog(dialog: Any) -> None:
+        errors.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    context.on("weberror", lambda error: errors.append(f"exception: {error.error}"))
+    context.on("request", on_request)
+    context.on("requestfailed", on_failure)
+    context.on("console", on_console)
+    context.on("dialog", on_dialog)
+    return errors
 
 
 def search_box(page: Page) -> Locator:
@@ -68,30 +96,3 @@ def parts(page: Page) -> list[str]:
     """Return the title and the markup of the parts that scripts swap."""
     markup: list[str] = page.evaluate(PARTS)
     return markup
-
-
-def _collect_errors(context: BrowserContext, origin: str) -> list[str]:
-    errors: list[str] = []
-
-    def on_request(request: Any) -> None:
-        if not request.url.startswith(f"{origin}/"):
-            errors.append(f"other origin: {request.url[:200]}")
-
-    def on_failure(request: Any) -> None:
-        if request.failure != "net::ERR_ABORTED":  # a later search aborts an earlier one
-            errors.append(f"failed request: {request.url} {request.failure}")
-
-    def on_console(message: Any) -> None:
-        if message.type in ("error", "warning"):
-            errors.append(f"console: {message.text}")
-
-    def on_dialog(dialog: Any) -> None:
-        errors.append(f"dialog: {dialog.message}")
-        dialog.dismiss()
-
-    context.on("weberror", lambda error: errors.append(f"exception: {error.error}"))
-    context.on("request", on_request)
-    context.on("requestfailed", on_failure)
-    context.on("console", on_console)
-    context.on("dialog", on_dialog)
-    return errors

@@ -48,6 +48,7 @@ def test_a_service_in_a_new_tab_leads_to_the_list_it_was_opened_from(page: Page)
     expect(tab.locator(".endpoint")).to_have_count(5)
     tab.get_by_role("link", name="All services").click()
     tab.wait_for_url("/?q=weather")
+    tab.close()
 
 
 def test_a_service_without_a_list_before_it_leads_to_all_services(page: Page) -> None:
