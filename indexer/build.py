@@ -1,10 +1,11 @@
-"""Building a snapshot: the pipeline from sources to the published files."""
+"""A build: from the sources to the published snapshot, in the order of the functions below."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from fractions import Fraction
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,15 @@ import numpy as np
 
 from indexer.catalogue.catalogue import Catalogue, Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
-from indexer.catalogue.overlays import read_overlays
-from indexer.catalogue.record import InvalidRecord, normalise
-from indexer.cli.progress import Stages, counted
-from indexer.cli.report import Report, report_build
-from indexer.options import BuildOptions, Policy
+from indexer.catalogue.overlays import Overlay, read_overlays
+from indexer.catalogue.record import given_id, normalise
+from indexer.errors import InvalidRecord
+from indexer.options import BuildOptions
 from indexer.payments.database import open_payments
-from indexer.payments.usage import count_usage, fill_usage, read_addresses
+from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
+from indexer.progress import Progress, track
+from indexer.report import Report, make_report, recall, remember
+from indexer.resources import available_cpus, available_memory, worker_count
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.snapshot.filters import write_filters
 from indexer.snapshot.pool import Worker, hire
@@ -33,169 +36,210 @@ from indexer.snapshot.record_store import (
 )
 from indexer.snapshot.summaries import summarise_services
 from indexer.snapshot.whoosh_index import index_span, indexing
-from indexer.sources.inputs import Input, Inputs, gather_inputs, recall, remember
+from indexer.sources.fingerprint import take_fingerprint
+from indexer.sources.inputs import Inputs, gather_inputs
 from indexer.sources.records import SourceRecord, read_records
-from indexer.sources.rejects import Rejects, collect_rejects
+from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
 from indexer.x402.grouping import Discovery
 from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
+from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import FORMAT, Manifest, Source
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+PARALLEL_BYTES = 4 * 2**20
+"""Bytes of sources from which on indexing in several processes is worth starting them."""
 
-def build_snapshot(options: BuildOptions) -> Report:
-    """Build under a lock, unless what was read last is there unchanged, and so is the snapshot."""
+
+def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
+    """Build and publish a snapshot, under the lock of the artifacts folder.
+
+    When nothing changed since the last build, its snapshot is verified instead. Raises
+    IndexerError or OSError; the published snapshot then stays.
+    """
     started = time.monotonic()
-    stages = Stages(quiet=options.quiet or options.json)
+    progress = progress or Progress()
     with stage(options.out) as staging:
-        inputs = gather_inputs(options, stages)
-        report = recall(options.out, inputs, options.rejects)
+        inputs = gather_inputs(options, progress)
+        settings = [options.policy, str(options.max_rejects), FORMAT, SEARCH_CONFIG]
+        with progress.stage("compare with the last build"):
+            fingerprint = take_fingerprint(inputs, settings)
+            report = recall(options.out, fingerprint, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
             with (
-                hire(inputs.workers, index_span) as workers,
+                hire(_worker_count(inputs, options), index_span) as workers,
                 collect_rejects(options.rejects, inputs.paths) as rejects,
             ):
-                rejects.notes += inputs.notes
-                report = build_within(staging, options, inputs, rejects, workers, stages)
-            remember(options.out, inputs, options.rejects, report)
-    report.stages, report.seconds = stages.seconds, time.monotonic() - started
+                build = _Build(staging, options, inputs, rejects, workers, progress)
+                report = build.run()
+            remember(options.out, staging, fingerprint, options.rejects, report)
+    report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
 
 
-def build_within(
-    staging: Path,
-    options: BuildOptions,
-    inputs: Inputs,
-    rejects: Rejects,
-    workers: list[Worker],
-    stages: Stages,
-) -> Report:
-    """Read, validate, normalise, order, write, publish; returns what there is to say of it."""
-    now = datetime.now(UTC)
-    overlays = read_overlays(options.overlays)
-    built = staging / "snapshot"
-    built.mkdir()
-    with (staging / "spool").open("w+b") as spool:
-        catalogue = Catalogue(spool)
-        read_catalogue(catalogue, inputs.sources, staging, options.policy, rejects, stages)
-        catalogue.identify(rejects)
-        with open_payments(staging, inputs.payments, rejects, now, stages) as payments:
-            fill_in_usage(catalogue, payments)
-            payment_count = write_ecosystem(built / "ecosystem", payments)
-        rejects.check(options.max_rejects)
-        catalogue.overlay(overlays, rejects)
-        listing = catalogue.order()
-        with stages.stage("write the services", len(listing)) as advance:
-            ids = [listed.id for listed in listing]
-            write_records(built, counted(catalogue.texts(ids), advance))
-            write_ids(built, ids)
-
-    served = list_files(built)
-    snapshot_id = identify(served)
-    before, changes = since_last(options.out, built)
-    manifest = reuse(options.out, snapshot_id)
-    if manifest is not None:
-        outliers = find_outliers(read_record_store(built, "records"))
-    else:
-        outliers = index_services(built, [listed.entry for listed in listing], workers, stages)
-        endpoint_count = sum(listed.entry.endpoints for listed in listing)
-        manifest = Manifest(
-            format=FORMAT,
-            id=snapshot_id,
-            built_at=now,
-            counts=Counts(len(listing), endpoint_count, payment_count),
-            sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
-            files=list_files(built, known=served),
-        )
-        with stages.stage("publish"):
-            publish(options.out, built, manifest)
-    return report_build(manifest, rejects, before, changes, outliers)
+def _worker_count(inputs: Inputs, options: BuildOptions) -> int:
+    """Return the number of worker processes; how many services there are is not known yet."""
+    size = sum(PARALLEL_BYTES if source.size is None else source.size for source in inputs.sources)
+    jobs = worker_count(options.jobs or available_cpus(), options.memory or available_memory())
+    return jobs if jobs > 1 and size >= PARALLEL_BYTES else 0
 
 
-def read_catalogue(
-    catalogue: Catalogue,
-    sources: list[Input],
-    staging: Path,
-    policy: Policy,
-    rejects: Rejects,
-    stages: Stages,
-) -> None:
-    """Add the valid records of these sources to the catalogue, and the others to the rejects."""
-    size = sum(Path(source.path).stat().st_size for source in sources if source.is_plain)
-    total = size if all(source.is_plain for source in sources) else None
-    with (
-        (staging / "resources").open("w+b") as spool,
-        stages.stage("read", total, in_bytes=True) as advance,
-    ):
-        discovery = Discovery(spool)
-        for number, source in enumerate(sources):
-            tally = rejects.tally(source.name)
-            for record in read_records(source.path, source.name):
-                tally.records += 1
-                advance(len(record.text) + 1)
-                try:
-                    if record.is_resource:
-                        resource = read_resource(record, policy)
-                        discovery.add(number, record.position, resource)
-                        for notice in resource.notices:
-                            reject = source.reject(record, notice.path, notice.reason)
-                            rejects.note(tally, "with an unknown asset", reject)
-                    else:
-                        catalogue.add(number, record.position, normalise(record))
-                except InvalidRecord as fault:
-                    rejects.malformed(tally, source.reject(record, fault.path, fault.reason))
-                except Unlisted as fault:
-                    reject = source.reject(record, fault.path, fault.reason)
-                    rejects.left_out(tally, fault.policy, reject)
-        for service in discovery.services():
-            found = normalise(SourceRecord(service.position, service.text))
-            catalogue.add(service.source, service.position, found, discovered=True)
+class _Build:
+    """A build in a staging folder; `run` has its stages in order."""
 
+    def __init__(
+        self,
+        staging: Path,
+        options: BuildOptions,
+        inputs: Inputs,
+        rejects: Rejects,
+        workers: list[Worker],
+        progress: Progress,
+    ) -> None:
+        self._staging = staging
+        self._built = staging / "snapshot"
+        self._options = options
+        self._inputs = inputs
+        self._rejects = rejects
+        self._workers = workers
+        self._progress = progress
 
-def fill_in_usage(catalogue: Catalogue, payments: DuckDBPyConnection | None) -> None:
-    """Count what came to the endpoints that say where they are paid, where no source says it."""
-    if payments is None:
-        return
-    ids = catalogue.ids
-    addresses = (
-        read_addresses(text) if b'"payTo"' in text else () for text in catalogue.texts(ids)
-    )
-    for service_id, usage in zip(ids, count_usage(payments, addresses), strict=True):
-        if usage is not None:
-            (text,) = catalogue.texts([service_id])
-            catalogue.replace(service_id, fill_usage(text, usage), usage.whole.calls)
+    def run(self) -> Report:
+        now = datetime.now(UTC)
+        rejects = self._rejects
+        rejects.notes += self._inputs.notes
+        overlays = read_overlays(self._inputs.overlays)
+        self._built.mkdir()
+        with (self._staging / "spool").open("w+b") as spool:
+            catalogue = Catalogue(spool)
+            self._read(catalogue)
+            catalogue.identify(rejects)
+            with open_payments(
+                self._staging, self._inputs.payments, rejects, now, self._progress
+            ) as payments:
+                payment_count = write_ecosystem(self._built / "ecosystem", payments)
+                rejects.check(self._options.max_rejects)
+                self._amend(catalogue, overlays, payments)
+            listing = catalogue.order()
+            self._write(catalogue, [listed.id for listed in listing])
 
+        stored = list_files(self._built)
+        snapshot_id = identify(stored)
+        before, changes = since_last(self._options.out, self._built)
+        manifest = reuse(self._options.out, snapshot_id)
+        if manifest is not None:
+            outliers = find_outliers(read_record_store(self._built, "records"))
+        else:
+            entries = [listed.entry for listed in listing]
+            outliers = self._index(entries)
+            endpoint_count = sum(entry.endpoints for entry in entries)
+            manifest = Manifest(
+                format=FORMAT,
+                id=snapshot_id,
+                built_at=now,
+                counts=Counts(len(entries), endpoint_count, payment_count),
+                sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
+                files=list_files(self._built, known=stored),
+            )
+            with self._progress.stage("publish"):
+                publish(self._options.out, self._built, manifest)
+        return make_report(manifest, rejects, before, changes, outliers)
 
-def index_services(
-    built: Path, entries: list[Entry], workers: list[Worker], stages: Stages
-) -> list[Outlier]:
-    """Write what listing and search need besides the stored services, whose entries these are.
+    def _read(self, catalogue: Catalogue) -> None:
+        """Add the records of all sources to the catalogue, or to the rejects."""
+        sources = self._inputs.sources
+        sizes = [None if source.is_compressed else source.size for source in sources]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        with (
+            (self._staging / "resources").open("w+b") as spool,
+            self._progress.stage("read", total, in_bytes=True) as reading,
+        ):
+            discovery = Discovery(spool)
+            for number, source in enumerate(sources):
+                tally = self._rejects.tally(source.name)
+                for record in read_records(source.path, source.name):
+                    reading.advance(len(record.text) + 1)
+                    self._add(catalogue, discovery, number, tally, record)
+            for service in discovery.services():
+                discovered = normalise(SourceRecord(service.position, service.text))
+                catalogue.add(service.source, service.position, discovered, discovered=True)
 
-    Returns what is suspicious about them, found while other processes index.
-    """
-    count = len(entries)
-    with (
-        stages.stage("index", count) as advance,
-        indexing(built / "whoosh", built, count, workers, advance) as parts,
-    ):
-        write_record_store(
-            built, "summaries", summarise_services(read_record_store(built, "records"))
-        )
-        calls = [entry.calls for entry in entries]
-        write_filters(built / "narrowing", read_record_store(built, "records"), calls)
-        outliers = find_outliers(read_record_store(built, "records"))
-    with stages.stage("compile"):
-        names = [entry.name for entry in entries]
-        prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
-        compile_postings(parts, names, prior, built / "postings")
-    return outliers
+    def _add(
+        self,
+        catalogue: Catalogue,
+        discovery: Discovery,
+        source: int,
+        tally: Tally,
+        record: SourceRecord,
+    ) -> None:
+        """Validate a record, and add it to the catalogue or to the discovered resources."""
 
+        def reject(path: str, reason: str) -> Reject:
+            return Reject(tally.source, record.position, given_id(record.text), path, reason)
 
-def build_quietly(source: Path, artifacts: Path) -> Report:
-    """Build from one file that must have no malformed record."""
-    options = BuildOptions(
-        sources=(str(source),), out=artifacts, max_rejects=Fraction(0), quiet=True
-    )
-    return build_snapshot(options)
+        tally.records += 1
+        try:
+            if not record.is_resource:
+                catalogue.add(source, record.position, normalise(record))
+                return
+            resource = read_resource(record, self._options.policy)
+            discovery.add(source, record.position, resource)
+            for notice in resource.notices:
+                noted = reject(notice.path, notice.reason)
+                self._rejects.note(tally, "with an unknown asset", noted)
+        except InvalidRecord as fault:
+            self._rejects.malformed(tally, reject(fault.path, fault.reason))
+        except Unlisted as fault:
+            self._rejects.left_out(tally, fault.policy, reject(fault.path, fault.reason))
+
+    def _amend(
+        self,
+        catalogue: Catalogue,
+        overlays: dict[str, Overlay],
+        payments: DuckDBPyConnection | None,
+    ) -> None:
+        """Fill in usage where the records have none, and apply the overlays."""
+        ids = catalogue.ids
+        usages: Iterable[ServiceUsage | None] = repeat(None, len(ids))
+        if payments is not None:
+            texts = catalogue.texts(ids)
+            paid = (read_addresses(text) if b'"payTo"' in text else () for text in texts)
+            usages = count_usage(payments, paid)
+        for service_id, usage in zip(ids, usages, strict=True):
+            overlay = overlays.pop(service_id, None)
+            if usage is not None or overlay is not None:
+                (text,) = catalogue.texts([service_id])
+                filled = text if usage is None else fill_usage(text, usage)
+                calls = 0 if usage is None else usage.whole.calls
+                catalogue.amend(service_id, filled, calls, overlay, self._rejects)
+        self._rejects.unused_overlays += [
+            f"{overlay.where}: {overlay.id}" for overlay in overlays.values()
+        ]
+
+    def _write(self, catalogue: Catalogue, ids: list[str]) -> None:
+        with self._progress.stage("write the services", len(ids)) as writing:
+            write_records(self._built, track(catalogue.texts(ids), writing.advance))
+            write_ids(self._built, ids)
+
+    def _index(self, entries: list[Entry]) -> list[Outlier]:
+        """Write the indexes of the stored services; returns their suspicious prices.
+
+        The summaries, the filters and the prices are computed while the workers index.
+        """
+        built, count = self._built, len(entries)
+        with (
+            self._progress.stage("index", count) as indexed,
+            indexing(built / "whoosh", built, count, self._workers, indexed.advance) as parts,
+        ):
+            summaries = summarise_services(read_record_store(built, "records"))
+            write_record_store(built, "summaries", summaries)
+            calls = [entry.calls for entry in entries]
+            write_filters(built / "narrowing", read_record_store(built, "records"), calls)
+            outliers = find_outliers(read_record_store(built, "records"))
+        with self._progress.stage("compile"):
+            names = [entry.name for entry in entries]
+            prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
+            compile_postings(parts, names, prior, built / "postings")
+        return outliers

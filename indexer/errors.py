@@ -1,4 +1,4 @@
-"""What stops a build, each error with the exit status that it ends with."""
+"""Errors of the indexer; those that end a command have its exit status."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ from typing import ClassVar
 
 
 class IndexerError(Exception):
-    """Base of every error that ends a command; what was published before stays."""
+    """Base of the errors that end a command; the published snapshot stays."""
 
     status: ClassVar[int] = 1
 
 
 class SourceError(IndexerError):
-    """A source is missing, unreadable, cut short or not in a known format."""
+    """A source is missing, unreadable, cut short or of no known format."""
 
 
 class Misuse(IndexerError):
-    """The command line asks for what would do harm."""
+    """The options contradict each other or would destroy data."""
 
     status = 2
 
 
 class TooManyRejects(IndexerError):
-    """More of one source was malformed than the operator allows."""
+    """The share of malformed records in one source exceeds `--max-rejects`."""
 
     status = 3
 
 
 class Busy(IndexerError):
-    """Another build holds the artifacts folder."""
+    """Another build holds the lock of the artifacts folder."""
+
+
+class InvalidRecord(Exception):  # not an IndexerError: the record is rejected, the build goes on
+    """A record that cannot be indexed, with the JSON path of the fault and the reason."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason

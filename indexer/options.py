@@ -22,13 +22,15 @@ class Policy(Struct, frozen=True):
 class Limits(Struct, frozen=True):
     """Bounds on reading one feed.
 
-    seconds: from the first request to the last byte, waits and repeated walks included
+    seconds: deadline from the first request to the last byte, retries and repeated walks included
     silence: seconds without a byte after which a connection counts as lost
     bytes: decompressed, of all responses of one walk
     page_bytes: of one JSON text, which is read whole: a page or an array
     pages: of one walk
-    attempts: for one response; the first wait is about `backoff` seconds, each further one doubles
+    attempts: for one response
+    backoff: seconds before the second attempt, about; doubled before each further one
     share: minimum share of the announced items that the feed must return
+    allow_private: read a feed whose host name resolves to a private address
     """
 
     seconds: float = 600
@@ -39,13 +41,20 @@ class Limits(Struct, frozen=True):
     attempts: int = 5
     backoff: float = 0.5
     share: float = 0.5
+    allow_private: bool = False
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):
-    """Everything that a build is told.
+    """The options of a build.
 
-    `transactions` may be patterns. More than `max_rejects` malformed records of one source end the
-    build; `rejects` is the file that lists them.
+    sources: files, folders, URLs of feeds, or `-` for standard input; later ones take precedence
+    transactions: files of payments, or shell patterns of them
+    overlays: files or folders of JSON merge patches by service id
+    out: the artifacts folder
+    rejects: the file that lists rejected records
+    max_rejects: maximum share of malformed records in one source
+    jobs: maximum number of indexing processes; None for one on each available CPU
+    memory: bytes of memory to plan for; None for what is available
     """
 
     sources: tuple[str, ...]
@@ -56,5 +65,5 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     max_rejects: Fraction = Fraction(1, 100)
     policy: Policy = Policy()
     limits: Limits = Limits()
-    quiet: bool = False
-    json: bool = False
+    jobs: int | None = None
+    memory: int | None = None

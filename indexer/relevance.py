@@ -1,21 +1,29 @@
-"""Relevance: how well search ranks a corpus for judged queries."""
+"""Relevance: nDCG and recall of the ranking of a corpus, for judged queries."""
 
 from __future__ import annotations
 
 import math
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
-from indexer.errors import SourceError
+from indexer.build import build_snapshot
+from indexer.errors import InvalidRecord, SourceError
+from indexer.options import BuildOptions
 from indexer.sources.records import read_records
-from service.snapshot.snapshot import Snapshot
+from indexer.text import decode_or_invalid
+from service.snapshot.snapshot import Snapshot, open_snapshot
 
-GAINED = 10
-RECALLED = 24
+NDCG_DEPTH = 10
+RECALL_DEPTH = 24
+
+T = TypeVar("T")
 
 
 class Document(Struct):
@@ -35,7 +43,7 @@ class JudgedQuery(Struct):
 
 
 class Judgement(Struct):
-    """How one query fared: `ndcg` over the first 10, `recall` over the first 24."""
+    """The measures of one query, with the ids returned and the grades of those wanted."""
 
     query: str
     ndcg: float = field(name="ndcg@10")
@@ -48,55 +56,50 @@ _document = msgspec.json.Decoder(Document)
 _query = msgspec.json.Decoder(JudgedQuery)
 
 
-def evaluate(
-    corpus: str, queries: str, build: Callable[[Iterator[bytes]], Snapshot]
-) -> list[Judgement]:
-    """Judge each query of a file by what a snapshot of the corpus answers, as to a request.
+def evaluate(corpus: str, queries: str) -> list[Judgement]:
+    """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
-    `build` makes the snapshot of these records. Raises SourceError for a line that is no document
-    or query. A query to which nothing is relevant says nothing and is left out.
+    Queries without a relevant document are left out. Raises SourceError for a line that is no
+    document or query, for a duplicate id, and where no query is left.
     """
-    documents = list(_read(corpus, _document))
-    repeated = [name for name, count in Counter(d.id for d in documents).items() if count > 1]
-    if repeated:
+    documents = list(_decode_lines(corpus, _document))
+    counts = Counter(document.id for document in documents)
+    if repeated := [name for name, count in counts.items() if count > 1]:
         raise SourceError(
             f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
         )
-    snapshot = build(_record(number, document) for number, document in enumerate(documents))
-    found = {_id(number): document.id for number, document in enumerate(documents)}
-    judgements = []
-    for judged in _read(queries, _query):
-        wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
-        if wanted:
-            hits = snapshot.search(judged.query, limit=RECALLED)
-            returned = [found[service_id] for service_id in hits.ids]
-            judgements.append(_judge(judged.query, returned, wanted))
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
+        snapshot = _build(Path(folder), documents)
+        judgements = []
+        for judged in _decode_lines(queries, _query):
+            wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
+            if wanted:
+                hits = snapshot.search(judged.query, limit=RECALL_DEPTH)
+                returned = [documents[int(service_id)].id for service_id in hits.ids]
+                judgements.append(_judge(judged.query, returned, wanted))
     if not judgements:
         raise SourceError(f"{queries}: has no query to which a document is relevant")
     return judgements
 
 
 def mean(values: list[float]) -> float:
-    """The arithmetic mean."""
+    """Return the arithmetic mean."""
     return math.fsum(values) / len(values)
 
 
-def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgement:
-    """Gain is 2^grade - 1, discounted by log2(rank + 1), and divided by that of the best order."""
-    gained = _discounted([wanted.get(name, 0) for name in returned[:GAINED]])
-    best = _discounted(sorted(wanted.values(), reverse=True)[:GAINED])
-    recall = sum(name in wanted for name in returned) / len(wanted)
-    return Judgement(query, gained / best, recall, returned, wanted)
-
-
-def _discounted(grades: list[float]) -> float:
-    return math.fsum((2**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
+def _build(folder: Path, documents: list[Document]) -> Snapshot:
+    source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
+    source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
+    options = BuildOptions(sources=(str(source),), out=artifacts, max_rejects=Fraction(0))
+    build_snapshot(options)
+    return open_snapshot(artifacts)
 
 
 def _record(number: int, document: Document) -> bytes:
+    """Return a service whose id is the zero-padded number: ties keep the order of the corpus."""
     return msgspec.json.encode(
         {
-            "id": _id(number),
+            "id": f"{number:012}",
             "name": document.name or document.id,
             "description": document.description,
             "category": document.category,
@@ -105,15 +108,22 @@ def _record(number: int, document: Document) -> bytes:
     )
 
 
-def _id(number: int) -> str:
-    """An id that is fit for a URL, and ties in the order of the corpus."""
-    return f"{number:012}"
+def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgement:
+    """Return the measures of a query; DCG (Burges et al. 2005) has the gain 2^grade - 1."""
+    gain = _dcg([wanted.get(name, 0) for name in returned[:NDCG_DEPTH]])
+    ideal = _dcg(sorted(wanted.values(), reverse=True)[:NDCG_DEPTH])
+    recall = sum(name in wanted for name in returned) / len(wanted)
+    return Judgement(query, gain / ideal, recall, returned, wanted)
 
 
-def _read(name: str, decoder: msgspec.json.Decoder[Any]) -> Iterator[Any]:
+def _dcg(grades: list[float]) -> float:
+    return math.fsum((2**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
+
+
+def _decode_lines(name: str, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
     for record in read_records(name):
         try:
-            yield decoder.decode(record.text)
-        except msgspec.MsgspecError as error:
+            yield decode_or_invalid(decoder, record.text)
+        except InvalidRecord as error:
             line = record.position.removeprefix("line ")
-            raise SourceError(f"{name}:{line}: {error}") from error
+            raise SourceError(f"{name}:{line}: {record.fault or error}") from error

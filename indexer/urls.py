@@ -1,32 +1,46 @@
-"""Addresses: where a URL leads, however it is spelt, and whether everybody can go there."""
+"""URLs and IP addresses: where they lead, and whether that is public."""
 
 from __future__ import annotations
 
 import re
 import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-LONGEST_URL = 4096
-LONGEST_HOST = 253
+from indexer.errors import IndexerError
+
+MAX_URL = 4096  # characters
+MAX_HOST = 253
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# Top-level names that are no part of the public domain name system.
+# Top-level names outside the public DNS.
 _PRIVATE_NAMES = "corp home internal intranet lan local localdomain localhost private"
 PRIVATE_NAMES = frozenset(_PRIVATE_NAMES.split())
-RELAYING = IPv6Network("2002::/16")  # 6to4: any IPv4 address hides in one of these
-NAT64 = IPv6Network("64:ff9b::/96")  # these stand for the IPv4 address in their last 32 bits
+NAT64 = IPv6Network("64:ff9b::/96")  # holds an IPv4 address in its last 32 bits
+# Where clouds serve instance metadata outside the link-local ranges.
+METADATA = frozenset(
+    map(
+        ip_address,
+        (
+            "100.100.100.200",  # Alibaba
+            "168.63.129.16",  # Azure
+            "192.0.0.192",  # Oracle
+            "fd00:ec2::254",  # AWS
+            "fd20:ce::254",  # Google
+        ),
+    )
+)
 
 _host = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
 
 
-class Address(Struct, frozen=True):
-    """Where a URL leads: `host` in lower case and ASCII, an IP address in its usual form.
+class ParsedUrl(Struct, frozen=True):
+    """A URL with its host in lower case and ASCII, or as an IP address in full.
 
-    `port` is None where it goes without saying; `rest` is the path and the query.
+    `port` is None for the default port of the scheme; `rest` is the path and the query.
     """
 
     scheme: str
@@ -38,34 +52,34 @@ class Address(Struct, frozen=True):
 
     @property
     def domain(self) -> str:
-        """The host, with the port where it must be said."""
+        """The host, followed by the port unless it is the default."""
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
     @property
     def identity(self) -> str:
-        """The same for two spellings of one URL."""
+        """The normalised URL, equal for all spellings of one URL."""
         return f"{self.scheme}://{self.domain}{self.rest}"
 
 
-def read_address(url: str) -> Address:
-    """Where this URL leads; raises ValueError with the reason when it is no URL with a host."""
-    if len(url) > LONGEST_URL:
-        raise ValueError(f"is longer than the {LONGEST_URL:,} characters of a URL")
+def parse_url(url: str) -> ParsedUrl:
+    """Parse an absolute URL; raises ValueError with the reason if it is not valid."""
+    if len(url) > MAX_URL:
+        raise ValueError(f"is longer than the {MAX_URL:,} characters of a URL")
     if not url.isprintable() or not {" ", "\\", '"', "<", ">"}.isdisjoint(url):
-        raise ValueError("holds a character that is in no URL")
+        raise ValueError("holds a character that is not allowed in a URL")
     try:
         split = urlsplit(url)
         port = split.port
     except ValueError as error:
-        raise ValueError(f"is no URL: {error}") from error
+        raise ValueError(f"is not a URL: {error}") from error
     if not split.scheme or not split.hostname:
-        raise ValueError("is no URL with a host")
+        raise ValueError("is not a URL with a host")
     try:
-        host = _ip_address(split) or _name(split.hostname)
+        host = _ipv6_address(split) or _parse_host(split.hostname)
     except (ValueError, OSError) as error:
-        raise ValueError("names no host that there can be") from error
+        raise ValueError("names a host that is not valid") from error
     query = f"?{split.query}" if split.query else ""
-    return Address(
+    return ParsedUrl(
         scheme=split.scheme,
         host=host.exploded if isinstance(host, IPv6Address) else str(host),
         port=None if port == DEFAULT_PORTS.get(split.scheme) else port,
@@ -75,39 +89,71 @@ def read_address(url: str) -> Address:
     )
 
 
+def ascii_host(name: str) -> str:
+    """Return a host name in lower case and ASCII: IDNA 2008 after the mapping of UTS 46.
+
+    Raises ValueError for a name that has no such form, and IndexerError where `idna` is missing.
+    """
+    if name.isascii():
+        return name.lower()
+    try:
+        import idna  # noqa: PLC0415  # an optional dependency, for names beyond ASCII only
+    except ImportError as error:
+        raise IndexerError(
+            f"{name}: names beyond ASCII need the package idna, which is not installed: "
+            "pip install 'ratecard[indexer]'"
+        ) from error
+    labels = idna.uts46_remap(name, std3_rules=False).split(".")
+    return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in labels)
+
+
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
-    """Whether an IP address can be reached from anywhere, by itself or by what it stands for."""
-    if isinstance(ip, IPv6Address):
-        if ip in NAT64:  # where there is no IPv4, every host without IPv6 is at one of these
-            return is_public(IPv4Address(int(ip) & 0xFFFF_FFFF))
-        if ip.ipv4_mapped is not None:
-            return is_public(ip.ipv4_mapped)
-        if ip in RELAYING or ip.is_site_local:
-            return False
+    """Whether an address, and the IPv4 address embedded in it, is reachable on the internet."""
+    ip = _without_translation(ip)
+    if isinstance(ip, IPv6Address) and (ip.sixtofour is not None or ip.is_site_local):
+        return False
     return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
-def _ip_address(split: SplitResult) -> IPv6Address | None:
+def is_metadata(ip: IPv4Address | IPv6Address) -> bool:
+    """Whether an address is link-local, or otherwise where clouds serve instance metadata.
+
+    Instance metadata include credentials of the machine.
+    """
+    ip = _without_translation(ip)
+    if isinstance(ip, IPv6Address):
+        ip = ip.sixtofour or ip
+    return ip.is_link_local or ip in METADATA
+
+
+def _without_translation(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address that an IPv6 address is mapped or translated to."""
+    if not isinstance(ip, IPv6Address):
+        return ip
+    return IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in NAT64 else ip.ipv4_mapped or ip
+
+
+def _ipv6_address(split: SplitResult) -> IPv6Address | None:
     if not split.netloc.rpartition("@")[2].startswith("["):
         return None
     address = IPv6Address(split.hostname or "")
     if address.scope_id is not None:
-        raise ValueError  # it is for one machine to understand
+        raise ValueError("has a zone, which only one machine can resolve")
     return address
 
 
-def _name(given: str) -> IPv4Address | str:
-    """The host that a browser would go to, which decodes, folds and maps before it looks up."""
-    name = unquote(given, errors="strict").encode("idna").decode("ascii").lower().removesuffix(".")
-    if len(name) > LONGEST_HOST or not _host.fullmatch(name):
-        raise ValueError
+def _parse_host(text: str) -> IPv4Address | str:
+    """Decode and normalise a host as browsers do."""
+    name = ascii_host(unquote(text, errors="strict")).removesuffix(".")
+    if len(name) > MAX_HOST or not _host.fullmatch(name):
+        raise ValueError("is not a host name")
     if _number.search(name):
-        return IPv4Address(socket.inet_aton(name))  # it knows 127.1, 0x7f000001 and 2130706433
+        return IPv4Address(socket.inet_aton(name))  # also 127.1, 0x7f000001 and 2130706433
     return name
 
 
 def _is_private(host: IPv4Address | IPv6Address | str) -> bool:
     if isinstance(host, str):
-        top = host.rpartition(".")
-        return not top[1] or top[2] in PRIVATE_NAMES or host.endswith(".home.arpa")
+        _, dot, top = host.rpartition(".")
+        return not dot or top in PRIVATE_NAMES or host.endswith(".home.arpa")
     return not is_public(host)

@@ -1,1 +1,4 @@
-"""Records validated, normalised, identified, overlaid and ordered."""
+"""The catalogue: records validated, normalised, given ids, amended by overlays, and ordered.
+
+Imports `sources`, `urls`, `text` and `errors`, and the test networks of `x402`.
+"""

@@ -1,17 +1,17 @@
-"""The catalogue: records spooled as they are read, then given their ids, changes and order."""
+"""The catalogue: records spooled to disk as they are read, then given ids, amended and ordered."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from msgspec import Struct
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.record import InvalidRecord, Normalised, normalise
-from indexer.errors import SourceError
+from indexer.catalogue.record import Normalised, normalise
+from indexer.errors import InvalidRecord, SourceError
 from indexer.sources.records import SourceRecord
 from indexer.sources.rejects import Reject, Rejects
 
@@ -19,7 +19,7 @@ NO_SOURCE = -1
 
 
 class Entry(Struct, gc=False):
-    """Where a record is spooled, where it came from, and what decides its id and place."""
+    """A spooled record: its place in its source and in the spool, and what decides its order."""
 
     source: int
     position: str
@@ -36,17 +36,17 @@ class Entry(Struct, gc=False):
 
 
 class Listed(Struct, gc=False):
-    """An entry of the listing, with the id that it is found by."""
+    """A service of the listing: its id and its entry."""
 
     id: str
     entry: Entry
 
 
 class Catalogue:
-    """Records of all sources; their text stays on disk, in a spool file.
+    """The records of all sources; only what orders them is in memory.
 
-    What is discovered comes before any catalogue record, whatever the order of the sources: a
-    record that somebody wrote of a service replaces what was found out about it.
+    Discovered services come before all catalogue records, whatever the order of the sources: a
+    record that somebody wrote replaces what was discovered.
     """
 
     def __init__(self, spool: BinaryIO) -> None:
@@ -58,15 +58,15 @@ class Catalogue:
     def add(
         self, source: int, position: str, record: Normalised, *, discovered: bool = False
     ) -> None:
-        """Spool one record of the source that `Rejects.tallies` counts at this index."""
+        """Add a record of a source, by its index in `Rejects.tallies`."""
         entries = self._discovered if discovered else self._entries
-        entries.append(self._spooled(source, position, record, discovered))
+        entries.append(self._write(source, position, record, discovered=discovered))
 
     def identify(self, rejects: Rejects) -> None:
-        """Give every record its id.
+        """Give every record its id, and resolve duplicate ids.
 
-        Of the records of one source that share an id the first stays, of several sources the last.
-        What is discovered is of no one source, also where a file holds catalogue records beside it.
+        Within one source the first record stays, of several sources the last one. All discovered
+        services count as one source of their own.
         """
         entries = [*self._discovered, *self._entries]
         ids = derive_ids(
@@ -85,61 +85,64 @@ class Catalogue:
         self._discovered.clear()
         self._entries.clear()
 
-    def overlay(self, overlays: Mapping[str, Overlay], rejects: Rejects) -> None:
-        """Apply overlays to the services of their ids.
-
-        Raises SourceError for one that makes a service invalid.
-        """
-        for service_id, overlay in overlays.items():
-            entry = self._services.get(service_id)
-            if entry is None:
-                rejects.unused_overlays.append(f"{overlay.where}: {service_id}")
-                continue
-            text = self._text(service_id, entry)
-            try:
-                patched = apply_overlay(text, overlay, summary_derived=entry.summary_derived)
-                if patched is None:
-                    del self._services[service_id]
-                    rejects.tallies[entry.source].left_out["removed by an overlay"] += 1
-                else:
-                    record = normalise(SourceRecord(entry.position, patched))
-                    spooled = self._spooled(entry.source, entry.position, record, entry.discovered)
-                    self._services[service_id] = spooled
-            except InvalidRecord as fault:
-                raise SourceError(
-                    f"{overlay.where}: makes {service_id} invalid: {fault}; nothing was published"
-                ) from fault
-
     @property
     def ids(self) -> list[str]:
         """The ids of the services."""
         return [*self._services]
 
     def texts(self, ids: Iterable[str]) -> Iterator[bytes]:
-        """The JSON of these services."""
+        """Yield the JSON of these services."""
+        self._spool.flush()
         for service_id in ids:
-            yield self._text(service_id, self._services[service_id])
+            entry = self._services[service_id]
+            text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
+            if entry.id is None:
+                text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
+            yield text
 
-    def replace(self, service_id: str, text: bytes, added_calls: int = 0) -> None:
-        """Replace the JSON of a service, which makes at most so many calls more.
+    def amend(
+        self,
+        service_id: str,
+        text: bytes,
+        added_calls: int,
+        overlay: Overlay | None,
+        rejects: Rejects,
+    ) -> None:
+        """Replace the JSON of a service, with an overlay applied, or remove the service.
 
-        They count once, also where several endpoints say that each of them got all.
+        `added_calls` bounds the calls that the text adds: endpoints that share an address each
+        name all of its calls, which count once. An overlay of the endpoints has the last word.
+        Raises SourceError for an overlay that makes the service invalid.
         """
         entry = self._services[service_id]
-        record = normalise(SourceRecord(entry.position, text))
-        replaced = self._spooled(entry.source, entry.position, record, entry.discovered)
-        replaced.calls = min(replaced.calls, entry.calls + added_calls)
-        replaced.summary_derived |= entry.summary_derived
-        self._services[service_id] = replaced
+        try:
+            amended: bytes | None = text
+            if overlay is not None:
+                amended = apply_overlay(text, overlay, summary_derived=entry.summary_derived)
+            if amended is None:
+                del self._services[service_id]
+                rejects.tallies[entry.source].left_out["removed by an overlay"] += 1
+                return
+            record = normalise(SourceRecord(entry.position, amended))
+        except InvalidRecord as error:
+            where = overlay.where if overlay is not None else "the usage from payments"
+            raise SourceError(
+                f"{where}: makes {service_id} invalid: {error}; nothing was published"
+            ) from error
+        if overlay is None or not overlay.names("endpoints"):
+            record.calls = min(record.calls, entry.calls + added_calls)
+        self._services[service_id] = self._write(
+            entry.source, entry.position, record, discovered=entry.discovered
+        )
 
     def order(self) -> list[Listed]:
-        """The services, best known first."""
+        """Return the services in listing order: curated first, then by calls, then by id."""
         return sorted(
             (Listed(service_id, entry) for service_id, entry in self._services.items()),
             key=lambda listed: (not listed.entry.enriched, -listed.entry.calls, listed.id),
         )
 
-    def _spooled(self, source: int, position: str, record: Normalised, discovered: bool) -> Entry:
+    def _write(self, source: int, position: str, record: Normalised, *, discovered: bool) -> Entry:
         start = self._spool.tell()
         stop = start + self._spool.write(record.text)
         return Entry(
@@ -156,11 +159,6 @@ class Catalogue:
             start=start,
             stop=stop,
         )
-
-    def _text(self, service_id: str, entry: Entry) -> bytes:
-        self._spool.flush()
-        text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
-        return text if entry.id is not None else b'{"id":"%b",%b' % (service_id.encode(), text[1:])
 
 
 def _reject_duplicate(rejects: Rejects, service_id: str, entry: Entry, earlier: Entry) -> None:

@@ -1,4 +1,4 @@
-"""Outliers: prices that are orders of magnitude from what their category usually costs."""
+"""Outliers: prices that are orders of magnitude from the median of their category."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from statistics import median
 import msgspec
 from msgspec import Struct
 
-from indexer.x402.testnets import count_prices
+from indexer.x402.testnets import mainnet_prices
 
 MAGNITUDES = 3
-"""Powers of ten from the usual price of a category from which on a price is suspicious."""
-FEWEST = 10
-"""Services with a price that a category needs for a price to be usual."""
+"""Flag prices that are 10 to this power above or below the median."""
+MIN_SERVICES = 10
+"""Priced services of a category below which its median is not used."""
 
 
 class Price(Struct, rename="camel"):
-    """What a request costs at least and at most."""
+    """The prices of an endpoint as decimal strings, empty where there is none."""
 
     amount: str
     currency: str
@@ -28,22 +28,22 @@ class Price(Struct, rename="camel"):
     max_amount: str = ""
 
 
-class Priced(Struct):
-    """An endpoint's price."""
+class PricedEndpoint(Struct):
+    """The fields of an endpoint that are compared."""
 
     pricing: Price
 
 
-class Offered(Struct):
-    """What is compared of a service."""
+class PricedService(Struct):
+    """The fields of a service that are compared."""
 
     id: str
-    endpoints: list[Priced]
+    endpoints: list[PricedEndpoint]
     category: str = ""
 
 
 class Outlier(Struct):
-    """A price, in units of the currency, and what is usual in the category, as a median."""
+    """A suspicious price, and the usual one of the category, in units of the currency."""
 
     id: str
     category: str
@@ -58,53 +58,55 @@ class Outlier(Struct):
         )
 
 
-class Range(Struct, gc=False):
-    """A service's least and greatest price in one currency."""
+class PriceRange(Struct, gc=False):
+    """The lowest and the highest price of a service in one currency."""
 
     id: str
     category: str
-    least: float
-    most: float
+    lowest: float
+    highest: float
 
 
-_decoder = msgspec.json.Decoder(Offered)
+_decoder = msgspec.json.Decoder(PricedService)
 
 
 def find_outliers(services: Iterable[bytes]) -> list[Outlier]:
-    """The services with a suspicious price, the farthest from the usual first.
+    """Return the services, as JSON, with a suspicious price, the farthest from the median first.
 
-    Prices of nothing are not compared, nor those in a currency with few others in the category.
+    Prices are compared within a category and a currency; prices of 0 are not.
     """
-    groups: dict[tuple[str, str], list[Range]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[PriceRange]] = defaultdict(list)
     for service in map(_decoder.decode, services):
         for currency, prices in _prices(service).items():
             group = groups[service.category.casefold(), currency]
-            group.append(Range(service.id, service.category, min(prices), max(prices)))
+            group.append(PriceRange(service.id, service.category, min(prices), max(prices)))
     outliers = [
         outlier
         for (_, currency), ranges in groups.items()
         for outlier in _outliers(currency, ranges)
     ]
-    return sorted(outliers, key=lambda each: (-_magnitudes(each.price, each.usual), each.id))
+    return sorted(
+        outliers, key=lambda outlier: (-_magnitudes(outlier.price, outlier.usual), outlier.id)
+    )
 
 
-def _outliers(currency: str, ranges: list[Range]) -> Iterator[Outlier]:
-    if len(ranges) < FEWEST:
+def _outliers(currency: str, ranges: list[PriceRange]) -> Iterator[Outlier]:
+    if len(ranges) < MIN_SERVICES:
         return
-    usual = median(math.sqrt(each.least * each.most) for each in ranges)
+    usual = median(math.sqrt(each.lowest * each.highest) for each in ranges)
     for each in ranges:
-        price = max(each.least, each.most, key=lambda price: _magnitudes(price, usual))
+        price = max(each.lowest, each.highest, key=lambda price: _magnitudes(price, usual))
         if _magnitudes(price, usual) >= MAGNITUDES:
             yield Outlier(each.id, each.category, currency, price, float(f"{usual:.3g}"))
 
 
-def _prices(service: Offered) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for price in count_prices(endpoint.pricing for endpoint in service.endpoints):
+def _prices(service: PricedService) -> dict[str, list[float]]:
+    prices: dict[str, list[float]] = defaultdict(list)
+    for price in mainnet_prices(endpoint.pricing for endpoint in service.endpoints):
         for amount in (price.amount, price.min_amount, price.max_amount):
             if amount and (value := float(amount)) > 0:
-                found[price.currency].append(value)
-    return found
+                prices[price.currency].append(value)
+    return prices
 
 
 def _magnitudes(price: float, usual: float) -> float:

@@ -1,54 +1,46 @@
-"""Overlays: what the operator says of services by their ids, over whatever the sources say."""
+"""Overlays: JSON merge patches (RFC 7396) by service id, which an operator writes."""
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from indexer.catalogue.record import InvalidRecord
-from indexer.errors import SourceError
-from indexer.sources.records import BYTE_ORDER_MARK, expand, lone_surrogate, plain, said_of
-from indexer.sources.rejects import printable
+from indexer.errors import InvalidRecord, SourceError
+from indexer.sources.records import decompress, source_errors
+from indexer.text import BYTE_ORDER_MARK, describe_surrogate, printable
 
-LARGEST_FILE = 64 * 2**20
+MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON value; write null or a number")
-
-
-# Only this decoder says where a value ends, which it must do without reading its numbers.
-_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).raw_decode
-_blanks = re.compile(r"[ \t\n\r]*")
-_separators = re.compile(r"[ \t\n\r,:]*")
-
-
 class Patch(Struct):
-    """One JSON merge patch, which leaves the id alone; `text` is None where it removes."""
+    """A merge patch without an id, and its place; `text` is None where it removes the service."""
 
-    source: str
-    position: str
+    place: str
     text: str | None
 
 
 class Overlay(Struct):
-    """The patches for one service, to be applied one after the other."""
+    """The patches of one service, in the order in which they apply."""
 
     id: str
     patches: list[Patch]
 
     @property
     def where(self) -> str:
-        """Where the patches stand, as `file:line`, for a message."""
-        return ", ".join(
-            f"{patch.source}:{patch.position.removeprefix('line ')}" for patch in self.patches
-        )
+        """The places of the patches, for a message."""
+        return ", ".join(patch.place for patch in self.patches)
+
+    def names(self, field: str) -> bool:
+        """Whether a patch names this field of the service."""
+        texts = (patch.text for patch in self.patches)
+        return any(text and any(m.name == field for m in _members(text)) for text in texts)
 
 
 class Member(NamedTuple):
@@ -60,191 +52,186 @@ class Member(NamedTuple):
     offset: int
 
 
-def read_overlays(names: Iterable[str]) -> dict[str, Overlay]:
-    """The overlays of these files by the id of their service; a folder stands for its files.
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON value; write null or a number")
 
-    A file, plain or gzip, holds JSON objects: one, one a line, or an array of them. An object
-    whose `id` is a string is a patch for the service of this id: `{"id":"a","enriched":true}`.
-    Any other holds patches by id, where null removes the service: `{"a":{"enriched":true},
-    "b":null}`. An id that occurs again gets its patches in the order of files and of lines.
 
-    Raises SourceError when a file is missing, empty, no such JSON, or patches an id itself.
+# json and not msgspec: it tells where a value ends. Numbers are not converted.
+_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).raw_decode
+_blanks = re.compile(r"[ \t\n\r]*")
+_separators = re.compile(r"[ \t\n\r,:]*")
+
+
+def read_overlays(paths: Iterable[str]) -> dict[str, Overlay]:
+    """Return the overlays of these files by service id.
+
+    A file, plain or gzip, holds JSON objects, one after the other or in an array. An object
+    whose `id` is a string is a patch of this service: `{"id":"a","enriched":true}`. Any other
+    holds patches by id, where null removes the service: `{"a":{"enriched":true},"b":null}`.
+    Patches of one id apply in the order of files and lines. Raises SourceError when a file is
+    missing, empty, no such JSON, or patches an id itself.
     """
     overlays: dict[str, Overlay] = {}
-    for name in expand(names):
-        for service_id, patch in _read(name):
+    for path in paths:
+        for service_id, patch in _File(path).patches():
             overlays.setdefault(service_id, Overlay(service_id, [])).patches.append(patch)
     return overlays
 
 
 def apply_overlay(text: bytes, overlay: Overlay, *, summary_derived: bool) -> bytes | None:
-    """The JSON of a valid record with an overlay applied, which may not be valid; None if removed.
+    """Return the JSON of a valid record with an overlay applied, or None if it is removed.
 
-    What the patches do not name stays as it is written. What follows a removal patches a record
-    that has nothing but its id. A price summary that was derived is left out, to be derived from
-    the new prices, unless a patch names it. Raises InvalidRecord for what is nested too deeply.
+    What no patch names stays as it is written. A patch after a removal starts from the id alone. A
+    derived price summary is left out, to be derived again, unless a patch names it. The result may
+    be invalid. Raises InvalidRecord for a record that is nested too deeply.
     """
+    patches = [patch.text for patch in overlay.patches]
+    if summary_derived and not overlay.names(SUMMARY):
+        patches.insert(0, f'{{"{SUMMARY}":null}}')
+    record: str | None = text.decode()
     try:
-        return _apply(text.decode(), overlay, summary_derived)
+        for patch in patches:
+            target = record or json.dumps({"id": overlay.id})
+            record = None if patch is None else merge_patch(target, patch)
     except RecursionError as error:
         raise InvalidRecord("$", "is nested too deeply to be patched") from error
+    return None if record is None else record.encode()
 
 
 def merge_patch(target: str, patch: str) -> str:
-    """A JSON text with a JSON merge patch (RFC 7396) applied, both without white space around.
+    """Return a JSON text with a merge patch applied; neither has white space around it.
 
     Names and values that stay are as they were written, in their order; new ones follow.
     """
     if not patch.startswith("{"):
         return patch
     changes = {member.name: member for member in _members(patch)}
-    merged, met = [], set()
-    for name, spelling, value, _ in _members(target) if target.startswith("{") else ():
-        change = changes.get(name)
-        met.add(name)
+    members = list(_members(target)) if target.startswith("{") else []
+    merged = []
+    for name, spelling, value, _ in members:
+        change = changes[name].value if name in changes else None
         if change is None:
             merged.append(f"{spelling}:{value}")
-        elif change.value != "null":
-            merged.append(f"{spelling}:{merge_patch(value, change.value)}")
+        elif change != "null":
+            merged.append(f"{spelling}:{merge_patch(value, change)}")
+    known = {member.name for member in members}
     for name, spelling, value, _ in changes.values():
-        if name not in met and value != "null":
+        if name not in known and value != "null":
             merged.append(f"{spelling}:{merge_patch('', value)}")
     return f"{{{','.join(merged)}}}"
 
 
-def _apply(text: str, overlay: Overlay, summary_derived: bool) -> bytes | None:
-    patches = [patch.text for patch in overlay.patches]
-    if summary_derived and not any(_names(patch, SUMMARY) for patch in patches):
-        patches.insert(0, f'{{"{SUMMARY}":null}}')
-    record: str | None = text
-    for patch in patches:
-        if patch is None:
-            record = None
-        else:
-            record = merge_patch(record or json.dumps({"id": overlay.id}), patch)
-    return None if record is None else record.encode()
+class _File:
+    """The text of one file of overlays: well-formed JSON values one after the other."""
+
+    def __init__(self, path: str) -> None:
+        self._name = printable(path)
+        self._text = _read(path)
+        self._breaks = [newline.start() for newline in re.finditer("\n", self._text)]
+
+    def patches(self) -> Iterator[tuple[str, Patch]]:
+        """Yield each patch with the id of its service; raises SourceError for anything else."""
+        for start, stop in self._objects():
+            members = list(_members(self._text, start))
+            ids = [member.value for member in members if member.name == "id"]
+            if ids and ids[-1].startswith('"'):
+                patch = self._text[start:stop]
+                members = [Member(json.loads(ids[-1]), "", patch, start)]
+            for service_id, spelling, patch, offset in members:
+                if patch == "null":
+                    yield service_id, Patch(self._place(offset), None)
+                elif patch.startswith("{"):
+                    text = self._without_id(service_id, patch, offset)
+                    yield service_id, Patch(self._place(offset), text)
+                else:
+                    raise SourceError(
+                        f"{self._place(offset)}: {spelling} stands where the id of a service "
+                        "does, whose patch is an object or null; a patch alone has an "
+                        '"id" in it'
+                    )
+
+    def _objects(self) -> Iterator[tuple[int, int]]:
+        """Yield the span of each object: the values of the file, or the elements of arrays."""
+        position = _skip(_blanks, self._text, 0)
+        while position < len(self._text):
+            stop = self._check(position)
+            spans = [(position, stop)]
+            if self._text[position] == "[":
+                spans = list(_elements(self._text, position))
+            for span in spans:
+                if self._text[span[0]] != "{":
+                    raise SourceError(f"{self._place(span[0])}: an overlay is a JSON object")
+                yield span
+            position = _skip(_blanks, self._text, stop)
+
+    def _check(self, position: int) -> int:
+        """Return the end of the JSON value that starts here; raises SourceError without one."""
+        try:
+            stop = _scan(self._text, position)[1]
+        except json.JSONDecodeError as error:
+            raise SourceError(
+                f"{self._place(error.pos)}: {error.msg} at column {error.colno}; mend the overlay"
+            ) from error
+        except ValueError as error:
+            raise SourceError(f"{self._place(position)}: {error}") from error
+        except RecursionError as error:
+            raise SourceError(
+                f"{self._place(position)}: is nested too deeply to be read"
+            ) from error
+        if fault := describe_surrogate(self._text[position:stop].encode()):
+            raise SourceError(f"{self._place(position)}: {fault}")
+        return stop
+
+    def _without_id(self, service_id: str, patch: str, offset: int) -> str:
+        members = []
+        for name, spelling, value, _ in _members(patch):
+            if name != "id":
+                members.append(f"{spelling}:{value}")
+            elif json.loads(value) != service_id:
+                raise SourceError(
+                    f"{self._place(offset)}: the overlay for {json.dumps(service_id)} says that "
+                    f"its id is {value}; an id cannot be patched, take it out"
+                )
+        return f"{{{','.join(members)}}}"
+
+    def _place(self, offset: int) -> str:
+        return f"{self._name}:{bisect(self._breaks, offset - 1) + 1}"
 
 
-def _names(patch: str | None, name: str) -> bool:
-    return patch is not None and any(member.name == name for member in _members(patch))
-
-
-def _read(name: str) -> Iterator[tuple[str, Patch]]:
-    """The ids and the patches of one file, in its order."""
-    text = _text(name)
-    source = printable(name)
-    counted, line = 0, 1
-    for offset in _objects(source, text):
-        for service_id, patch, start in _patches(source, text, offset):
-            line += text.count("\n", counted, start)
-            counted = start
-            place = f"{source}:{line}"
-            yield (
-                service_id,
-                Patch(source, f"line {line}", patch and _without_id(place, service_id, patch)),
-            )
-
-
-def _text(name: str) -> str:
-    with said_of(name), Path(name).open("rb") as file:
-        content = plain(file).read(LARGEST_FILE + 1).removeprefix(BYTE_ORDER_MARK)
-    if len(content) > LARGEST_FILE:
-        raise SourceError(
-            f"{name}: holds more than the {LARGEST_FILE:,} bytes of an overlay file; split it"
-        )
+def _read(path: str) -> str:
+    with source_errors(path), Path(path).open("rb") as file:
+        content = decompress(file).read(MAX_FILE + 1).removeprefix(BYTE_ORDER_MARK)
+    if len(content) > MAX_FILE:
+        raise SourceError(f"{path}: holds more than {MAX_FILE:,} bytes of overlays; split it")
     if not content.strip():
-        raise SourceError(f"{name}: is empty; no overlays are written as []")
+        raise SourceError(f"{path}: is empty; a list of nothing is written as []")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise SourceError(f"{name}:{line}: is not UTF-8; save it as UTF-8") from error
-
-
-def _objects(source: str, text: str) -> Iterator[int]:
-    """Where each object of a file starts; raises SourceError for anything else in it."""
-    position = _past(_blanks, text, 0)
-    while position < len(text):
-        stop = _checked(source, text, position)
-        starts = _elements(text, position) if text[position] == "[" else [position]
-        for start in starts:
-            if text[start] != "{":
-                raise SourceError(f"{_place(source, text, start)}: an overlay is a JSON object")
-            yield start
-        position = _past(_blanks, text, stop)
-
-
-def _checked(source: str, text: str, position: int) -> int:
-    """Where the JSON value ends that starts here; raises SourceError when it is none."""
-    try:
-        stop = _scan(text, position)[1]
-    except json.JSONDecodeError as error:
-        raise SourceError(
-            f"{source}:{error.lineno}: {error.msg} at column {error.colno}; mend the overlay"
-        ) from error
-    except ValueError as error:
-        raise SourceError(f"{_place(source, text, position)}: {error}") from error
-    except RecursionError as error:
-        raise SourceError(
-            f"{_place(source, text, position)}: is nested too deeply to be read"
-        ) from error
-    if fault := lone_surrogate(text[position:stop].encode()):
-        raise SourceError(f"{_place(source, text, position)}: {fault}")
-    return stop
-
-
-def _patches(source: str, text: str, offset: int) -> Iterator[tuple[str, str | None, int]]:
-    """The patches of one object of a file, each with its id and where it starts."""
-    members = list(_members(text, offset))
-    ids = [member.value for member in members if member.name == "id"]
-    if ids and ids[-1].startswith('"'):
-        yield json.loads(ids[-1]), text[offset : _scan(text, offset)[1]], offset
-        return
-    for name, spelling, value, start in members:
-        if value != "null" and not value.startswith("{"):
-            raise SourceError(
-                f"{_place(source, text, start)}: {spelling} stands where the id of a service "
-                'does, whose patch is an object or null; a patch alone has an "id" in it'
-            )
-        yield name, None if value == "null" else value, start
-
-
-def _without_id(place: str, service_id: str, patch: str) -> str:
-    kept = []
-    for name, spelling, value, _ in _members(patch):
-        if name != "id":
-            kept.append(f"{spelling}:{value}")
-        elif json.loads(value) != service_id:
-            raise SourceError(
-                f"{place}: the overlay for {json.dumps(service_id)} says that its id is {value}; "
-                "an id cannot be patched, take it out"
-            )
-    return f"{{{','.join(kept)}}}"
-
-
-def _place(source: str, text: str, offset: int) -> str:
-    return f"{source}:{text.count(chr(10), 0, offset) + 1}"
+        raise SourceError(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
 
 
 def _members(text: str, position: int = 0) -> Iterator[Member]:
-    """The members of the well-formed object that starts here; of one name there may be several."""
-    position = _past(_separators, text, position + 1)
+    """Yield the members of the well-formed object that starts here; names may repeat."""
+    position = _skip(_separators, text, position + 1)
     while text[position] != "}":
         name, end = _scan(text, position)
-        start = _past(_separators, text, end)
+        start = _skip(_separators, text, end)
         stop = _scan(text, start)[1]
         yield Member(name, text[position:end], text[start:stop], start)
-        position = _past(_separators, text, stop)
+        position = _skip(_separators, text, stop)
 
 
-def _elements(text: str, position: int) -> Iterator[int]:
-    """Where each element starts of the well-formed array that starts here."""
-    position = _past(_separators, text, position + 1)
+def _elements(text: str, position: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of each element of the well-formed array that starts here."""
+    position = _skip(_separators, text, position + 1)
     while text[position] != "]":
-        yield position
-        position = _past(_separators, text, _scan(text, position)[1])
+        stop = _scan(text, position)[1]
+        yield position, stop
+        position = _skip(_separators, text, stop)
 
 
-def _past(what: re.Pattern[str], text: str, position: int) -> int:
-    found = what.match(text, position)
-    return found.end() if found else position
+def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position

@@ -1,4 +1,4 @@
-"""One record: validated, with what is absent and can be derived added, otherwise as it came."""
+"""One record: validated, with a price summary derived where it has none, otherwise as it came."""
 
 from __future__ import annotations
 
@@ -12,39 +12,27 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.catalogue.derived_ids import can_be_id
-from indexer.sources.records import SourceRecord, lone_surrogate
-from indexer.x402.testnets import count_prices
-from service.records import (
-    PATTERN_MEANINGS,
-    CatalogueRecord,
-    Endpoint,
-    EndpointQuality,
-    PriceSummary,
-    Pricing,
-)
+from indexer.errors import InvalidRecord
+from indexer.sources.records import SourceRecord
+from indexer.text import decode_or_invalid
+from indexer.x402.testnets import mainnet_prices
+from service.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 
-# A record is decoded again when there is less of the stack left, and by readers who allow less.
-MOST_LEVELS = 200
-# Enough digits to add exactly whatever amounts a record may hold.
-_exact = Context(prec=250)
-SMALLEST_CENT = Decimal("0.01")
-SMALLEST_MICRO = Decimal("0.000001")
+MAX_LEVELS = 200
+"""Levels of nesting. The limit of msgspec depends on the stack that is left where it is called, so
+that a record near it could be read once and not again."""
+CENT = Decimal("0.01")
+MICRO = Decimal("0.000001")
 
-SQUARE = bytes.maketrans(b"{}", b"[]")
-OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
-
-
-class InvalidRecord(Exception):  # it describes a record, not a failure of the program
-    """A record that cannot be indexed: the JSON path of the fault, and the reason."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
+_exact = Context(prec=250)  # digits; amounts have at most 100
+_to_brackets = bytes.maketrans(b"{}", b"[]")
+_not_structural = bytes(set(range(256)) - set(b'[]{}"'))
+_string = re.compile(b'"[^"]*"')
+_decimal = lru_cache(maxsize=1 << 14)(Decimal)
 
 
 class Normalised(Struct):
-    """A valid record: its compact JSON, and what its id and its place in the order depend on."""
+    """A valid record: its compact JSON, and what decides its id and its place in the listing."""
 
     text: bytes
     id: str | None
@@ -56,37 +44,34 @@ class Normalised(Struct):
     summary_derived: bool
 
 
-class Given(Struct):
-    """What a record may be known by."""
+class Identifiers(Struct):
+    """The fields that identify a record, valid or not."""
 
     id: Raw | UnsetType = UNSET
     domain: Raw | UnsetType = UNSET
     resource: Raw | UnsetType = UNSET
 
 
-_string = re.compile(b'"[^"]*"')
-_decimal = lru_cache(maxsize=1 << 14)(Decimal)  # many endpoints charge the same
-_given = msgspec.json.Decoder(Given)
+_identifiers = msgspec.json.Decoder(Identifiers)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
 
 def normalise(source: SourceRecord) -> Normalised:
-    """Validate one record and derive its `priceSummary` when it has none; raises InvalidRecord."""
+    """Validate a record, and derive its `priceSummary` when it has none; raises InvalidRecord."""
     if source.fault:
         raise InvalidRecord("$", source.fault)
-    record = _decode(source.text)
+    record = decode_or_invalid(_decoder, source.text)
     if _is_deep(source.text):
-        raise InvalidRecord("$", f"is nested too deeply: it has more than {MOST_LEVELS} levels")
+        raise InvalidRecord("$", f"is nested too deeply: it has more than {MAX_LEVELS} levels")
     compact = msgspec.json.format(source.text, indent=-1)
     summary_derived = record.price_summary is UNSET
     if summary_derived:
-        summary = msgspec.json.encode(summarise(record.endpoints))
+        summary = msgspec.json.encode(summarise_prices(record.endpoints))
         compact = b'%b,"priceSummary":%b}' % (compact[:-1], summary)
-    domain = _domain(record)
     return Normalised(
         text=compact,
         id=None if record.id is UNSET else record.id,
-        domain=domain,
+        domain=_domain(record),
         name=record.name,
         enriched=record.enriched is True,
         calls=sum(count_calls(endpoint.quality) for endpoint in record.endpoints),
@@ -96,36 +81,35 @@ def normalise(source: SourceRecord) -> Normalised:
 
 
 def given_id(text: bytes) -> Raw | None:
-    """The id of a record that may be faulty, as given, or else its domain, or its resource.
+    """Return the id of a record, valid or not, as compact JSON, or else its domain or resource.
 
-    It is compact, so that it stays on its line. None where it cannot be read.
+    Returns None where there is none or it cannot be decoded.
     """
     try:
-        record = _given.decode(text)
-        names = (record.id, record.domain, record.resource)
-        given = next((name for name in names if name is not UNSET), None)
+        record = _identifiers.decode(text)
+        values = (record.id, record.domain, record.resource)
+        given = next((value for value in values if value is not UNSET), None)
         if given is None:
             return None
-        msgspec.json.decode(given)  # its text was passed over
+        msgspec.json.decode(given)  # a Raw value is not checked when it is skipped
         return Raw(msgspec.json.format(bytes(given), indent=-1))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
 
 
-def summarise(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
-    """The range and the average of the prices of a service; None when there are none.
+def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
+    """Return the range and the average of the prices of a service, or None without any.
 
-    Only prices in the currency of the most priced endpoints count, since others do not compare,
-    and those on test networks only where there are no others.
-    The average is over the fixed prices of the scheme `exact`; without one the cost varies.
+    Only prices in the currency of most endpoints count, and those on test networks only where
+    there are no others. The average is over the fixed prices of the scheme `exact`; without one
+    the cost varies.
     """
-    prices = count_prices(endpoint.pricing for endpoint in endpoints)
+    prices = mainnet_prices(endpoint.pricing for endpoint in endpoints)
     bounded = [(pricing, amounts) for pricing in prices if (amounts := _amounts(pricing))]
     if not bounded:
         if all(pricing.scheme in {"exact", "", UNSET} for pricing in prices):
             return None
-        # A price was named, be it open-ended, as every scheme but `exact` allows.
-        return PriceSummary(
+        return PriceSummary(  # another scheme names a price, be it an open-ended one
             min_amount="",
             max_amount="",
             avg_cost_per_transaction="",
@@ -133,52 +117,37 @@ def summarise(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
             currency="",
         )
     currency = Counter(pricing.currency for pricing, _ in bounded).most_common(1)[0][0]
-    comparable = [each for each in bounded if each[0].currency == currency]
-    amounts = [amount for _, own in comparable for amount in own]
+    comparable = [(pricing, own) for pricing, own in bounded if pricing.currency == currency]
+    amounts = [amount for _, amounts in comparable for amount in amounts]
     fixed = [
-        own[0]
-        for pricing, own in comparable
+        amounts[0]
+        for pricing, amounts in comparable
         if pricing.scheme in {"exact", UNSET} and pricing.amount
     ]
     return PriceSummary(
-        min_amount=_plain(min(amounts)),
-        max_amount=_plain(max(amounts)),
-        avg_cost_per_transaction=_plain(_average(fixed)) if fixed else "",
+        min_amount=_format(min(amounts)),
+        max_amount=_format(max(amounts)),
+        avg_cost_per_transaction=_format(_average(fixed)) if fixed else "",
         avg_cost_basis="exact" if fixed else "varies",
         currency=currency,
     )
 
 
 def count_calls(quality: EndpointQuality | UnsetType | None) -> int:
-    """Calls in the last 30 days, 0 where nothing says."""
+    """Return the calls in the last 30 days, 0 where none are given."""
     if isinstance(quality, EndpointQuality) and quality.l30_days_total_calls is not UNSET:
         return int(quality.l30_days_total_calls)
     return 0
 
 
-def _decode(text: bytes) -> CatalogueRecord:
-    try:
-        if not text.isascii():
-            text.decode()  # the decoder does not look into text that it passes over
-        return _decoder.decode(text)
-    except UnicodeDecodeError as error:
-        raise InvalidRecord("$", f"is not UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise InvalidRecord("$", "is nested too deeply") from error
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `")
-        raise InvalidRecord(path.rstrip("`") or "$", _readable(reason)) from error
-    except msgspec.DecodeError as error:
-        raise InvalidRecord("$", lone_surrogate(text) or str(error)) from error
-
-
 def _is_deep(text: bytes) -> bool:
-    """Whether well-formed JSON has too many levels; few texts have to be looked through."""
-    if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
+    """Whether well-formed JSON has more than MAX_LEVELS levels of nesting."""
+    if text.count(b"[") + text.count(b"{") <= MAX_LEVELS:
         return False
     unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
-    brackets = _string.sub(b"", unescaped.translate(SQUARE, OTHERS).replace(b'""', b""))
-    for _ in range(MOST_LEVELS):
+    structure = unescaped.translate(_to_brackets, _not_structural)
+    brackets = _string.sub(b"", structure.replace(b'""', b""))
+    for _ in range(MAX_LEVELS):
         brackets = brackets.replace(b"[]", b"")
     return brackets != b""
 
@@ -193,30 +162,22 @@ def _domain(record: CatalogueRecord) -> str:
     return record.domain
 
 
-def _readable(reason: str) -> str:
-    for pattern, meaning in PATTERN_MEANINGS.items():
-        if repr(pattern) in reason:
-            return f"Expected {meaning}"
-    return reason
-
-
 def _amounts(pricing: Pricing) -> list[Decimal]:
-    """What it costs at all, the fixed amount first."""
+    """Return the amounts of a price, the fixed one first."""
     given = (pricing.amount, pricing.min_amount, pricing.max_amount)
     return [_decimal(amount) for amount in given if amount]
 
 
 def _average(amounts: list[Decimal]) -> Decimal:
-    """To the cent from one unit up, else to the millionth, as the public catalogue rounds."""
+    """Return the mean, rounded as the public catalogue does: to cents from 1 on, else to 10^-6."""
     total = Decimal(0)
     for amount in amounts:
         total = _exact.add(total, amount)
     average = _exact.divide(total, Decimal(len(amounts)))
-    smallest = SMALLEST_CENT if average >= 1 else SMALLEST_MICRO
-    return average.quantize(smallest, ROUND_HALF_DOWN, _exact)
+    return average.quantize(CENT if average >= 1 else MICRO, ROUND_HALF_DOWN, _exact)
 
 
-def _plain(amount: Decimal) -> str:
-    """Without exponent or trailing zeros."""
+def _format(amount: Decimal) -> str:
+    """Return an amount without exponent and trailing zeros."""
     text = f"{amount:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

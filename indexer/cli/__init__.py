@@ -1,1 +1,4 @@
-"""The commands: options, reports, tables and progress."""
+"""The command line: one module for each command, and what they print.
+
+Imports all of the indexer, and of `service` the parser of command lines and what answers a request.
+"""

@@ -1,4 +1,4 @@
-"""The terminal: what people and scripts read, of text that anybody may have written."""
+"""Standard output: text, JSON and tables, for a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -9,110 +9,87 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
+from indexer.text import escape_json, one_line
 
-if TYPE_CHECKING:  # what draws is needed only where something is drawn
+if TYPE_CHECKING:  # rich is an optional dependency
     from rich.console import Console
 
-LONGEST = 200
-ENDLESS = 1_000_000
-JOINERS = "\u200c\u200d"  # Persian, Indic scripts and emoji cannot be spelled without them
+UNBOUNDED = 1_000_000  # columns
 
 
-def say(text: str) -> bool:
-    """Print what a command did; returns whether it could be: it is done all the same."""
-    try:
-        print(text, flush=True)  # noqa: T201  # what a person reads
-    except OSError as error:
-        _lose(error)
-        return False
-    return True
+def announce(text: str | bytes) -> None:
+    """Print what a command did, as lines or as JSON, or a warning that it cannot be printed."""
+    if error := _print(_sanitise(text)):
+        _warn(error)
 
 
 def answer(text: str | bytes) -> int:
-    """Print what was asked for, bytes as they are; returns the exit status.
+    """Print what was asked for, as lines or as JSON; returns the exit status.
 
-    A reader who has seen enough, as `head` has, is no failure.
+    A closed pipe, as of `head`, is no failure.
+    """
+    return _answer(_sanitise(text))
+
+
+def answer_drawn(draw: Callable[[Console], None]) -> int:
+    """Print what rich draws: as wide as the terminal, or in whole lines for a pipe.
+
+    Raises IndexerError where rich is not installed.
     """
     try:
-        if isinstance(text, bytes) and sys.stdout is not None:  # else nobody wants to know
-            sys.stdout.flush()
-            sys.stdout.buffer.write(text + b"\n")
-            sys.stdout.buffer.flush()
-        else:
-            print(text, flush=True)  # noqa: T201  # what a person reads
-    except BrokenPipeError:
-        _close()
-    except OSError as error:
-        _lose(error)
-        return 1
-    return 0
-
-
-def answer_json(text: bytes) -> int:
-    """Print JSON: as it is to a script, and with what is no letter escaped to a terminal."""
-    return answer(escape_json(text.decode()) if is_terminal() else text)
-
-
-def escape_json(text: str) -> str:
-    """JSON that means the same on one line, and commands no terminal."""
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
-
-
-def plain(text: str, longest: int = LONGEST) -> str:
-    """Text of the catalogue as one line that commands no terminal, cut where it is longer."""
-    line = " ".join(text.split())
-    if len(line) > longest:
-        line = f"{line[: longest - 1]}…"
-    return "".join(
-        letter if letter.isprintable() or letter in JOINERS else ascii(letter)[1:-1]
-        for letter in line
-    )
-
-
-def is_terminal() -> bool:
-    """Whether standard output is one."""
-    return sys.stdout is not None and sys.stdout.isatty()  # a service may have closed it
-
-
-def drawn(draw: Callable[[Console], None]) -> str:
-    """What this draws for standard output: as wide as the terminal, or without end for a pipe.
-
-    Raises IndexerError where what draws is not installed.
-    """
-    try:
-        from rich.console import Console  # noqa: PLC0415  # builds do without
-    except ModuleNotFoundError as error:
+        from rich.console import Console  # noqa: PLC0415  # an optional dependency
+    except ImportError as error:
         raise IndexerError(
             "tables are drawn by rich, which is not installed: pip install 'ratecard[indexer]'; "
             "--json does without"
         ) from error
-    terminal, lines = is_terminal(), StringIO()
-    width = None if terminal else ENDLESS
+    lines = StringIO()
     draw(
         Console(
             file=lines,
-            force_terminal=terminal,
-            width=width,
+            force_terminal=_is_terminal(),
+            width=None if _is_terminal() else UNBOUNDED,
             markup=False,
             emoji=False,
             highlight=False,
         )
     )
-    return lines.getvalue().rstrip("\n")
+    return _answer(lines.getvalue().rstrip("\n"))
 
 
-def _escaped(letter: str) -> str:
-    if letter in "\t\n\r":  # which JSON has between its tokens alone
-        return " "
-    units = letter.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+def _sanitise(text: str | bytes) -> str | bytes:
+    """Escape control characters: in lines always, in JSON, which is bytes, for a terminal only."""
+    if isinstance(text, bytes):
+        return escape_json(text.decode()) if _is_terminal() else text
+    return "\n".join(map(one_line, text.split("\n")))
 
 
-def _lose(error: OSError) -> None:
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()  # None where it is closed
+
+
+def _answer(text: str | bytes) -> int:
+    error = _print(text)
+    if error is None or isinstance(error, BrokenPipeError):
+        return 0
+    _warn(error)
+    return 1
+
+
+def _print(text: str | bytes) -> OSError | None:
+    """Print text and flush it; returns the error, if any, and then discards further output."""
+    try:
+        if isinstance(text, bytes) and sys.stdout is not None:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text + b"\n")
+            sys.stdout.buffer.flush()
+        else:
+            print(text, flush=True)  # noqa: T201  # for a person or a script to read
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # exiting flushes again
+        return error
+    return None
+
+
+def _warn(error: OSError) -> None:
     print(f"warning: the summary cannot be printed: {error.strerror}", file=sys.stderr)  # noqa: T201  # the same
-    _close()
-
-
-def _close() -> None:
-    """Have the rest of standard output go nowhere, else exiting fails too."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

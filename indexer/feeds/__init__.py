@@ -1,1 +1,5 @@
-"""Reading catalogues over HTTP: client, pages, walks, and the cache between builds."""
+"""Feeds over HTTP: client, pages, walks through them, and the cache between builds.
+
+Imports `indexer.{errors,options,urls,durable,sources.records}`, and of `service` only `snapshot`
+and `storage`. `reader` is the entrance. All of it needs the extra `indexer`.
+"""

@@ -1,4 +1,4 @@
-"""What is kept of a feed between two builds: its text, and what its server knows it by."""
+"""Cache of feeds between builds: the text of each, and its validators."""
 
 from __future__ import annotations
 
@@ -17,24 +17,28 @@ import httpx
 import msgspec
 from msgspec import Meta, Struct
 
+from indexer.durable import sync, write_durably
 from indexer.feeds.url import origin
 from service.snapshot.snapshot import sha256
 
-FORMAT = 1
+FORMAT = 2
 ENTRY = "entry.json"
-LONGEST_HOST = 64
+MAX_HOST = 64  # characters of the host in the name of a folder
 UNUSED_SECONDS = 30 * 24 * 60 * 60
 
-# As it may be sent back in a header.
 Validator = Annotated[str, Meta(pattern=r"^[ -~]*\Z", max_length=1024)]
+"""Text that can be sent in a header."""
 FileName = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-class Kept(Struct):
-    """A feed as it was read last: the hash of its text, which is the name of its file, and more.
+class CacheEntry(Struct):
+    """A feed as it was last read.
 
-    `snapshot` is what the server named in `Ratecard-Snapshot`; `read_at` is in seconds of the
-    epoch; `pages` and `items` count one walk, and a plain file is one page with no known items.
+    sha256: of the text, and the name of its file
+    snapshot: the `Ratecard-Snapshot` header of the server
+    paged: whether it was read in pages, and is not a plain file
+    read_at: seconds since the epoch
+    note: a remark for the operator
     """
 
     format: int
@@ -42,104 +46,87 @@ class Kept(Struct):
     etag: Validator
     last_modified: Validator
     snapshot: str
-    pages: int
-    items: int | None
+    paged: bool
     read_at: float
     note: str
 
     def conditions(self) -> dict[str, str]:
-        """The headers that ask for the feed only if it changed."""
-        asked = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
-        return {name: value for name, value in asked.items() if value}
+        """Return the headers of a conditional request."""
+        headers = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in headers.items() if value}
 
 
 class FeedCache:
-    """The folder of one feed: texts under names that are their hashes, and an entry naming one.
+    """The folder of one feed: texts named by their hashes, and an entry that names one of them.
 
-    The entry is replaced last and by one rename, so that it always names a text that is whole. A
-    text that it does not name goes when the next walk starts, and not before: the same feed may
-    be read twice in one build.
+    The entry is replaced last and by a rename, so that it always names a complete text. A text
+    that it no longer names is removed when the feed is next read, so that a build can still read
+    the file after another build has replaced it.
     """
 
     def __init__(self, cache: Path, url: httpx.URL) -> None:
-        self._folder = cache / _name(url)
+        self.folder = cache / _folder_name(url)
 
-    def path(self, kept: Kept) -> Path:
-        """The file that holds the text of a feed."""
-        return self._folder / kept.sha256
+    def path(self, entry: CacheEntry) -> Path:
+        """Return the path of the text of an entry."""
+        return self.folder / entry.sha256
 
-    def load(self) -> Kept | None:
-        """What is kept, or None where there is nothing whole; either way it counts as used."""
+    def load(self) -> CacheEntry | None:
+        """Return the entry, or None if it or its text is missing or damaged; mark it as used."""
         try:
-            os.utime(self._folder)
-            kept = _decoder.decode((self._folder / ENTRY).read_bytes())
-            whole = kept.format == FORMAT and sha256(self.path(kept)) == kept.sha256
+            os.utime(self.folder)
+            entry = _decoder.decode((self.folder / ENTRY).read_bytes())
+            valid = entry.format == FORMAT and sha256(self.path(entry)) == entry.sha256
         except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
             return None
-        return kept if whole else None
+        return entry if valid else None
 
     @contextmanager
-    def workspace(self, kept: Kept | None) -> Iterator[Path]:
-        """A folder to work in until the feed is read, with the remains of earlier work removed."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in self._folder.iterdir():
+    def workspace(self, entry: CacheEntry | None) -> Iterator[Path]:
+        """Yield a temporary folder; remove everything but the entry and its text first."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
-            elif kept is None or path.name not in {ENTRY, kept.sha256}:
+            elif entry is None or path.name not in {ENTRY, entry.sha256}:
                 path.unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
-    def keep(self, text: Path, kept: Kept) -> None:
-        """Move a text, whose hash `kept` names, to its place, and make it what is kept."""
-        with text.open("rb") as file:
-            os.fsync(file.fileno())
-        text.replace(self.path(kept))
-        _sync(self._folder)
-        entry = text.with_name(ENTRY)
-        with entry.open("wb") as file:
-            file.write(msgspec.json.encode(kept))
-            file.flush()
-            os.fsync(file.fileno())
-        entry.replace(self._folder / ENTRY)
-        _sync(self._folder)
+    def store(self, text: Path, entry: CacheEntry) -> None:
+        """Move a text from the workspace into the cache and replace the entry."""
+        sync(text)
+        text.replace(self.path(entry))
+        sync(self.folder)
+        draft = text.with_name(ENTRY)
+        write_durably(draft, msgspec.json.encode(entry))
+        draft.replace(self.folder / ENTRY)
+        sync(self.folder)
 
 
-_decoder = msgspec.json.Decoder(Kept)
-_folder_name = re.compile(r".*-[0-9a-f]{32}")
+_decoder = msgspec.json.Decoder(CacheEntry)
+_folder_pattern = re.compile(r".*-[0-9a-f]{32}")
 
 
 def remove_unused(cache: Path) -> None:
-    """Remove what is kept of feeds that nobody loaded in 30 days, and leave what is not ours.
-
-    When a feed was used is the time of its folder, which a crash within a removal renews: what is
-    left is no whole feed, and goes 30 days later.
-    """
+    """Remove feeds that were not loaded for 30 days; leave folders of other names alone."""
     for folder in cache.iterdir() if cache.is_dir() else ():
-        with suppress(OSError):  # another build removes it, too
+        with suppress(OSError):  # another build may remove it at the same time
             unused = time() - folder.stat().st_mtime
-            if unused > UNUSED_SECONDS and _folder_name.fullmatch(folder.name):
+            if unused > UNUSED_SECONDS and _folder_pattern.fullmatch(folder.name):
                 shutil.rmtree(folder)
 
 
 def validator(header: str) -> str:
-    """A header as it may be kept, or nothing where it could not be sent back."""
+    """Return a header value, or the empty string if it cannot be sent back."""
     try:
         return msgspec.convert(header, Validator)
     except msgspec.ValidationError:
         return ""
 
 
-def _name(url: httpx.URL) -> str:
-    """One name for each address and user, since two users may be given two feeds."""
-    known_by = msgspec.json.encode((origin(url), url.username, url.raw_path.decode()))
-    host = origin(url)[1][:LONGEST_HOST]
-    return f"{host}-{hashlib.sha256(known_by).hexdigest()[:32]}"
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _folder_name(url: httpx.URL) -> str:
+    """Name the folder by URL and user, since two users may receive two feeds."""
+    identity = msgspec.json.encode((origin(url), url.username, url.raw_path.decode()))
+    host = origin(url)[1][:MAX_HOST]
+    return f"{host}-{hashlib.sha256(identity).hexdigest()[:32]}"

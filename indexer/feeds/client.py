@@ -1,271 +1,243 @@
-"""One GET over HTTP: patient with faults that pass, bounded in time and bytes."""
+"""HTTP client of one feed: limits, retries, redirects and decompression."""
 
 from __future__ import annotations
 
-import base64
-import random
+import asyncio
+import gzip
 import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from http import HTTPStatus
-from time import monotonic, sleep
-from types import MappingProxyType, TracebackType
-from typing import BinaryIO, Self, TypeVar
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
 
 import httpcore
 import httpx
-from msgspec import Struct
+from stamina import AsyncRetryingCaller
+from stamina.instrumentation import set_on_retry_hooks
 
 from indexer.errors import SourceError
-from indexer.feeds.gunzip import gunzip
-from indexer.feeds.transport import DeadlineExceeded, Network, PrivateAddress
-from indexer.feeds.url import SHOWN, origin, read_url, redirected
+from indexer.feeds.transport import ForbiddenAddress, Transport
+from indexer.feeds.url import origin, redirect_target
 from indexer.options import Limits
+from indexer.text import GZIP_MAGIC
 
-REDIRECTS = frozenset((301, 302, 303, 307, 308))
-MOST_REDIRECTS = 5
-PASSING = frozenset((408, 425, 429))  # and whatever is a fault of the server
-ASKED = {
+HEADERS = {
     "Accept": "application/json, application/x-ndjson, */*;q=0.1",
     "Accept-Encoding": "gzip",
     "User-Agent": "ratecard-indexer",
 }
-NO_FEED = "check the address: those of feeds mostly end in /v1/services or /discovery/resources"
-NO_CONDITIONS: Mapping[str, str] = MappingProxyType({})
+ENCODINGS = frozenset(("", "identity", "gzip", "x-gzip"))
+MAX_REDIRECTS = 5
+TRANSIENT_STATUSES = frozenset((408, 425, 429))  # and 5xx
+PIECE = 2**18  # bytes decompressed at a time
+CHECK_URL = "check the URL: feeds are mostly at /v1/services or /discovery/resources"
+UNCONDITIONAL: Mapping[str, str] = MappingProxyType({})
 
-Understood = TypeVar("Understood")
+Parsed = TypeVar("Parsed")
 
-
-class Answer(Struct):
-    """What a server said: 200, or 304 when there were conditions."""
-
-    status: int
-    headers: httpx.Headers
-
-
-class Declined(SourceError):
-    """The server will not answer this request, however often it is made."""
+set_on_retry_hooks(())  # by default stamina logs a line without a cause on standard error
 
 
-class TransientError(Exception):  # an attempt ends with it, and a fetch only when all of them did
-    """A fault that may be gone at the next attempt, in `wait` seconds at the earliest."""
+class TransientError(Exception):
+    """A fault that the next attempt may not meet, in `delay` seconds if the server said so."""
 
-    def __init__(self, fault: str, wait: float = 0) -> None:
+    def __init__(self, fault: str, delay: float = 0) -> None:
         super().__init__(fault)
-        self.wait = wait
+        self.delay = delay
 
 
-class PermanentError(Exception):  # a fetch ends with it, which says of what
-    """A fault of an answer that will not be gone at the next attempt."""
+class PermanentError(Exception):
+    """A fault of a response that the next attempt would meet again."""
 
 
-class Fetcher:
-    """Asks the server of one feed, and whoever it redirects to, under the limits of a feed.
+class RequestRefused(SourceError):
+    """The server answered with an error status that the next attempt would meet again."""
 
-    `url` is the address without its user and password. These are sent to its own scheme, host and
-    port alone, and never shown. Private addresses are asked there alone, too: a redirect leads to
-    public ones. No proxy is used, since it would hide the address that is asked in the end.
+
+class FeedClient:
+    """Requests to the server of one feed, and to the servers that it redirects to.
+
+    `deadline` is in seconds of the clock of the event loop. User and password are sent to the
+    scheme, host and port of the feed only. `on_bytes` is called with the length of each chunk.
     """
 
-    def __init__(self, address: str, limits: Limits, progress: Callable[[int], None]) -> None:
-        given = read_url(address)
-        self.url = given.copy_with(userinfo=b"")
+    def __init__(self, url: httpx.URL, limits: Limits, on_bytes: Callable[[int], None]) -> None:
+        self.deadline = asyncio.get_running_loop().time() + limits.seconds
+        self._origin = origin(url)
+        self._auth = httpx.BasicAuth(url.username, url.password) if url.userinfo else None
+        _, host, port = self._origin
+        self._http = httpx.AsyncClient(
+            transport=Transport(host, port, allow_private=limits.allow_private),
+            headers=HEADERS,
+            timeout=limits.silence,
+        )
         self._limits = limits
-        self._progress = progress
+        self._on_bytes = on_bytes
         self._received = 0
-        self._credentials = _credentials(given)
-        _, host, port = origin(given)
-        self._network = Network((host, port), monotonic() + limits.seconds)
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=_trusted_authorities(), network_backend=self._network
+        self._retry = AsyncRetryingCaller(
+            attempts=limits.attempts,
+            timeout=None,  # the deadline bounds all requests of a feed together
+            wait_initial=limits.backoff,
+            wait_jitter=limits.backoff,
+            wait_max=limits.seconds,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._pool.close()
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
 
     def start_walk(self) -> None:
-        """Count bytes from here on."""
+        """Reset the count of bytes, which `Limits.bytes` bounds for each walk."""
         self._received = 0
 
-    def get(
+    async def get(
         self,
         url: httpx.URL,
-        into: BinaryIO,
-        understand: Callable[[Answer], Understood],
+        path: Path,
+        parse: Callable[[httpx.Response], Parsed],
         *,
-        most: int,
-        conditions: Mapping[str, str] = NO_CONDITIONS,
-    ) -> Understood:
-        """Write the decompressed body of a response, of at most `most` bytes, into a file.
+        max_bytes: int,
+        conditions: Mapping[str, str] = UNCONDITIONAL,
+    ) -> Parsed:
+        """Write the decompressed body of a response to a file and return `parse(response)`.
 
-        Returns what `understand` makes of it, which raises TransientError to have a damaged body
-        fetched again, or PermanentError. Raises SourceError when attempts, time or bytes run out,
-        and Declined.
+        `parse` raises TransientError for a body that is worth another request, or PermanentError.
+        Raises RequestRefused, and SourceError when attempts or bytes run out.
         """
-        attempt = 1
-        while True:
-            with self._explaining(url):
-                try:
-                    return understand(self._follow(url, into, most, conditions))
-                except TransientError as fault:
-                    self._wait(url, attempt, fault)
-            attempt += 1
 
-    @contextmanager
-    def _explaining(self, url: httpx.URL) -> Iterator[None]:
+        async def attempt() -> Parsed:
+            with _translated_errors(url):
+                response = await self._fetch(url, path, max_bytes, conditions)
+            return parse(response)
+
         try:
-            yield
-        except DeadlineExceeded as error:
-            raise SourceError(
-                f"{url}: was not read to its end in the {self._limits.seconds:,g} seconds that a "
-                "feed may take; try again later"
-            ) from error
-        except PermanentError as error:
+            return await self._retry(self._retry_delay, attempt)
+        except TransientError as error:
+            delay = error.delay
+            advice = f" after {self._limits.attempts} attempts; try again later"
+            if delay > self._remaining():
+                advice = (
+                    f"; the server asks to wait {delay:,.0f} seconds, which is longer than is left "
+                    f"of the {self._limits.seconds:,g} that a feed may take; try again later"
+                )
+            raise SourceError(f"{url}: {error}{advice}") from error
+        except (PermanentError, ForbiddenAddress) as error:
             raise SourceError(f"{url}: {error}") from error
-        except PrivateAddress as error:
-            raise SourceError(
-                f"{url}: redirects to {error}, which is no public address; if it is to be "
-                "trusted, name it as the source"
-            ) from error
 
-    def _wait(self, url: httpx.URL, attempt: int, fault: TransientError) -> None:
-        if attempt >= self._limits.attempts:
-            raise SourceError(f"{url}: {fault}, at attempt {attempt} still; try again later")
-        jitter = random.uniform(0.5, 1.5)  # noqa: S311  # it spreads requests and hides nothing
-        wait = max(fault.wait, self._limits.backoff * 2 ** (attempt - 1) * jitter)
-        if wait > self._network.remaining():
-            raise SourceError(
-                f"{url}: {fault}; to wait {wait:,.0f} seconds as it takes is longer than what is "
-                f"left of the {self._limits.seconds:,g} that a feed may take; try again later"
-            )
-        sleep(wait)
+    def _retry_delay(self, error: Exception) -> float | bool:
+        """Tell stamina how many seconds to wait: True for exponential backoff, False to give up."""
+        if not isinstance(error, TransientError) or error.delay > self._remaining():
+            return False
+        return error.delay or True
 
-    def _follow(
-        self, url: httpx.URL, into: BinaryIO, most: int, conditions: Mapping[str, str]
-    ) -> Answer:
-        passed = [url]
+    def _remaining(self) -> float:
+        return self.deadline - asyncio.get_running_loop().time()
+
+    async def _fetch(
+        self, url: httpx.URL, path: Path, max_bytes: int, conditions: Mapping[str, str]
+    ) -> httpx.Response:
+        visited = [url]
         while True:
-            with _passing_faults(passed[-1]), self._ask(passed[-1], conditions) as response:
-                headers = httpx.Headers(response.headers)
-                if response.status not in REDIRECTS:
-                    _check_status(url, response.status, headers, bool(conditions))
-                    self._receive(url, response, headers, into, most)
-                    return Answer(response.status, headers)
-            target = redirected(passed[-1], headers.get("location", ""))
-            if target in passed:
-                raise SourceError(f"{url}: redirects in a circle, back to {str(target)[:SHOWN]}")
-            if len(passed) > MOST_REDIRECTS:
-                raise SourceError(f"{url}: redirects more than {MOST_REDIRECTS} times")
-            passed.append(target)
+            current = visited[-1]
+            self._http.cookies.clear()  # those of a hostile server would grow with every page
+            auth = self._auth if origin(current) == self._origin else None
+            request = self._http.stream("GET", current, headers=conditions, auth=auth)
+            async with request as response:
+                if not response.has_redirect_location:
+                    _check_status(url, response, conditional=bool(conditions))
+                    await self._receive(url, response, path, max_bytes)
+                    return response
+            target = redirect_target(current, response.headers["location"])
+            if target in visited:
+                raise SourceError(f"{url}: redirects in a circle")
+            if len(visited) > MAX_REDIRECTS:
+                raise SourceError(f"{url}: redirects more than {MAX_REDIRECTS} times")
+            visited.append(target)
 
-    @contextmanager
-    def _ask(self, url: httpx.URL, conditions: Mapping[str, str]) -> Iterator[httpcore.Response]:
-        headers = {**ASKED, **conditions}
-        if self._credentials and origin(url) == origin(self.url):
-            headers["Authorization"] = self._credentials
-        silence = self._limits.silence
-        timeouts = {"connect": silence, "read": silence, "write": silence, "pool": silence}
-        target = httpcore.URL(
-            scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
-        )
-        with self._pool.stream(
-            "GET", target, headers=list(headers.items()), extensions={"timeout": timeouts}
-        ) as response:
-            yield response
-
-    def _receive(
-        self,
-        url: httpx.URL,
-        response: httpcore.Response,
-        headers: httpx.Headers,
-        into: BinaryIO,
-        most: int,
+    async def _receive(
+        self, url: httpx.URL, response: httpx.Response, path: Path, max_bytes: int
     ) -> None:
-        into.seek(0)
-        into.truncate()
-        body = gunzip(response.iter_stream())
-        if _is_compressed(url, headers):
-            body = gunzip(body)  # what was compressed for the way may be a compressed file
-        for piece in body:
-            self._network.remaining()
-            into.write(piece)
-            self._received += len(piece)
-            if into.tell() > most or self._received > self._limits.bytes:
-                allowed = min(most, self._limits.bytes)
-                raise SourceError(f"{url}: gives more than the {allowed:,} bytes that it may")
-            self._progress(len(piece))
-        into.flush()
+        """Write the body, decompressed both from its content coding and from a gzip file.
 
+        The body is taken as received: the decoder of httpx drops the second member of gzip data,
+        overlooks that it is cut short, and refuses text that is declared as gzip by mistake.
+        """
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ENCODINGS:
+            raise SourceError(f"{url}: is encoded as {encoding}, although gzip was asked for")
 
-@cache
-def _trusted_authorities() -> ssl.SSLContext:
-    return httpx.create_ssl_context()  # reading them takes longer than many a feed
+        def check(size: int) -> None:
+            if size > max_bytes or self._received + size > self._limits.bytes:
+                limit = min(max_bytes, self._limits.bytes)
+                raise SourceError(f"{url}: is longer than the {limit:,} bytes that are allowed")
+
+        with path.open("wb") as file:
+            async for chunk in response.aiter_raw():
+                file.write(chunk)
+                self._on_bytes(len(chunk))
+                check(file.tell())
+        for _ in range(2 if encoding.endswith("gzip") else 1):
+            await _decompress(path, check)
+        self._received += path.stat().st_size
 
 
 @contextmanager
-def _passing_faults(url: httpx.URL) -> Iterator[None]:
-    """Tell the faults of networks that may pass from those that will not."""
+def _translated_errors(url: httpx.URL) -> Iterator[None]:
+    """Tell transient faults of a network from permanent ones."""
     try:
         yield
     except httpcore.TimeoutException as error:
         raise TransientError("does not answer in time") from error
     except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-            raise SourceError(f"{url}: the server cannot be trusted: {error}") from error
+        if isinstance(error.__context__, ssl.SSLCertVerificationError):
+            raise SourceError(f"{url}: the certificate cannot be verified: {error}") from error
         raise TransientError(f"cannot be read: {error or type(error).__name__}") from error
-    except UnicodeError as error:  # of a host name with a label of more than 63 letters
-        raise SourceError(f"{url}: the host cannot be looked up: {error}") from error
-    except (EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TransientError("the gzip data is damaged or cut short") from error
+    except UnicodeError as error:
+        raise SourceError(f"{url}: the host cannot be looked up: {error}") from error
+    except httpx.RemoteProtocolError as error:  # httpx parses the header even if told not to follow
+        raise SourceError(
+            f"{url}: redirects to an invalid URL, which cannot be requested"
+        ) from error
 
 
-def _check_status(
-    url: httpx.URL,
-    status: int,
-    headers: httpx.Headers,
-    conditional: bool,
-) -> None:
+def _check_status(url: httpx.URL, response: httpx.Response, *, conditional: bool) -> None:
+    status = response.status_code
     if status == HTTPStatus.OK or (status == HTTPStatus.NOT_MODIFIED and conditional):
         return
-    phrases = {known.value: f" {known.phrase}" for known in HTTPStatus}
-    said = f"answers {status}{phrases.get(status, '')}"
-    if status in PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise TransientError(said, _retry_after(headers.get("retry-after", "")))
-    advice = NO_FEED if status == HTTPStatus.NOT_FOUND else "check what the server asks for"
-    raise Declined(f"{url}: {said}; {advice}")
+    answer = f"answers {status} {response.reason_phrase}".rstrip()
+    if status in TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise TransientError(answer, _retry_after(response.headers.get("retry-after", "")))
+    advice = CHECK_URL if status == HTTPStatus.NOT_FOUND else "check what the server requires"
+    raise RequestRefused(f"{url}: {answer}; {advice}")
 
 
-def _retry_after(text: str) -> float:
-    """The seconds that a server asks to wait; 0 when it does not say."""
-    if text.isascii() and text.isdecimal():
-        return float(text)
+def _retry_after(header: str) -> float:
+    """Return the delay in seconds that a `Retry-After` header asks for, or 0."""
+    if header.isascii() and header.isdecimal():
+        return float(header)
     try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
+        moment = parsedate_to_datetime(header)
+    except (ValueError, OverflowError):
         return 0
     return max(0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
-def _is_compressed(url: httpx.URL, headers: httpx.Headers) -> bool:
-    encoding: str = headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in {"", "identity", "gzip", "x-gzip"}:
-        raise SourceError(f"{url}: answers in the encoding {encoding}, where gzip was asked for")
-    return encoding.endswith("gzip")
-
-
-def _credentials(url: httpx.URL) -> str:
-    if not url.userinfo:
-        return ""
-    return f"Basic {base64.b64encode(f'{url.username}:{url.password}'.encode()).decode()}"
+async def _decompress(path: Path, check: Callable[[int], None]) -> None:
+    """Replace a gzip file by its content; leave any other file as it is."""
+    with path.open("rb") as file:
+        if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+            return
+    content = path.with_name(f"{path.name}.content")
+    with gzip.open(path) as packed, content.open("wb") as file:
+        while piece := packed.read(PIECE):
+            file.write(piece)
+            check(file.tell())
+            await asyncio.sleep(0)  # lets other feeds proceed, and the deadline take effect
+    content.replace(path)

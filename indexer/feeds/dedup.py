@@ -1,4 +1,4 @@
-"""The items of a feed, told apart as they come and spooled to disk, each as it came."""
+"""Deduplication of the items of a feed, which are spooled to disk."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from service.storage.memory_map import open_bytes
 
-# An item is known by a digest, since a feed of a million has to be held in memory.
-DIGEST_BYTES = 16
+KEY_BYTES = 16  # small, since the keys of a million items are held in memory
 EMPTY = b"[]\n"
 
 Key = bytes
+"""Digest of what identifies an item: the id of a service, else the text of the item."""
 
 
 class Identified(Struct):
-    """What a service is known by."""
+    """The id of a service."""
 
     id: str | UnsetType = UNSET
 
 
 _identified = msgspec.json.Decoder(Identified)
-_one_line = bytes.maketrans(b"\r\n", b"  ")  # JSON has them between its tokens alone
+_one_line = bytes.maketrans(b"\r\n", b"  ")  # JSON has line breaks only between tokens
 
 
 class FeedItems:
-    """Items, each once, in a spool of JSON lines.
+    """The distinct items of a feed, as JSON lines in a spool file.
 
-    Services are known by their ids, and the text that came last is kept; other items are known by
-    their bytes.
+    Of services with one id the text that came last is kept.
     """
 
     def __init__(self, spool: BinaryIO) -> None:
@@ -44,35 +43,35 @@ class FeedItems:
         return len(self._starts)
 
     def keys(self) -> dict[Key, None]:
-        """What all items are known by."""
+        """Return the keys of all items, in the order in which they first came."""
         return dict.fromkeys(self._starts)
 
     def add(self, item: Raw, *, is_service: bool) -> Key:
-        """Spool an item unless it is there already; returns what it is known by."""
+        """Spool an item unless it is a duplicate, and return its key."""
         text = bytes(item).translate(_one_line)
-        service_id = _id(text) if is_service else None
-        known_by = text if service_id is None else b"id " + service_id.encode()
-        key = hashlib.blake2b(known_by, digest_size=DIGEST_BYTES).digest()
+        service_id = _service_id(text) if is_service else None
+        identity = text if service_id is None else b"id " + service_id.encode()
+        key = hashlib.blake2b(identity, digest_size=KEY_BYTES).digest()
         if service_id is not None or key not in self._starts:
             self._starts[key] = self._spool.tell()
             self._spool.write(text + b"\n")
         return key
 
-    def write(self, path: Path, chosen: Collection[Key]) -> None:
-        """Write the chosen ones in their order as JSON lines, or an empty array without any."""
+    def write(self, path: Path, keys: Collection[Key]) -> None:
+        """Write the items of these keys, in this order, as JSON lines; without any, as `[]`."""
         self._spool.flush()
         lines = open_bytes(Path(self._spool.name))
         with path.open("wb") as file:
-            for key in chosen:
+            for key in keys:
                 start = self._starts[key]
                 file.write(lines[start : lines.find(b"\n", start) + 1])
-            if not chosen:
+            if not keys:
                 file.write(EMPTY)
 
 
-def _id(text: bytes) -> str | None:
+def _service_id(text: bytes) -> str | None:
     try:
-        found = _identified.decode(text).id
+        service_id = _identified.decode(text).id
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # the reader of the feed will say what is wrong with it
-    return None if found is UNSET else found
+        return None  # an invalid record, which is rejected when the feed is read
+    return None if service_id is UNSET else service_id

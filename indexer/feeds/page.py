@@ -1,16 +1,18 @@
-"""One answer of a feed: a page of services or resources, or a plain file of them."""
+"""The body of one response: a page of services or resources, or a plain file of them."""
 
 from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
-from indexer.feeds.client import NO_FEED, PermanentError, TransientError
-from indexer.sources.records import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
+from indexer.feeds.client import CHECK_URL, PermanentError, TransientError
+from indexer.text import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
 
 SERVICES = "services"
 LISTS = (SERVICES, "resources", "items")
@@ -19,124 +21,112 @@ BLANKS = b" \t\r\n"
 
 
 class Page(Struct):
-    """Items as they came, and what the server says of all of them, if it does.
+    """Items as received, and the pagination that the server states, None where it does not.
 
-    `limit` is what the server says that it applied, `snapshot` what it says that the page is of.
+    `total` counts the items of the feed, `limit` is the page size that the server applied, and
+    `snapshot` is its `Ratecard-Snapshot` header.
     """
 
     items: list[Raw]
     total: int | None
     limit: int | None
     are_services: bool
-    snapshot: str = ""
-
-
-class Pagination(Struct):
-    """Where a page stands; values are looked at one by one, so that a bad one spoils no other."""
-
-    total: Raw | UnsetType = UNSET
-    limit: Raw | UnsetType = UNSET
+    snapshot: str
 
 
 _object = msgspec.json.Decoder(dict[str, Raw])
-_anything = msgspec.json.Decoder(Raw)
-_list = msgspec.json.Decoder(list[Raw])
-_items = msgspec.json.Decoder(list[Raw] | None)  # some servers have null for an empty list
-_pagination = msgspec.json.Decoder(Pagination)
-_count = msgspec.json.Decoder(int, strict=False)  # a string of digits will do
+_raw = msgspec.json.Decoder(Raw)
+_array = msgspec.json.Decoder(list[Raw])
+_items = msgspec.json.Decoder(list[Raw] | None)  # some servers write null for an empty list
+_count = msgspec.json.Decoder(int, strict=False)  # accepts a string of digits
 
-# Surrogates come in pairs, and what looks like one may be the end of an escaped backslash.
+# Matches pairs and escaped backslashes too, so that neither is taken for a lone surrogate.
 _surrogates = re.compile(
     rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
-MASK = rb"\ufffd"
+REPLACEMENT = rb"\ufffd"  # as long as the escape that it replaces
 
 
-def read_page(file: BinaryIO, most: int) -> Page:
-    """The page in this file, of which more follow; raises TransientError when there is none.
+def parse_page(path: Path, max_bytes: int, snapshot: str) -> Page:
+    """Parse a page after the first; raises TransientError for any other content.
 
-    Whatever is there instead may pass, since there was a page before it.
+    An error page is transient here, because the first page was one.
     """
     try:
-        page = recognise(file, most)
-    except PermanentError as fault:
-        raise TransientError(str(fault)) from fault
+        page = parse_body(path, max_bytes, snapshot)
+    except PermanentError as error:
+        raise TransientError(str(error)) from error
     if page is None:
-        raise TransientError("is a file where a page should follow")
+        raise TransientError("is a plain file where a page is expected")
     return page
 
 
-def recognise(file: BinaryIO, most: int) -> Page | None:
-    """The page in this file, or None for a plain file: lines, an array, or a lone record.
+def parse_body(path: Path, max_bytes: int, snapshot: str) -> Page | None:
+    """Parse a body of up to `max_bytes`; JSON lines may be longer.
 
-    Of a file of more than `most` bytes only lines can be told. Raises TransientError for damaged
-    or truncated content, and PermanentError for a web page and for JSON without a list.
+    Returns None for a plain file: JSON lines, an array, or a single record. Raises TransientError
+    for damaged or truncated content, and PermanentError for HTML and for JSON without a list.
     """
-    first = _first_line(file)
-    start = first.lstrip(BLANKS)[:1]
-    if start == b"<":
-        raise PermanentError(f"is a web page, no feed; {NO_FEED}")
-    if not start:
-        raise TransientError("is empty; an empty feed is written as []")
-    if start == b"{" and _is_object(first) and file.read(MAX_RECORD).strip(BLANKS):
-        _check_last_line(file)
-        return None
-    text = _whole(file, most)
-    readable = _readable(text)
-    try:
-        if start != b"{":
-            _list.decode(readable)
+    with path.open("rb") as file:
+        line = _first_line(file)
+        start = line.lstrip(BLANKS)[:1]
+        if start == b"<":
+            raise PermanentError(f"is a web page and not a feed; {CHECK_URL}")
+        if not start:
+            raise TransientError("is empty; an empty feed is written as []")
+        if start == b"{" and _is_object(line) and file.read(MAX_RECORD).strip(BLANKS):
+            _check_last_line(file)
             return None
-        page = _page(_object.decode(readable))
+        text = _read_text(file, max_bytes)
+    return _parse_text(text, snapshot, is_array=start != b"{")
+
+
+def _parse_text(text: bytes, snapshot: str, *, is_array: bool) -> Page | None:
+    masked = _mask_surrogates(text)
+    try:
+        if is_array:
+            _array.decode(masked)
+            return None
+        page = _parse_object(_object.decode(masked), snapshot)
     except msgspec.ValidationError as error:
-        raise PermanentError(f"is no list of services or resources; {NO_FEED}") from error
+        raise PermanentError(f"is not a list of services or resources; {CHECK_URL}") from error
     except RecursionError as error:
-        raise PermanentError("a value is nested too deeply to be read") from error
+        raise PermanentError("holds a value that is nested too deeply to be read") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TransientError(f"is no JSON, or cut short: {error}") from error
-    if page is not None and readable is not text:
-        _unmask(page, readable, text)
+        raise TransientError(f"is not JSON, or cut short: {error}") from error
+    if page is not None and masked is not text:
+        _unmask(page, masked, text)
     return page
 
 
-def _page(members: dict[str, Raw]) -> Page | None:
+def _parse_object(members: dict[str, Raw], snapshot: str) -> Page | None:
     if not RECORD_KEYS.isdisjoint(members) or not RESOURCE_KEYS.isdisjoint(members):
         return None
-    for name in LISTS:
-        if name in members:
-            pagination = _outline(members)
-            return Page(
-                items=_items.decode(members[name]) or [],
-                total=_number(pagination.total),
-                limit=_number(pagination.limit),
-                are_services=name == SERVICES,
-            )
-    raise PermanentError(f"is JSON without a list of services, resources or items; {NO_FEED}")
-
-
-def _outline(members: dict[str, Raw]) -> Pagination:
-    given = Pagination(members.get("total", UNSET), members.get("limit", UNSET))
-    try:
-        nested = _pagination.decode(members.get("pagination", Raw(b"{}")))
-    except msgspec.DecodeError:
-        return given
-    return Pagination(
-        given.total if nested.total is UNSET else nested.total,
-        given.limit if nested.limit is UNSET else nested.limit,
+    name = next((name for name in LISTS if name in members), None)
+    if name is None:
+        raise PermanentError(f"is JSON without a list of services, resources or items; {CHECK_URL}")
+    stated = dict(members)
+    with suppress(msgspec.DecodeError):
+        stated |= _object.decode(members.get("pagination", b"{}"))
+    return Page(
+        items=_items.decode(members[name]) or [],
+        total=_parse_count(stated.get("total")),
+        limit=_parse_count(stated.get("limit")),
+        are_services=name == SERVICES,
+        snapshot=snapshot,
     )
 
 
-def _number(given: Raw | UnsetType) -> int | None:
+def _parse_count(text: Raw | None) -> int | None:
     try:
-        number = 0 if given is UNSET else _count.decode(given)
+        count = -1 if text is None else _count.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return number if given is not UNSET and number >= 0 else None
+    return count if count >= 0 else None
 
 
 def _first_line(file: BinaryIO) -> bytes:
-    """The first line that is not blank, of at most a little more than a record may have."""
-    file.seek(0)
+    """Return the first line that is not blank, truncated after `MAX_RECORD` + 1 bytes."""
     line = file.readline(MAX_RECORD + 1).removeprefix(BYTE_ORDER_MARK)
     while line and not line.strip(BLANKS):
         line = file.readline(MAX_RECORD + 1)
@@ -144,7 +134,7 @@ def _first_line(file: BinaryIO) -> bytes:
 
 
 def _check_last_line(file: BinaryIO) -> None:
-    """Raise TransientError when the file ends within a line, as after a lost connection."""
+    """Raise TransientError for a file that ends within a line, as after a lost connection."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - MAX_RECORD))
     last = file.read().rpartition(b"\n")[2]
@@ -152,20 +142,31 @@ def _check_last_line(file: BinaryIO) -> None:
         raise TransientError("ends within a line")
 
 
-def _readable(text: bytes) -> bytes:
-    """The text, with other characters, as long, for lone surrogates.
+def _read_text(file: BinaryIO, max_bytes: int) -> bytes:
+    size = file.seek(0, os.SEEK_END)
+    if size > max_bytes:
+        raise PermanentError(
+            f"is one JSON text of {size:,} bytes, and at most {max_bytes:,} are read at once; "
+            "serve JSON lines, which may be of any length"
+        )
+    file.seek(0)
+    return file.read().removeprefix(BYTE_ORDER_MARK)
 
-    One would end the decoder where it only spoils one record.
+
+def _mask_surrogates(text: bytes) -> bytes:
+    """Replace lone surrogates in text that does not decode; the length stays the same.
+
+    The decoder refuses the whole page for one, although only one record is invalid.
     """
     try:
-        _anything.decode(text)
+        _raw.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _surrogates.sub(lambda found: MASK if found["lone"] else found[0], text)
+        return _surrogates.sub(lambda match: REPLACEMENT if match["lone"] else match[0], text)
     return text
 
 
 def _unmask(page: Page, masked: bytes, text: bytes) -> None:
-    """Give the items the text that they came with, so that the faulty ones can be told."""
+    """Restore the text of the items, so that the invalid records are rejected later."""
     start = 0
     for index, item in enumerate(page.items):
         start = masked.index(bytes(item), start)
@@ -176,18 +177,7 @@ def _unmask(page: Page, masked: bytes, text: bytes) -> None:
 
 def _is_object(line: bytes) -> bool:
     try:
-        _object.decode(_readable(line))
+        _object.decode(_mask_surrogates(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
-
-
-def _whole(file: BinaryIO, most: int) -> bytes:
-    size = file.seek(0, os.SEEK_END)
-    if size > most:
-        raise PermanentError(
-            f"is one JSON text of {size:,} bytes, more than the {most:,} that can be read at "
-            "once; JSON lines may be of any length"
-        )
-    file.seek(0)
-    return file.read().removeprefix(BYTE_ORDER_MARK)

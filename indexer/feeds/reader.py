@@ -1,247 +1,280 @@
-"""Feeds: catalogues over HTTP, read to their end into one local file, or not at all."""
+"""Feeds: catalogues over HTTP, each read completely into a local file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from pathlib import Path
 from time import time
-from typing import BinaryIO
 
 import httpx
+import msgspec
 from msgspec import Struct
 
 from indexer.errors import SourceError
-from indexer.feeds.cache import FORMAT, FeedCache, Kept, remove_unused, validator
-from indexer.feeds.client import NO_CONDITIONS, Answer, Declined, Fetcher
+from indexer.feeds.cache import FORMAT, CacheEntry, FeedCache, remove_unused, validator
+from indexer.feeds.client import UNCONDITIONAL, FeedClient, RequestRefused
 from indexer.feeds.dedup import FeedItems
-from indexer.feeds.page import Page, read_page, recognise
-from indexer.feeds.url import page_url, read_url
+from indexer.feeds.page import Page, parse_body, parse_page
+from indexer.feeds.url import page_url, parse_feed_url
 from indexer.feeds.walk import Walk, walk_feed
 from indexer.options import Limits
 from service.snapshot.snapshot import sha256
 
-PAGE = 200
-DAY = 24 * 60 * 60
-LONGEST_NUMBER = 16
+PAGE_SIZE = 200
+DAY = 24 * 60 * 60  # seconds
+MAX_DIGITS = 15  # of a number in a URL
+MAX_CONCURRENT = 8  # feeds
 
 
-class FeedProgress(Struct):
-    """How far a fetch is: the bytes received, the items met in this walk, and all of them."""
+class FeedProgress(Struct, frozen=True):
+    """How far one feed is read.
 
-    bytes: int = 0
-    items: int = 0
-    total: int | None = None
+    source: its URL, without credentials
+    bytes: transferred so far
+    items: received in the current walk
+    total: items of the feed as stated by the server, None if it does not state it
+    """
+
+    source: str
+    bytes: int
+    items: int
+    total: int | None
 
 
 class Feed(Struct):
-    """A feed that was read to its end: a file for `read_records`, and how it was come by.
+    """A feed that was read completely.
 
-    `source` is the address without user and password; `sha256` is of the file; `unchanged` is
-    whether it holds what it held last time; `items` is None for a plain file, which is one page.
-    `note` is what an operator should know, if there is anything.
+    path: a file for `read_records`
+    source: its URL, without credentials
+    unchanged: whether the file is the one that was read last time
+    note: a remark for the operator, or empty
     """
 
     path: Path
     source: str
-    sha256: str
     unchanged: bool
-    pages: int
-    items: int | None
     note: str
 
 
-def fetch_feed(
-    url: str,
+def fetch_feeds(
+    urls: Sequence[str],
     cache: Path,
-    limits: Limits | None = None,
-    progress: Callable[[FeedProgress], None] | None = None,
-) -> Feed:
-    """Read a feed to its end into a folder of its own in `cache`.
+    limits: Limits,
+    progress: Callable[[FeedProgress], object] = lambda _: None,
+) -> list[Feed]:
+    """Read feeds concurrently, each completely and within limits of its own, into `cache`.
 
-    A page of services, resources or items leads to the pages behind it, by `limit` and `offset`;
-    their items become JSON lines, each as it came and each once. Where the feed changed on the
-    way it is walked again, and after three walks every item that was met is taken. Anything else
-    is a plain file and kept as it is, but decompressed.
+    A page of services, resources or items is the first of a walk by `limit` and `offset`; its
+    items become JSON lines, each as received and each once. A feed that changes during a walk is
+    walked again, and after three walks all items that were received are taken. Any other content
+    is a plain file, which is kept as received, but decompressed.
 
-    A feed that was read before is asked for on condition that it changed, and costs one request
-    when it did not, as does another Ratecard that serves the same snapshot. Since that answer is
-    about the first page alone, a feed of pages is walked once a day in any case. Raises
-    SourceError when the feed cannot be read to its end within the limits; what was kept of it
-    before stays as it was. What is kept of other feeds goes once they were not asked for in
-    30 days.
+    A cached feed is requested conditionally, and costs one request if it did not change, as does
+    another Ratecard that serves the same snapshot. Since the response is about the first page
+    only, a feed in pages is walked at least once a day. Feeds that were not read for 30 days are
+    removed from the cache.
+
+    Raises SourceError for the first feed that cannot be read; the cache keeps its previous content
+    for that feed, and for those that were still being read.
     """
-    reading = _Reading(url, cache, limits or Limits(), progress or (lambda _: None))
+    readers = [_Reader(url, cache, limits, progress) for url in urls]
     remove_unused(cache)
-    return reading.feed()
+    return asyncio.run(_read_all(readers))
 
 
-class _Reading:
-    """One reading of a feed."""
+async def _read_all(readers: Sequence[_Reader]) -> list[Feed]:
+    slots = asyncio.Semaphore(MAX_CONCURRENT)
+
+    async def read(reader: _Reader) -> Feed:
+        async with slots:
+            return await reader.read()
+
+    # URLs that share a folder of the cache are one feed, and two readers would spoil the folder.
+    distinct = {reader.folder: reader for reader in readers}
+    feeds = await asyncio.gather(*map(read, distinct.values()))
+    by_folder = dict(zip(distinct, feeds, strict=True))
+    return [by_folder[reader.folder] for reader in readers]
+
+
+class _Reader:
+    """Reads one feed once."""
 
     def __init__(
-        self, url: str, cache: Path, limits: Limits, report: Callable[[FeedProgress], None]
+        self,
+        url: str,
+        cache: Path,
+        limits: Limits,
+        progress: Callable[[FeedProgress], object],
     ) -> None:
+        self._given = parse_feed_url(url)
+        self._url = self._given.copy_with(userinfo=b"")
         self._limits = limits
-        self._report = report
-        self._progress = FeedProgress()
-        self._cache = FeedCache(cache, read_url(url))
-        self._kept = self._cache.load()
-        self._fetcher = Fetcher(url, limits, self._count)
-        self._url = self._fetcher.url
+        self._report = progress
+        self._progress = FeedProgress(str(self._url), 0, 0, None)
+        self._cache = FeedCache(cache, self._given)
+        self._cached = self._cache.load()
+        self.folder = self._cache.folder
 
-    def feed(self) -> Feed:
-        """The feed as it is kept if it is unchanged, else as it is now."""
-        with self._fetcher, self._cache.workspace(self._kept) as folder:
-            body = folder / "body"
-            with body.open("w+b") as file:
-                vouched_for = self._kept if self._kept and _is_recent(self._kept) else None
-                answer, page = self._ask_first(file, vouched_for)
-                if vouched_for and _is_unchanged(vouched_for, answer):
-                    return self._found(vouched_for, unchanged=True)
-                if answer.status == HTTPStatus.NOT_MODIFIED:
-                    answer, page = self._ask_first(file, None)  # its other pages need not be so
-            if page is None:
-                return self._keep(body, _entry(answer, body))
-            lines = folder / "lines"
-            with (folder / "spool").open("wb") as spool:
-                items = FeedItems(spool)
-                walk = self._walk(page, folder / "page", items)
-                note = self._judge(walk)
-                items.write(lines, walk.seen)
-            return self._keep(lines, _entry(answer, lines, walk, note))
+    async def read(self) -> Feed:
+        client = FeedClient(self._given, self._limits, self._count)
+        try:
+            async with aclosing(client), asyncio.timeout_at(client.deadline):
+                with self._cache.workspace(self._cached) as folder:
+                    return await self._read(client, folder)
+        except TimeoutError as error:
+            raise SourceError(
+                f"{self._url}: was not read completely within the {self._limits.seconds:,g} "
+                "seconds that a feed may take; try again later"
+            ) from error
 
-    def _ask_first(self, file: BinaryIO, kept: Kept | None) -> tuple[Answer, Page | None]:
-        """What the address itself answers, asked on condition that it changed since it was kept."""
+    async def _read(self, client: FeedClient, folder: Path) -> Feed:
+        body, lines = folder / "body", folder / "lines"
+        cached = self._cached if self._cached and _is_recent(self._cached) else None
+        response, page = await self._fetch_first(client, body, cached)
+        if cached and _is_unchanged(cached, response):
+            return self._feed(cached, unchanged=True)
+        if response.status_code == HTTPStatus.NOT_MODIFIED:  # other pages may have changed
+            response, page = await self._fetch_first(client, body, None)
+        if page is None:
+            return self._store(body, _cache_entry(response, body))
+        with (folder / "spool").open("wb") as spool:
+            items = FeedItems(spool)
+            walk = await self._walk(client, page, folder / "page", items)
+            note = self._check_walk(walk)
+            items.write(lines, walk.keys)
+        return self._store(lines, _cache_entry(response, lines, walk, note))
 
-        def understand(answer: Answer) -> tuple[Answer, Page | None]:
-            if answer.status == HTTPStatus.NOT_MODIFIED:
-                return answer, None
-            page = recognise(file, self._limits.page_bytes)
-            if page is not None:
-                page.snapshot = _snapshot(answer)
-            return answer, page
+    async def _fetch_first(
+        self, client: FeedClient, path: Path, cached: CacheEntry | None
+    ) -> tuple[httpx.Response, Page | None]:
+        """Request the URL of the feed itself, conditionally if there is a cache entry."""
 
-        conditions = kept.conditions() if kept else NO_CONDITIONS
-        most = self._limits.bytes
-        return self._fetcher.get(self._url, file, understand, most=most, conditions=conditions)
+        def parse(response: httpx.Response) -> tuple[httpx.Response, Page | None]:
+            if response.status_code == HTTPStatus.NOT_MODIFIED:
+                return response, None
+            return response, parse_body(path, self._limits.page_bytes, _snapshot(response))
 
-    def _walk(self, first: Page, path: Path, items: FeedItems) -> Walk:
-        """Walk from the offset and by the limit of the address, if it has any.
+        conditions = cached.conditions() if cached else UNCONDITIONAL
+        max_bytes = self._limits.bytes
+        return await client.get(self._url, path, parse, max_bytes=max_bytes, conditions=conditions)
 
-        Else pages are asked for as long as servers commonly give, or as long as this one likes to.
-        """
+    async def _walk(self, client: FeedClient, first: Page, path: Path, items: FeedItems) -> Walk:
+        """Walk from the offset of the URL, with its limit or the best one that the server takes."""
         start = _parameter(self._url, "offset")
-        limit = _parameter(self._url, "limit") or len(first.items) or PAGE
-        upcoming: Page | None = first
-        asked = 0
+        limit = _parameter(self._url, "limit") or len(first.items) or PAGE_SIZE
+        prefetched: Page | None = first
+        pages = 0
 
-        def ask(offset: int) -> Page:
-            nonlocal upcoming, asked
+        async def fetch_page(offset: int) -> Page:
+            nonlocal prefetched, pages
             if offset == start:
-                asked = 0
-                self._fetcher.start_walk()
-                self._progress.items = 0
-            asked += 1
-            if asked > self._limits.pages:
+                pages = 0
+                client.start_walk()
+                self._update(items=0)
+            pages += 1
+            if pages > self._limits.pages:
                 raise SourceError(f"{self._url}: has more than {self._limits.pages:,} pages")
-            page, upcoming = upcoming or self._ask_page(file, limit, offset), None
-            self._progress.items += len(page.items)
-            self._progress.total = page.total
-            self._report(self._progress)
+            page = prefetched or await self._fetch_page(client, path, limit, offset)
+            prefetched = None
+            self._update(items=self._progress.items + len(page.items), total=page.total)
             return page
 
-        with path.open("w+b") as file:
-            more = (first.total or 0) - start - len(first.items)
-            if more > 0 and len(first.items) < PAGE and not _parameter(self._url, "limit"):
-                with suppress(Declined):  # this server likes its own pages better
-                    upcoming, limit = self._ask_page(file, PAGE, start), PAGE
-            return walk_feed(ask, items, start)
+        more = (first.total or 0) - start - len(first.items)
+        if more > 0 and len(first.items) < PAGE_SIZE and not _parameter(self._url, "limit"):
+            with suppress(RequestRefused):  # some servers refuse a limit above their default
+                prefetched = await self._fetch_page(client, path, PAGE_SIZE, start)
+                limit = PAGE_SIZE
+        return await walk_feed(fetch_page, items, start)
 
-    def _ask_page(self, file: BinaryIO, limit: int, offset: int) -> Page:
-        def understand(answer: Answer) -> Page:
-            page = read_page(file, self._limits.page_bytes)
-            page.snapshot = _snapshot(answer)
-            return page
+    async def _fetch_page(self, client: FeedClient, path: Path, limit: int, offset: int) -> Page:
+        max_bytes = self._limits.page_bytes
+        return await client.get(
+            page_url(self._url, limit, offset),
+            path,
+            lambda response: parse_page(path, max_bytes, _snapshot(response)),
+            max_bytes=max_bytes,
+        )
 
-        url = page_url(self._url, limit, offset)
-        return self._fetcher.get(url, file, understand, most=self._limits.page_bytes)
-
-    def _judge(self, walk: Walk) -> str:
-        """What is to be noted of a walk; raises SourceError when too much did not come."""
-        total, given = walk.total or 0, len(walk.seen)
-        says = f"says that it holds {total:,} items, and gives {given:,}"
-        if walk.repeated and walk.pages == 1 and walk.given < total:
-            raise SourceError(f"{self._url}: {says} at whatever offset; ask for all with ?limit=")
-        if given < self._limits.share * total:
-            raise SourceError(f"{self._url}: {says}; try again later")
-        notes = [says] if walk.missing else []
-        if walk.unsteady:
-            notes.append("kept changing while it was read: whatever was met is taken")
+    def _check_walk(self, walk: Walk) -> str:
+        """Return a note for the operator; raises SourceError if too many items are missing."""
+        total, received = walk.total or 0, len(walk.keys)
+        counts = f"states a total of {total:,} items and gives {received:,}"
+        if walk.repeated and walk.pages == 1 and walk.received < total:
+            raise SourceError(
+                f"{self._url}: {counts}, the same at every offset; request all with ?limit="
+            )
+        if received < self._limits.share * total:
+            raise SourceError(f"{self._url}: {counts}; try again later")
+        notes = [counts] if walk.missing else []
+        if walk.unstable:
+            notes.append("changed during every walk: all items that were received are taken")
         return "; ".join(notes)
 
     def _count(self, received: int) -> None:
-        self._progress.bytes += received
+        self._update(bytes=self._progress.bytes + received)
+
+    def _update(self, **fields: int | None) -> None:
+        self._progress = msgspec.structs.replace(self._progress, **fields)
         self._report(self._progress)
 
-    def _keep(self, text: Path, entry: Kept) -> Feed:
-        self._cache.keep(text, entry)
-        unchanged = self._kept is not None and self._kept.sha256 == entry.sha256
-        return self._found(entry, unchanged=unchanged)
+    def _store(self, text: Path, entry: CacheEntry) -> Feed:
+        self._cache.store(text, entry)
+        unchanged = self._cached is not None and self._cached.sha256 == entry.sha256
+        return self._feed(entry, unchanged=unchanged)
 
-    def _found(self, entry: Kept, *, unchanged: bool) -> Feed:
+    def _feed(self, entry: CacheEntry, *, unchanged: bool) -> Feed:
         return Feed(
             path=self._cache.path(entry),
             source=str(self._url),
-            sha256=entry.sha256,
             unchanged=unchanged,
-            pages=entry.pages,
-            items=entry.items,
             note=entry.note,
         )
 
 
-def _is_recent(kept: Kept) -> bool:
-    """Whether a first page may still vouch for all; a plain file has no other page."""
-    return kept.items is None or 0 <= time() - kept.read_at < DAY
+def _is_recent(entry: CacheEntry) -> bool:
+    """Whether the first page may stand for all pages; a plain file has no others."""
+    return not entry.paged or 0 <= time() - entry.read_at < DAY
 
 
-def _is_unchanged(kept: Kept, answer: Answer) -> bool:
-    """Whether the first answer shows that the feed is as it is kept.
+def _is_unchanged(entry: CacheEntry, response: httpx.Response) -> bool:
+    """Whether the first response shows that the feed is as cached.
 
-    A snapshot is never edited, so that a page of the same one vouches for all of its pages.
+    A snapshot is immutable, so one page of it stands for all of them.
     """
-    snapshot = _snapshot(answer)
-    if answer.status == HTTPStatus.NOT_MODIFIED:
-        return snapshot in {"", kept.snapshot}
-    return kept.items is not None and snapshot == kept.snapshot != ""
+    snapshot = _snapshot(response)
+    if response.status_code == HTTPStatus.NOT_MODIFIED:
+        return snapshot in {"", entry.snapshot}
+    return entry.paged and snapshot == entry.snapshot != ""
 
 
-def _entry(answer: Answer, text: Path, walk: Walk | None = None, note: str = "") -> Kept:
-    """What to keep of a feed; one that kept changing is to be walked whatever its first page is."""
-    steady = walk is None or not walk.unsteady
-    headers = answer.headers if steady else httpx.Headers()
-    snapshots = walk.snapshots if walk and steady else set()
-    return Kept(
+def _cache_entry(
+    response: httpx.Response, text: Path, walk: Walk | None = None, note: str = ""
+) -> CacheEntry:
+    """Describe a text; of an unstable feed no validator is kept, so that it is walked next time."""
+    stable = walk is None or not walk.unstable
+    headers = response.headers if stable else httpx.Headers()
+    snapshots = walk.snapshots if walk and stable else set()
+    return CacheEntry(
         format=FORMAT,
         sha256=sha256(text),
         etag=validator(headers.get("etag", "")),
         last_modified=validator(headers.get("last-modified", "")),
         snapshot=min(snapshots) if len(snapshots) == 1 else "",
-        pages=walk.pages if walk else 1,
-        items=len(walk.seen) if walk else None,
+        paged=walk is not None,
         read_at=time(),
         note=note,
     )
 
 
-def _snapshot(answer: Answer) -> str:
-    snapshot: str = answer.headers.get("ratecard-snapshot", "")
+def _snapshot(response: httpx.Response) -> str:
+    snapshot: str = response.headers.get("ratecard-snapshot", "")
     return snapshot
 
 
 def _parameter(url: httpx.URL, name: str) -> int:
-    """A number that the address gives as a parameter, or 0."""
+    """Return a number from the query of a URL, or 0."""
     text = url.params.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < LONGEST_NUMBER else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else 0

@@ -1,121 +1,171 @@
-"""The network that feeds are fetched over: public addresses only, and never past a deadline."""
+"""Connections to the servers of feeds, to checked addresses only."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import ssl
-from collections.abc import Iterable
+import threading
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import Future
+from functools import cache
 from ipaddress import ip_address
-from time import monotonic
-from typing import Any
+from ssl import SSLContext
 
 import httpcore
-from httpcore import SOCKET_OPTION
+import httpx
 
-from indexer.urls import is_public
-
-
-class DeadlineExceeded(Exception):  # it ends a fetch, which says of what
-    """The deadline passed."""
+from indexer.urls import is_metadata, is_public
 
 
-class PrivateAddress(Exception):  # it ends a fetch, which says how it got there
-    """A host has an address that is no public one."""
+class ForbiddenAddress(Exception):
+    """A host has an address that it may not be read from; the message says why and what to do."""
 
 
-class Network(httpcore.NetworkBackend):
-    """Connects to one trusted host and port wherever they are, and to public addresses else.
+class Transport(httpx.AsyncBaseTransport):
+    """HTTP/1.1 over `CheckedBackend`; raises the exceptions of httpcore.
 
-    A name is resolved once, and what is connected to is the very address that was judged, so that
-    a second answer of the name server changes nothing. Raises PrivateAddress, and DeadlineExceeded
-    once `deadline`, in seconds of the monotonic clock, has passed.
+    `AsyncHTTPTransport` has no parameter for a network backend. No proxy is used, since a proxy
+    would connect to an address that was never checked.
     """
 
-    def __init__(self, trusted: tuple[str, int], deadline: float) -> None:
-        self._trusted = trusted
-        self._deadline = deadline
-        self._backend = httpcore.SyncBackend()
+    def __init__(self, host: str, port: int, *, allow_private: bool) -> None:
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=_ssl_context(),
+            network_backend=CheckedBackend(host, port, allow_private=allow_private),
+        )
 
-    def remaining(self) -> float:
-        """The seconds that are left; raises DeadlineExceeded when none are."""
-        seconds = self._deadline - monotonic()
-        if seconds <= 0:
-            raise DeadlineExceeded
-        return seconds
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; the body of the response is streamed."""
+        url = request.url
+        target = httpcore.URL(
+            scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+        )
+        response = await self._pool.handle_async_request(
+            httpcore.Request(
+                request.method,
+                target,
+                headers=request.headers.raw,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(response.status, headers=response.headers, stream=_Body(response))
 
-    def connect_tcp(
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._response.aiter_stream():
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+class CheckedBackend(httpcore.AsyncNetworkBackend):
+    """Resolve a host, check its addresses and connect to one of these.
+
+    Since the checked address is the one connected to, a second answer of the name server (DNS
+    rebinding) changes nothing. Raises ForbiddenAddress, and UnicodeError for a name that has no
+    form in the DNS.
+
+    `host` and `port` are those of the feed. An IP address that the operator wrote is allowed
+    whatever it is, and so is `localhost`. Any other name must resolve to public addresses, or with
+    `allow_private` to private ones, but never to those of instance metadata. All other hosts,
+    which are targets of redirects, must be public.
+    """
+
+    def __init__(self, host: str, port: int, *, allow_private: bool) -> None:
+        self._feed = (host, port)
+        self._allow_private = allow_private
+        self._backend = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
         self,
         host: str,
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Iterable[SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
-        """Connect to the first address of a host that answers."""
-        trusted = (host, port) == self._trusted
-        fault: Exception = httpcore.ConnectError(f"{host} has no address")
-        for address in [host] if trusted else public_addresses(host, port):
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address of a host that accepts the connection."""
+        addresses = await _resolve(host, port)
+        for address in addresses:
+            self._check(host, port, address)
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
+        for address in addresses:
             try:
-                stream = self._backend.connect_tcp(
-                    address,
-                    port,
-                    timeout=_sooner(timeout, self.remaining()),
-                    local_address=local_address,
-                    socket_options=socket_options,
+                return await self._backend.connect_tcp(
+                    address, port, timeout, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                fault = error
-            else:
-                return _Stream(stream, self)
-        raise fault
+                failure = error
+        raise failure
+
+    def _check(self, host: str, port: int, address: str) -> None:
+        ip = ip_address(address)
+        where = host if _is_ip_address(host) else f"{host} at {address}"
+        if (host, port) != self._feed:
+            if is_metadata(ip) or not is_public(ip):
+                raise ForbiddenAddress(
+                    f"redirects to {where}, which is not a public address; to read the feed from "
+                    "there, give that URL as the source"
+                )
+        elif _is_ip_address(host) or (host == "localhost" and ip.is_loopback):
+            return
+        elif is_metadata(ip):
+            raise ForbiddenAddress(
+                f"{where} is a link-local or metadata address, where clouds serve credentials; "
+                "check the name, or give the address instead of the name if it is right"
+            )
+        elif not is_public(ip) and not self._allow_private:
+            raise ForbiddenAddress(
+                f"{where} is not a public address; if the feed is in a private network, add "
+                "--allow-private-feeds"
+            )
 
 
-class _Stream(httpcore.NetworkStream):
-    """A stream on which no single operation outlasts the deadline of the network."""
-
-    def __init__(self, stream: httpcore.NetworkStream, network: Network) -> None:
-        self._stream = stream
-        self._network = network
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _sooner(timeout, self._network.remaining()))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, _sooner(timeout, self._network.remaining()))
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.NetworkStream:
-        try:
-            timeout = _sooner(timeout, self._network.remaining())
-        except DeadlineExceeded:
-            self.close()  # nobody else knows of this stream yet
-            raise
-        secure = self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return _Stream(secure, self._network)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+@cache
+def _ssl_context() -> SSLContext:
+    """Load the certificates once: that takes longer than many feeds."""
+    return httpx.create_ssl_context()
 
 
-def public_addresses(host: str, port: int) -> list[str]:
-    """The addresses of a host; raises PrivateAddress when one is not public, and ConnectError."""
+async def _resolve(host: str, port: int) -> list[str]:
+    """Look up the addresses of a host.
+
+    Runs in a thread of its own because the executor of asyncio, and Python at its exit, would wait
+    for a look-up that outlasts the deadline of the feed.
+    """
+    if _is_ip_address(host):
+        return [host]
+    future: Future[list[str]] = Future()
+    future.set_running_or_notify_cancel()  # a cancelled future would refuse the late result
+    threading.Thread(target=_look_up, args=(host, port, future), daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+def _look_up(host: str, port: int, future: Future[list[str]]) -> None:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the latter for a label of more than 63 letters
-        raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
-    addresses = [str(address[0]) for *_, address in found]
-    for address in addresses:
-        if not is_public(ip_address(address)):
-            raise PrivateAddress(host if host == address else f"{host} at {address}")
-    return addresses
+    except OSError as error:
+        failure = httpcore.ConnectError(f"{host} cannot be resolved: {error}")
+        failure.__cause__ = error
+        future.set_exception(failure)
+    except UnicodeError as error:
+        future.set_exception(error)
+    else:
+        future.set_result([str(address[0]) for *_, address in found])
 
 
-def _sooner(timeout: float | None, remaining: float) -> float:
-    return remaining if timeout is None else min(timeout, remaining)
+def _is_ip_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -8,9 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer.cli.progress import Stages
 from indexer.errors import IndexerError
-from indexer.sources.rejects import Rejects, printable
+from indexer.progress import Progress
+from indexer.sources.rejects import Rejects
+from indexer.text import printable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_payments(
-    staging: Path, names: list[str], rejects: Rejects, now: datetime, stages: Stages
+    staging: Path, names: list[str], rejects: Rejects, now: datetime, progress: Progress
 ) -> Iterator[DuckDBPyConnection | None]:
     """The table of payments from these files, or None without files.
 
@@ -44,7 +45,7 @@ def open_payments(
         )
     try:
         with duckdb.connect(database) as connection:
-            with stages.stage("count the payments"):
+            with progress.stage("count the payments"):
                 load_payments(connection, names, staging, rejects, now)
             yield connection
     except duckdb.Error as error:

@@ -25,8 +25,7 @@ from indexer.payments.lines import (
     read_chunks,
 )
 from indexer.payments.parquet import PARQUET_MAGIC, describe_parquet
-from indexer.sources.records import MAX_RECORD
-from indexer.sources.rejects import printable
+from indexer.text import MAX_RECORD, printable
 
 FORMATS = (
     "payments are CSV with a header, JSON lines (one object on each line), or Parquet; "

@@ -14,7 +14,8 @@ from typing import BinaryIO
 
 from msgspec import Struct, field
 
-from indexer.sources.records import BYTE_ORDER_MARK, MAX_RECORD, plain, said_of
+from indexer.sources.records import decompress, source_errors
+from indexer.text import BYTE_ORDER_MARK, MAX_RECORD
 
 CHUNK = 2**20
 MAGIC = 4
@@ -87,8 +88,8 @@ def read_chunks(path: str, name: str) -> Generator[bytes, None, None]:
 
     Raises SourceError when it is missing, unreadable or damaged.
     """
-    with said_of(name), Path(path).open("rb") as file:
-        content = plain(file)
+    with source_errors(name), Path(path).open("rb") as file:
+        content = decompress(file)
         yield content.read(MAGIC)
         while chunk := content.read(CHUNK):
             yield chunk

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
-from indexer.sources.rejects import one_line
+from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
 from service.snapshot.snapshot import CURRENT, MANIFEST, SNAPSHOTS, read_current, read_manifest
 from service.storage.ids import IdTable
@@ -20,6 +20,14 @@ LONGEST_SHOWN = 200
 READ_AT_ONCE = 2**14
 RECORDS = "records"
 COMPARED = (f"{RECORDS}.", "ids.")
+
+
+class Changes(Struct):
+    """How many services were added, changed and removed between two snapshots."""
+
+    added: int
+    changed: int
+    removed: int
 
 
 class PriceRange(Struct, rename="camel"):

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from indexer.x402.testnets import count_prices
+from indexer.x402.testnets import mainnet_prices
 from service.networks import network_label
 from service.search.facets import FACETS, FREQUENT_SHARE
 
@@ -122,7 +122,7 @@ def _cheapest(service: Narrowed) -> float:
 
     Prices on test networks count only where there are no others.
     """
-    prices = count_prices(endpoint.pricing for endpoint in service.endpoints)
+    prices = mainnet_prices(endpoint.pricing for endpoint in service.endpoints)
     bounds = [price.amount or price.min_amount or price.max_amount for price in prices]
     return min((float(bound) for bound in bounds if bound), default=float("nan"))
 

@@ -15,9 +15,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from indexer.cli.report import Changes
 from indexer.errors import Busy, IndexerError
-from indexer.snapshot.compare import count_changes
+from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import (

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 from whoosh import index
 
-from indexer.cli.progress import Advance, counted
 from indexer.errors import IndexerError
+from indexer.progress import Advance, track
 from indexer.snapshot.pool import Worker, results
 from indexer.snapshot.readback import FieldPostings, read_back
 from indexer.snapshot.record_store import read_record_store
@@ -86,7 +86,7 @@ def indexing(
 
 def index_span(folder: Path, services: Path, span: range, advance: Advance) -> Part:
     """Index a span of the stored services as one part; says now and then how far it is."""
-    records = counted(read_record_store(services, "records", span), advance, STEPS)
+    records = track(read_record_store(services, "records", span), advance, STEPS)
     texts = map(_text.decode, records)
     documents = ((text.name, text.description, text.category) for text in texts)
     return index_part(folder, documents, span.start)

@@ -1,1 +1,4 @@
-"""Files, folders and URLs to records with their places; rejects."""
+"""Sources: from the names on the command line to records, each with its place, and their rejects.
+
+Imports `feeds`, `options`, `progress`, `text` and `errors`.
+"""

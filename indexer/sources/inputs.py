@@ -1,200 +1,139 @@
-"""Inputs: the files that a build reads, and whether it is the last one over again."""
+"""Inputs of a build: the files behind its sources, payments and overlays."""
 
 from __future__ import annotations
 
-import hashlib
+import glob
 import os
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
-import indexer
-import service
-from indexer.catalogue.record import given_id
-from indexer.cli.progress import Stages
-from indexer.cli.report import Report
 from indexer.errors import IndexerError, SourceError
 from indexer.options import BuildOptions
-from indexer.snapshot.publish import STAGING
-from indexer.sources.patterns import expand_patterns
-from indexer.sources.records import STANDARD_INPUT, SourceRecord, expand
-from indexer.sources.rejects import Reject, printable
-from service.errors import SnapshotUnavailable
-from service.search.config import SEARCH_CONFIG
-from service.snapshot.snapshot import FORMAT, read_current, sha256
+from indexer.progress import Progress
+from indexer.sources.records import STANDARD_INPUT
+from indexer.text import printable
 
-if TYPE_CHECKING:
-    from indexer.feeds.reader import Feed
-
-LAST = "last.json"
-"""In the artifacts folder: what the last build read and said. Without it, the next reads all."""
+if TYPE_CHECKING:  # httpx is an optional dependency
+    from indexer.feeds.reader import Feed, FeedProgress
 
 FEEDS = "feeds"
-"""In the artifacts folder: what feeds held when they were fetched last."""
-
-LARGE = 4 * 2**20
-"""Bytes of sources that are worth more than one process."""
-
-NOT_KEPT = "no file"
-PROGRAMS = (indexer, service)
+"""The folder in the artifacts folder that holds the feeds as they were fetched last."""
+SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
 class Input(Struct, frozen=True):
-    """A source: its name as a person knows it, and the file that holds it."""
+    """A source: its name for messages, and the file that holds it."""
 
     name: str
     path: str
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it is a file as long as its text."""
-        return Path(self.path).is_file() and not self.path.endswith(".gz")
+    def size(self) -> int | None:
+        """Bytes of the file; None for standard input, a pipe or a device."""
+        path = Path(self.path)
+        return path.stat().st_size if path.is_file() else None
 
-    def reject(self, record: SourceRecord, path: str, reason: str) -> Reject:
-        """A record of it that is not indexed as it is: where the fault lies in it, and what."""
-        return Reject(self.name, record.position, given_id(record.text), path, reason)
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the size of the file, by its name, is not that of its text."""
+        return self.path.endswith(".gz")
 
 
 class Inputs(Struct, frozen=True):
-    """All that a build reads.
-
-    `digest` stands for every byte of it and for what is asked of it, or is None where something is
-    no file that could be read twice. `notes` say what else there is to know.
-    """
+    """The files of a build, and notes on the feeds among its sources."""
 
     sources: list[Input]
     payments: list[str]
     overlays: list[str]
     notes: list[str]
-    digest: str | None
-
-    @property
-    def workers(self) -> int:
-        """How many processes to start before it is known how many services there are."""
-        sizes = [_size(source.path) for source in self.sources]
-        cores = os.cpu_count() or 1
-        return cores if cores > 1 and sum(sizes) >= LARGE else 0
 
     @property
     def paths(self) -> list[str]:
-        """The files."""
+        """The paths of all files."""
         return [*(source.path for source in self.sources), *self.payments, *self.overlays]
 
 
-class LastBuild(Struct):
-    """What was read, in one hash, and what was said of it."""
+def gather_inputs(options: BuildOptions, progress: Progress) -> Inputs:
+    """Find the files that the options name, and fetch the feeds.
 
-    digest: str
-    rejects: str
-    report: Report
-
-
-_last = msgspec.json.Decoder(LastBuild)
-
-
-def gather_inputs(options: BuildOptions, stages: Stages) -> Inputs:
-    """The files behind the options of a build; feeds are fetched to their end first.
-
-    Raises SourceError for what is missing or cannot be fetched.
+    Raises SourceError for a feed that cannot be fetched, and for a folder or a pattern without
+    files.
     """
+    feeds = _fetch_feeds(options, progress)
     sources: list[Input] = []
-    notes: list[str] = []
     for name in options.sources:
-        if name.startswith(("http://", "https://")):
-            feed = _fetch(name, options, stages)
-            sources.append(Input(feed.source, str(feed.path)))
-            notes += [f"{feed.source}: {feed.note}"] if feed.note else []
+        if name in feeds:
+            sources.append(Input(feeds[name].source, str(feeds[name].path)))
         else:
-            sources += [Input(printable(file), file) for file in expand([name])]
-    payments, overlays = expand_patterns(options.transactions), expand(options.overlays)
-    gathered = Inputs(sources, payments, overlays, notes, None)
-    asked = [options.policy, str(options.max_rejects), FORMAT, SEARCH_CONFIG]
-    with stages.stage("compare with the last build"):
-        return msgspec.structs.replace(gathered, digest=_digest(gathered, asked))
+            sources += [Input(printable(path), path) for path in expand_folder(name)]
+    return Inputs(
+        sources,
+        payments=expand_patterns(options.transactions),
+        overlays=[path for name in options.overlays for path in expand_folder(name)],
+        notes=[f"{feed.source}: {feed.note}" for feed in feeds.values() if feed.note],
+    )
 
 
-def recall(artifacts: Path, inputs: Inputs, rejects: Path | None) -> Report | None:
-    """What was said when the same was read last; None when it was not, or must be read again.
+def expand_folder(name: str) -> list[str]:
+    """Return the JSON files of a folder, by name, or the name of anything else.
 
-    It must be where what was published then is not what is served now, or where rejects go to what
-    does not keep them.
+    Raises SourceError for a folder without a JSON file.
     """
+    if name == STANDARD_INPUT or not Path(name).is_dir():
+        return [name]
+    paths = [str(path) for path in sorted(Path(name).iterdir()) if _is_json(path)]
+    if not paths:
+        raise SourceError(f"{name}: no file here ends in {', '.join(SUFFIXES)} (or .gz)")
+    return paths
+
+
+def expand_patterns(names: Iterable[str]) -> list[str]:
+    """Return the files that match shell patterns, and files that exist, each once.
+
+    Raises SourceError for a pattern that no file matches.
+    """
+    paths: dict[str, None] = {}
+    for name in names:
+        matches = [name]
+        if glob.has_magic(name) and not os.path.lexists(name):
+            matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # Path.glob needs a root
+            if not matches:
+                raise SourceError(f"{printable(name)}: there is no such file, and none matches it")
+        paths.update(dict.fromkeys(matches))
+    return [*paths]
+
+
+def _is_json(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith(SUFFIXES) and path.is_file()
+
+
+def _fetch_feeds(options: BuildOptions, progress: Progress) -> dict[str, Feed]:
+    """Fetch the feeds among the sources, by URL; without any, httpx need not be installed."""
+    urls = [name for name in options.sources if name.startswith(("http://", "https://"))]
+    if not urls:
+        return {}
     try:
-        last = _last.decode((artifacts / LAST).read_bytes())
-        served, _ = read_current(artifacts)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, SnapshotUnavailable):
-        return None
-    listed = _listed(rejects)
-    if (inputs.digest, listed, served) != (last.digest, last.rejects, last.report.snapshot):
-        return None
-    if inputs.digest is None or listed == NOT_KEPT:
-        return None
-    return msgspec.structs.replace(last.report, changed=False, changes=None)
-
-
-def remember(artifacts: Path, inputs: Inputs, rejects: Path | None, report: Report) -> None:
-    """Keep what was said for when the same is read again. Called in `stage`."""
-    path, fresh = artifacts / LAST, artifacts / STAGING / LAST
-    with suppress(OSError):  # it would save time, and what this build was for is done
-        if inputs.digest is None or report.depends_on_time:
-            path.unlink(missing_ok=True)
-            return
-        fresh.write_bytes(msgspec.json.encode(LastBuild(inputs.digest, _listed(rejects), report)))
-        fresh.replace(path)
-
-
-def _fetch(url: str, options: BuildOptions, stages: Stages) -> Feed:
-    """Fetch a feed; httpx is imported here, so that a catalogue of files builds without it."""
-    try:
-        from indexer.feeds.reader import fetch_feed  # noqa: PLC0415  # see above
-        from indexer.feeds.url import shown  # noqa: PLC0415  # see above
+        from indexer.feeds.reader import fetch_feeds  # noqa: PLC0415  # needs httpx
     except ImportError as error:
         raise IndexerError(
-            "feeds are fetched by httpx, which is not installed: pip install 'ratecard[indexer]'"
+            f"feeds are fetched by {error.name}, which is not installed: "
+            "pip install 'ratecard[indexer]'"
         ) from error
-    with stages.stage(f"fetch {shown(url)}"):
-        return fetch_feed(url, options.out / FEEDS, options.limits)
+    by_source: dict[str, FeedProgress] = {}
+    with progress.stage("fetch feeds") as stage:
 
+        def report(feed: FeedProgress) -> None:
+            by_source[feed.source] = feed
+            feeds = by_source.values()
+            totals = [feed.total for feed in feeds if feed.total is not None]
+            stage.update(
+                sum(feed.items for feed in feeds),
+                sum(totals) if len(totals) == len(feeds) else None,
+                f"{sum(feed.bytes for feed in feeds) / 1e6:,.1f} MB",
+            )
 
-def _digest(inputs: Inputs, asked: object) -> str | None:
-    names = [source.name for source in inputs.sources]
-    roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
-    digest = hashlib.sha256(msgspec.json.encode([asked, names, roles, _program()]))
-    for path in inputs.paths:
-        if path == STANDARD_INPUT or not Path(path).is_file():
-            return None
-        try:
-            digest.update(f"{printable(path)} {_hash(path)}\n".encode())
-        except OSError as error:
-            raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return digest.hexdigest()
-
-
-def _size(path: str) -> int:
-    """Bytes of a file; what is none, such as standard input, is taken to be large."""
-    return Path(path).stat().st_size if Path(path).is_file() else LARGE
-
-
-def _hash(path: str) -> str:
-    """Twice as fast as SHA-256 where the processor has no instructions for that."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
-
-
-def _listed(rejects: Path | None) -> str:
-    """What tells whether the file of rejects is there as it was written."""
-    if rejects is None or not rejects.is_file():
-        return "" if rejects is None else NOT_KEPT
-    return f"{rejects.resolve()} {sha256(rejects)}"
-
-
-def _program() -> str:
-    """A hash of the code, since another one may read the same otherwise."""
-    digest = hashlib.sha256()
-    for package in PROGRAMS:
-        for path in sorted(Path(*package.__path__).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+        feeds = fetch_feeds(urls, options.out / FEEDS, options.limits, report)
+    return dict(zip(urls, feeds, strict=True))

@@ -1,8 +1,7 @@
-"""Rejects: the records that were not indexed, counted by source and listed where asked."""
+"""Rejects: the records that are not indexed as they are, counted by source and listed in a file."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,22 +14,23 @@ import msgspec
 from msgspec import Struct, field
 
 from indexer.errors import IndexerError, Misuse, TooManyRejects
+from indexer.text import printable
 
-SHOWN = 5
-MOST_REASONS = 100
+MAX_EXAMPLES = 5
+MAX_REASONS = 100
 OTHER_REASONS = "for other reasons"
 REJECTED = "rejected"
 LEFT_OUT = "left out"
 NOTED = "noted"
 
-
 _indexes = re.compile(r"\[\d+\]")
 
 
 class Reject(Struct):
-    """One record that was not indexed as it is: where it stands, its id, the fault and why.
+    """A record that is not indexed as it is: its place, its id, and the fault at a JSON path.
 
-    `fate` says whether it was rejected, left out by policy, or indexed and only noted.
+    `fate` is REJECTED for a malformed record, LEFT_OUT for one that a policy excludes and NOTED
+    for one that is indexed all the same.
     """
 
     source: str
@@ -49,24 +49,21 @@ class Reject(Struct):
 
 
 class Tally(Struct):
-    """What one source held: its records, the malformed ones, and those left out by policy.
+    """The counts of one source: records, malformed ones by reason, filtered and noted ones."""
 
-    `noted` counts what is indexed but worth knowing of, `reasons` why records are malformed.
-    """
-
-    source: str
+    source: str = field(name="name")
     records: int = 0
-    malformed: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    noted: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
+    malformed: int = field(name="rejected", default=0)
+    reasons: dict[str, int] = field(default_factory=Counter)
+    left_out: dict[str, int] = field(name="leftOut", default_factory=Counter)
+    noted: dict[str, int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.source = printable(self.source)
 
 
 class Rejects:
-    """Collects rejects; `count` of them, of which `first` keeps a few."""
+    """Collects rejects: counts all, keeps the first few and writes each to a file, if any."""
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file
@@ -77,49 +74,49 @@ class Rejects:
         self.notes: list[str] = []
 
     def tally(self, source: str) -> Tally:
-        """Start counting a source."""
+        """Start the counts of a source."""
         self.tallies.append(Tally(source))
         return self.tallies[-1]
 
     def malformed(self, tally: Tally, reject: Reject) -> None:
-        """Count and list a malformed record."""
+        """Add a malformed record."""
         tally.malformed += 1
         reason = f"{_indexes.sub('[]', reject.path)}: {reject.reason}"
-        known = reason in tally.reasons or len(tally.reasons) < MOST_REASONS
-        tally.reasons[reason if known else OTHER_REASONS] += 1
-        self._list(REJECTED, reject)
+        is_counted = reason in tally.reasons or len(tally.reasons) < MAX_REASONS
+        tally.reasons[reason if is_counted else OTHER_REASONS] += 1
+        self._add(REJECTED, reject)
 
     def left_out(self, tally: Tally, policy: str, reject: Reject) -> None:
-        """Count under a policy, and list, a record that is well-formed but not wanted."""
+        """Add a well-formed record that a policy excludes."""
         tally.left_out[policy] += 1
-        self._list(LEFT_OUT, reject)
+        self._add(LEFT_OUT, reject)
 
-    def note(self, tally: Tally, what: str, reject: Reject) -> None:
-        """Count under what there is to know, and list, a record that is indexed all the same."""
-        tally.noted[what] += 1
-        self._list(NOTED, reject)
+    def note(self, tally: Tally, kind: str, reject: Reject) -> None:
+        """Add a record that is indexed and worth knowing of."""
+        tally.noted[kind] += 1
+        self._add(NOTED, reject)
 
     def check(self, allowed: Fraction) -> None:
         """Raise TooManyRejects when more than this share of one source is malformed.
 
-        What is listed goes to the disk first: a full one must be met before publishing.
+        The file is flushed first, so that a full disk ends the build before it publishes.
         """
         if self._file is not None:
             self._file.flush()
         for tally in self.tallies:
             if tally.malformed > allowed * tally.records:
-                shown = [reject for reject in self.first if reject.fate == REJECTED]
-                first = "".join(f"\n  {reject}" for reject in shown)
+                examples = [reject for reject in self.first if reject.fate == REJECTED]
+                lines = "".join(f"\n  {reject}" for reject in examples)
                 raise TooManyRejects(
                     f"{tally.source}: {tally.malformed:,} of {tally.records:,} records are "
                     f"malformed, more than the {float(allowed):.2%} that --max-rejects allows; "
-                    f"nothing was published{first}"
+                    f"nothing was published{lines}"
                 )
 
-    def _list(self, fate: str, reject: Reject) -> None:
+    def _add(self, fate: str, reject: Reject) -> None:
         self.count += 1
         reject.fate = fate
-        if len(self.first) < SHOWN:
+        if len(self.first) < MAX_EXAMPLES:
             self.first.append(reject)
         if self._file is not None:
             self._file.write(msgspec.json.encode(reject) + b"\n")
@@ -127,21 +124,21 @@ class Rejects:
 
 @contextmanager
 def collect_rejects(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[Rejects]:
-    """Collect rejects, listing them in a file of one JSON object a line when a path is given.
+    """Collect rejects, as JSON lines in a file when a path is given.
 
-    The file takes its name when the build ends, published or not for too many rejects; a build
-    that ends otherwise leaves an earlier file alone. Raises Misuse for a path that is an input.
+    The file replaces an earlier one when the body ends or raises TooManyRejects; any other
+    exception leaves the earlier one alone. Raises Misuse for a path that is one of the inputs.
     """
     if path is None:
         yield Rejects(None)
         return
     if any(_is_same(path, name) for name in inputs):
         raise Misuse(f"--rejects {path}: is a file to read; name another one")
-    if path.exists() and not path.is_file():  # a pipe or a device takes them as they come
+    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         with path.open("wb") as file:
             yield Rejects(file)
         return
-    path = path.resolve()  # what a link points to is replaced, and not the link
+    path = path.resolve()  # replace the target of a symbolic link and not the link
     fresh = path.with_name(f"{path.name}.new")
     try:
         with fresh.open("wb") as file:
@@ -158,16 +155,6 @@ def collect_rejects(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[R
         raise IndexerError(
             f"--rejects {path}: {error.strerror}; the list is in {fresh}, the snapshot published"
         ) from error
-
-
-def printable(name: str) -> str:
-    """A file name as text that can be written anywhere, also where it is not UTF-8."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def one_line(text: str) -> str:
-    """Text of a source as one line that commands no terminal."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _is_same(path: Path, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Discovery: resources of all sources, merged, and grouped by host into services."""
+"""Discovered resources of all sources, merged and grouped by host into services."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from indexer.x402.testnets import is_test_network
 from service.networks import network_key
 from service.storage.memory_map import open_bytes
 
-MOST_TAGS = 20
-LONGEST_DESCRIPTION = 600
-# A name that fewer than one in so many give is that of an endpoint, and not of the service.
-NAME_SHARE = 3
+MAX_TAGS = 20
+MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
+NAME_SHARE = 3  # a name given by fewer than a third of the names is that of an endpoint
 
 _decoder = msgspec.json.Decoder(Resource)
 
 
 class Place(Struct, gc=False):
-    """Where a resource is spooled, where it came from, and what decides whether it stays."""
+    """Where a resource is in the spool and in its source, and what ranks it among duplicates."""
 
     updated: int
     source: int
@@ -37,7 +36,7 @@ class Place(Struct, gc=False):
 
 
 class Grouped(Struct):
-    """A service: its catalogue record, and where the newest of its resources came from."""
+    """The catalogue record of a service, and the place of its newest resource."""
 
     source: int
     position: str
@@ -53,7 +52,7 @@ class DiscoveredQuality(Struct, rename="camel", kw_only=True):
 
 
 class DiscoveredService(Struct, rename="camel", kw_only=True):
-    """A catalogue record without an id, which is derived from its domain."""
+    """A catalogue record without an id, which is derived from the domain."""
 
     name: str
     description: str
@@ -68,35 +67,31 @@ class DiscoveredService(Struct, rename="camel", kw_only=True):
 
 
 class Discovery:
-    """Resources of all sources; all but what finds them stays on disk, in a spool file."""
+    """Resources of all sources, in a spool file; in memory are only their places."""
 
     def __init__(self, spool: BinaryIO) -> None:
         self._spool = spool
         self._hosts: dict[str, dict[bytes, Place]] = defaultdict(dict)
 
     def add(self, source: int, position: str, resource: Resource) -> None:
-        """Spool a resource, unless a newer one of the same URL and method is there.
+        """Spool a resource unless a newer one has the same URL, method and tool.
 
-        Of two that are as new that of the later source stays. Within a source their text decides,
-        so that the order of its pages does not.
+        Of two that are equally new, that of the later source is kept, and within one source the
+        one with the greater digest, so that the order of pages does not matter.
         """
         text = msgspec.json.encode(resource)
         digest = _digest(text)
         places = self._hosts[resource.domain]
         key = _digest("\n".join((resource.method, resource.tool, resource.identity)).encode())
-        earlier = places.get(key)
-        order = (resource.updated, source, digest)
-        if earlier is None or order > (earlier.updated, earlier.source, earlier.digest):
+        known = places.get(key)
+        rank = (resource.updated, source, digest)
+        if known is None or rank > (known.updated, known.source, known.digest):
             start = self._spool.tell()
             stop = start + self._spool.write(text)
             places[key] = Place(resource.updated, source, digest, position, start, stop)
 
     def services(self) -> Iterator[Grouped]:
-        """The services, in order of their domains.
-
-        Whatever the order in which their resources were added, and from which sources, they are
-        the same.
-        """
+        """Yield the services by domain; they do not depend on the order of their resources."""
         self._spool.flush()
         spool = open_bytes(Path(self._spool.name))
         for domain, places in sorted(self._hosts.items()):
@@ -111,59 +106,59 @@ def _digest(text: bytes) -> bytes:
 
 
 def _group(domain: str, resources: list[Resource]) -> DiscoveredService:
-    """One service of resources, the most called first."""
+    """Make one service of resources; its endpoints are ordered by calls."""
     resources = sorted(
         resources,
         key=lambda each: (-(each.usage.calls or 0), each.identity, each.method, each.tool),
     )
-    given = _given_name(resource.metadata.service_name for resource in resources)
-    name = given or readable_name(domain)
+    given_name = _given_name(resource.metadata.service_name for resource in resources)
+    name = given_name or readable_name(domain)
     return DiscoveredService(
         name=name,
         description=_description(name, resources),
         domain=domain,
         networks=_networks(resources),
         endpoints=[resource.endpoint for resource in resources],
-        category=_commonest(resource.metadata.category for resource in resources) or UNSET,
+        category=_most_common(resource.metadata.category for resource in resources) or UNSET,
         quality=_quality(resources),
-        service_name=given or UNSET,
+        service_name=given_name or UNSET,
         tags=_tags(resources) or UNSET,
-        icon_url=_commonest(resource.metadata.icon_url for resource in resources) or UNSET,
+        icon_url=_most_common(resource.metadata.icon_url for resource in resources) or UNSET,
     )
 
 
-def _commonest(texts: Iterable[str]) -> str:
-    """The first of those that are there most often; empty where all are."""
-    found = Counter(text for text in texts if text).most_common(1)
-    return found[0][0] if found else ""
+def _most_common(texts: Iterable[str]) -> str:
+    """Return the first of the most common texts that are not empty, or an empty one."""
+    counts = Counter(text for text in texts if text).most_common(1)
+    return counts[0][0] if counts else ""
 
 
 def _given_name(names: Iterable[str]) -> str:
-    """The name that most resources give the service, empty where they name only themselves."""
+    """Return the most common name, or an empty one if the names are those of endpoints."""
     names = [name for name in names if name]
-    name = _commonest(names)
+    name = _most_common(names)
     return name if names.count(name) * NAME_SHARE >= len(names) else ""
 
 
 def _description(name: str, resources: list[Resource]) -> str:
-    """What the endpoints say they do, as much as a reader takes in; else what they are tagged.
+    """Join the descriptions of the endpoints, or their tags if there are none.
 
     A service is found by its description, so that of one endpoint alone would hide the others.
     """
-    described = [resource.metadata for resource in resources]
-    texts = dict.fromkeys(each.description or each.service_name for each in described)
+    metadata = [resource.metadata for resource in resources]
+    texts = dict.fromkeys(each.description or each.service_name for each in metadata)
     distinct = [text for text in texts if text and text != name]
     if not distinct:
         return ", ".join(_tags(resources))
     description, *others = distinct
     for other in others:
-        if len(description) + len(other) + 2 <= LONGEST_DESCRIPTION:
+        if len(description) + len(other) + 2 <= MAX_DESCRIPTION:
             description = f"{description.strip().rstrip('.;')}; {other.strip()}"
     return description
 
 
 def _networks(resources: list[Resource]) -> list[str]:
-    """The networks by their labels, real ones first, then the most accepted."""
+    """Return the labels of the networks, main networks first, then by how many accept each."""
     labels = [label for resource in resources for label in resource.networks]
     spellings = {network_key(label): label for label in sorted(labels, reverse=True)}
     counts = Counter(map(network_key, labels))
@@ -174,14 +169,15 @@ def _networks(resources: list[Resource]) -> list[str]:
 
 
 def _tags(resources: list[Resource]) -> list[str]:
+    """Return the most common tags, regardless of case, each in its first spelling."""
     tags = [tag for resource in resources for tag in resource.metadata.tags]
     spellings = {tag.casefold(): tag for tag in reversed(tags)}
-    commonest = Counter(tag.casefold() for tag in tags).most_common(MOST_TAGS)
-    return [spellings[key] for key, _ in commonest]
+    counts = Counter(tag.casefold() for tag in tags).most_common(MAX_TAGS)
+    return [spellings[key] for key, _ in counts]
 
 
 def _quality(resources: list[Resource]) -> DiscoveredQuality | UnsetType:
-    """Calls add up and payers do not: one who calls two endpoints would count twice."""
+    """Add up calls, but not payers: a payer of two endpoints would count twice."""
     usages = [resource.usage for resource in resources]
     calls = sum(usage.calls or 0 for usage in usages)
     payers = usages[0].payers if len(usages) == 1 else None

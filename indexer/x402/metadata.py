@@ -1,6 +1,6 @@
-"""Metadata: what a discovered resource says of itself and of the service that it belongs to.
+"""Metadata of a discovered resource, and of the service that it belongs to.
 
-Feeds echo what sellers and buyers send them, so what breaks a rule is dropped and the rest kept.
+Feeds repeat what sellers and buyers send them: values that break a rule are dropped one by one.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from indexer.urls import read_address
+from indexer.urls import parse_url
 from indexer.x402.untrusted import line, text
 
-LONGEST_NAME = 100
-LONGEST_TAG = 50
-LONGEST_ICON = 2048
+MAX_NAME = 100  # characters
+MAX_TAG = 50
+MAX_ICON_URL = 2048
 
-Found = TypeVar("Found", str, list[str])
+Value = TypeVar("Value", str, list[str])
 
 
 class Metadata(Struct):
-    """Texts are empty where nothing is said."""
+    """Values are empty where none is given."""
 
     service_name: str
     description: str
@@ -31,7 +31,7 @@ class Metadata(Struct):
 
 
 def read_metadata(places: Sequence[Any]) -> Metadata:
-    """Each field from the first of these decoded JSON values that says it."""
+    """Take each field from the first of several decoded JSON values that has a valid one."""
     return Metadata(
         service_name=_first(places, "serviceName", _name) or "",
         description=_first(places, "description", text) or "",
@@ -41,31 +41,30 @@ def read_metadata(places: Sequence[Any]) -> Metadata:
     )
 
 
-def _first(places: Sequence[Any], key: str, read: Callable[[Any], Found]) -> Found | None:
-    given = (place[key] for place in places if isinstance(place, dict) and key in place)
-    return next((found for value in given if (found := read(value))), None)
+def _first(places: Sequence[Any], key: str, read: Callable[[Any], Value]) -> Value | None:
+    values = (read(place[key]) for place in places if isinstance(place, dict) and key in place)
+    return next(filter(None, values), None)
 
 
 def _name(value: Any) -> str:
-    return line(value, LONGEST_NAME)
+    return line(value, MAX_NAME)
 
 
 def _tags(value: Any) -> list[str]:
+    """Return the distinct tags of a list, regardless of case."""
     tags: dict[str, str] = {}
     for each in value if isinstance(value, list) else []:
-        if tag := line(each, LONGEST_TAG):
+        if tag := line(each, MAX_TAG):
             tags.setdefault(tag.casefold(), tag)
     return list(tags.values())
 
 
 def _icon_url(value: Any) -> str:
-    """A URL that a page may safely load a picture from."""
-    url = line(value, LONGEST_ICON)
-    if not url:
-        return ""
+    """Return a URL that a browser may safely load an image from."""
+    url = line(value, MAX_ICON_URL)
     try:
-        address = read_address(url)
+        parsed = parse_url(url)
     except ValueError:
         return ""
-    is_fit = address.scheme in {"http", "https"} and not address.is_private
-    return url if is_fit and not address.has_credentials else ""
+    is_safe = parsed.scheme in {"http", "https"} and not parsed.is_private
+    return url if is_safe and not parsed.has_credentials else ""

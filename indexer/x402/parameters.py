@@ -1,14 +1,14 @@
-"""Declared inputs: how a resource says that it is called, in any of the forms in use.
+"""Parameters of a discovered resource, as declared in any of the forms in use.
 
-Version 2 declares examples in `extensions.bazaar.info.input` and a JSON Schema of it beside them;
-version 1 describes fields in `outputSchema.input`, each its own way. Whatever cannot be understood
-is passed over: a service is worth listing without it.
+Version 2 declares examples in `extensions.bazaar.info.input`, and a JSON Schema beside them.
+Version 1 declares fields in `outputSchema.input`, in many forms. A declaration that cannot be
+understood is skipped, since a service is worth listing without it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +20,9 @@ from service.records import ParameterDescriptor
 Group = Literal["body", "query", "path"]
 Type = Literal["string", "number", "boolean", "array", "object"]
 
-DEEPEST = 32
+MAX_METHOD = 32  # characters
+MAX_TOOL = 256
+MAX_DEPTH = 32  # levels of nested JSON in an example, an enum value or a default
 
 _GROUPS: dict[str, Group] = {
     "queryparams": "query",
@@ -31,23 +33,17 @@ _GROUPS: dict[str, Group] = {
     "inputschema": "body",
     "pathparams": "path",
 }
-_TYPES: dict[str, Type] = {
-    "string": "string",
-    "str": "string",
-    "text": "string",
-    "file": "string",
-    "number": "number",
-    "integer": "number",
-    "int": "number",
-    "float": "number",
-    "boolean": "boolean",
-    "bool": "boolean",
-    "array": "array",
-    "list": "array",
-    "object": "object",
-    "dict": "object",
+_TYPE_NAMES: dict[Type, str] = {
+    "string": "string str text file",
+    "number": "number integer int float",
+    "boolean": "boolean bool",
+    "array": "array list",
+    "object": "object dict",
 }
-_BODYLESS = frozenset(("", "GET", "HEAD", "DELETE"))
+_TYPES = {name: known for known, names in _TYPE_NAMES.items() for name in names.split()}
+_METHODS_WITHOUT_BODY = frozenset(("", "GET", "HEAD", "DELETE"))
+# Keys that only a schema has, and not an example.
+_SCHEMA_KEYS = ("description", "enum", "default", "anyOf", "oneOf", "$ref", "const", "items")
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 _method = re.compile(r"[A-Z][A-Z ,/|]{1,30}")
@@ -55,7 +51,10 @@ _placeholder = re.compile(r"/(?::([A-Za-z_]\w*)|\{([^{}/]+)\}|\[([^\[\]/]+)\])(?
 
 
 class DeclaredInput(Struct):
-    """How a resource is called: its method, or the MCP tool that it is; empty when not declared."""
+    """How a resource is called; strings are empty where nothing is declared.
+
+    `tool` is the name of an MCP tool, and `description` that of the tool.
+    """
 
     method: str = ""
     tool: str = ""
@@ -63,184 +62,178 @@ class DeclaredInput(Struct):
     parameters: list[ParameterDescriptor] = []
 
 
-class Descriptor(Struct):
-    """One parameter as it is declared: by a schema, an example or both."""
+class Declaration(Struct):
+    """One parameter as declared by a schema, an example or both."""
 
     schema: Any = None
     example: Any = UNSET
     required: bool | UnsetType = UNSET
 
+    def complete(self, other: Declaration) -> None:
+        """Fill the fields that are not set from another declaration of the parameter."""
+        self.schema = self.schema or other.schema
+        self.example = other.example if self.example is UNSET else self.example
+        self.required = other.required if self.required is UNSET else self.required
+
+
+Declarations = dict[tuple[Group, str], Declaration]
+
 
 def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
-    """The input that the Bazaar extension declares, else the output schema of version 1.
+    """Read the input declared by the Bazaar extension, or else by the output schema of version 1.
 
-    Both are decoded JSON, of any type. Placeholders in the path of the URL are parameters too.
+    Both are decoded JSON of any type. Placeholders in the path of the URL are parameters, too.
     """
-    found: dict[tuple[Group, str], Descriptor] = {}
+    declarations: Declarations = {}
     declared = mapping(mapping(extension, "info"), "input")
     if declared:
         schema = mapping(mapping(mapping(extension, "schema"), "properties"), "input")
-        _collect(found, mapping(schema, "properties"), declared, examples=False)
-        _collect(found, declared, declared, examples=True)
+        _collect(declarations, mapping(schema, "properties"), declared, examples=False)
+        _collect(declarations, declared, declared, examples=True)
     else:
         declared = mapping(output_schema, "input")
-        _collect(found, declared, declared, examples=False)
+        _collect(declarations, declared, declared, examples=False)
     for names in _placeholder.findall(url):
-        found.setdefault(("path", "".join(names)), Descriptor())
-    method = text(declared.get("method"), longest=32).strip().upper()
-    tool = text(declared.get("tool"), longest=256) if declared.get("type") == "mcp" else ""
+        declarations.setdefault(("path", "".join(names)), Declaration())
+    method = text(declared.get("method"), MAX_METHOD).strip().upper()
+    tool = text(declared.get("tool"), MAX_TOOL) if declared.get("type") == "mcp" else ""
     return DeclaredInput(
         method=method if not tool and _method.fullmatch(method) else "",
         tool=tool,
         description=text(declared.get("description")) if tool else "",
-        parameters=[_parameter(*key, declared) for key, declared in found.items()],
+        parameters=[_describe(*key, each) for key, each in declarations.items()],
     )
 
 
-def _collect(
-    found: dict[tuple[Group, str], Descriptor], fields: Any, declared: Any, *, examples: bool
-) -> None:
-    """Add the parameters of every group; `examples` says that a plain value is one."""
+def _collect(declarations: Declarations, fields: Any, declared: Any, *, examples: bool) -> None:
+    """Add the parameters of all groups; with `examples` a plain value is an example."""
+
+    def add(group: Group, name: str, declaration: Declaration) -> None:
+        declarations.setdefault((group, name), declaration).complete(declaration)
+
     for key, value in fields.items():
         group = _GROUPS.get(key.replace("_", "").lower())
         if group is not None:
-            for name, descriptor in _descriptors(value, examples=examples):
-                _merge(found, group, name, descriptor)
+            for name, declaration in _read_fields(value, examples=examples):
+                add(group, name, declaration)
     if "properties" in fields and _is_schemas(fields["properties"]) and not examples:
         method = str(declared.get("method", "")).upper()
-        for name, descriptor in _descriptors(fields, examples=False):
-            _merge(found, "query" if method in _BODYLESS else "body", name, descriptor)
+        for name, declaration in _read_fields(fields, examples=False):
+            add("query" if method in _METHODS_WITHOUT_BODY else "body", name, declaration)
     if examples and declared.get("type") == "mcp":
         for name, value in mapping(declared, "example").items():
-            _merge(found, "body", name, Descriptor(example=value))
+            add("body", name, Declaration(example=value))
 
 
-def _merge(
-    found: dict[tuple[Group, str], Descriptor], group: Group, name: str, new: Descriptor
-) -> None:
-    known = found.setdefault((group, name), new)
-    known.schema = known.schema or new.schema
-    known.example = new.example if known.example is UNSET else known.example
-    known.required = new.required if known.required is UNSET else known.required
-
-
-def _descriptors(fields: Any, *, examples: bool) -> Iterator[tuple[str, Descriptor]]:
+def _read_fields(fields: Any, *, examples: bool) -> Iterator[tuple[str, Declaration]]:
+    """Yield the parameters of one group: a list, a JSON Schema, or an object by name."""
     required: Any = ()
     if isinstance(fields, list):
-        fields = {text(mapping({"": field}, "").get("name")): field for field in fields}
-    elif isinstance(fields, dict):
-        form = next((key for key in ("properties", "fields") if _is_schemas(fields.get(key))), None)
-        if form is not None:
-            required, fields, examples = fields.get("required"), fields[form], False
-        elif fields.get("type") == "object" and not examples:
-            return
-    else:
+        fields = {text(field.get("name")): field for field in _dicts(fields)}
+    elif not isinstance(fields, dict):
+        return
+    elif key := next((key for key in ("properties", "fields") if _is_schemas(fields.get(key))), ""):
+        required, fields, examples = fields.get("required"), fields[key], False
+    elif fields.get("type") == "object" and not examples:
         return
     for name, value in fields.items():
         if not name:
             continue
-        if isinstance(value, dict) and _is_described(value):
-            given = value.get("required")
-            if not isinstance(given, bool):
-                given = name in required if isinstance(required, list) else UNSET
-            yield name, Descriptor(schema=value, required=given)
-        elif examples and not _is_type(value):
-            yield name, Descriptor(example=value)
+        if isinstance(value, dict) and _is_schema(value):
+            own = value.get("required")
+            if not isinstance(own, bool):
+                own = name in required if isinstance(required, list) else UNSET
+            yield name, Declaration(schema=value, required=own)
+        elif examples and not _names_type(value):
+            yield name, Declaration(example=value)
         else:
-            yield name, Descriptor(schema=value)
+            yield name, Declaration(schema=value)
 
 
 def _is_schemas(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
 
 
-def _is_described(value: dict[str, Any]) -> bool:
-    """Whether this is the description of a value and not the value."""
-    keys = ("description", "enum", "default", "anyOf", "oneOf", "$ref", "const", "items")
-    return _is_type(value.get("type")) or any(key in value for key in keys)
+def _is_schema(value: dict[str, Any]) -> bool:
+    """Whether an object describes a value, rather than being an example of one."""
+    return _names_type(value.get("type")) or any(key in value for key in _SCHEMA_KEYS)
 
 
-def _is_type(value: Any) -> bool:
+def _names_type(value: Any) -> bool:
     return any(
         isinstance(name, str) and (name.removesuffix(" parameter").lower() in _TYPES or "|" in name)
         for name in (value if isinstance(value, list) else [value])
     )
 
 
-def _parameter(group: Group, name: str, declared: Descriptor) -> ParameterDescriptor:
-    schema = declared.schema if isinstance(declared.schema, dict) else {}
-    described = declared.schema if isinstance(declared.schema, str) else ""
+def _describe(group: Group, name: str, declaration: Declaration) -> ParameterDescriptor:
+    schema = declaration.schema if isinstance(declaration.schema, dict) else {}
+    remark = declaration.schema if isinstance(declaration.schema, str) else ""
     alternatives = [schema, *_dicts(schema.get("anyOf")), *_dicts(schema.get("oneOf"))]
-    choices = next((each["enum"] for each in alternatives if _is_list(each.get("enum"))), None)
+    enums = (each["enum"] for each in alternatives if isinstance(each.get("enum"), list))
+    choices = next(enums, None)
     if choices is None:
         choices = _quoted(schema.get("type"))
-    example = declared.example
+    example = declaration.example
     if example is UNSET:
         given = schema.get("examples")
         example = schema.get("example", given[0] if isinstance(given, list) and given else UNSET)
-    hints = [*choices[:1], *([] if example in (UNSET, None) else [example])]
-    types = [found for each in [*alternatives, {"type": described}] if (found := _type(each))]
+    types = (found for each in [*alternatives, {"type": remark}] if (found := _type(each)))
+    values = [*choices[:1], *([] if example in (UNSET, None) else [example])]
     return ParameterDescriptor(
         group=group,
         name=name,
-        type=next(iter(types), _type_of(hints[0]) if hints else "string"),
+        type=next(types, _type_of(values[0]) if values else "string"),
         description=text(schema.get("description"))
-        or ("" if _is_type(described) else described)
+        or ("" if _names_type(remark) else remark)
         or UNSET,
-        example=_raw(example),
-        enum_values=[raw for choice in choices if isinstance(raw := _raw(choice), Raw)] or UNSET,
-        default=_raw(schema.get("default", UNSET)),
-        required=True if group == "path" else declared.required,
+        example=_encode(example),
+        enum_values=[raw for choice in choices if isinstance(raw := _encode(choice), Raw)] or UNSET,
+        default=_encode(schema.get("default", UNSET)),
+        required=True if group == "path" else declaration.required,
     )
 
 
-def _dicts(value: Any) -> Iterable[dict[str, Any]]:
+def _dicts(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 def _type(schema: dict[str, Any]) -> Type | None:
-    """The first type that a schema names and that is one of ours."""
+    """Return the first known type that a schema names or implies."""
     given = schema.get("type")
     for name in given if isinstance(given, list) else [given]:
         if isinstance(name, str):
-            word = name.strip().removesuffix(" parameter").lower()
-            found = _TYPES.get(word) or ("string" if '"' in name else None)
-            if found is not None:
-                return found
+            known = _TYPES.get(name.strip().removesuffix(" parameter").lower())
+            if known is not None or '"' in name:
+                return known or "string"
     if "properties" in schema:
         return "object"
     return "array" if "items" in schema else None
 
 
 def _quoted(given: Any) -> list[Any]:
-    """The strings of a type that is written as in TypeScript: `"png" | "webp"`."""
-    if not isinstance(given, str) or "|" not in given:
-        return []
-    return re.findall(r'"([^"|]*)"', given)
+    """Return the strings of a union type in TypeScript, such as `"png" | "webp"`."""
+    return re.findall(r'"([^"|]*)"', given) if isinstance(given, str) and "|" in given else []
 
 
 def _type_of(value: Any) -> Type:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, (str, dict, list)):
-        kinds: dict[type, Type] = {str: "string", dict: "object", list: "array"}
-        return kinds[type(value)]
+        types: dict[type, Type] = {str: "string", dict: "object", list: "array"}
+        return types[type(value)]
     return "string" if value is None else "number"
 
 
-def _raw(value: Any) -> Raw | UnsetType:
-    if value is UNSET or _is_deep(value, DEEPEST):
+def _encode(value: Any) -> Raw | UnsetType:
+    """Encode a value, unless it is nested so deeply that the whole record could not be decoded."""
+    if value is UNSET or _exceeds_depth(value, MAX_DEPTH):
         return UNSET
     return Raw(_encoder.encode(value))
 
 
-def _is_deep(value: Any, levels: int) -> bool:
-    """Whether JSON is nested more than so many levels: it would keep all beside it from reading."""
-    inner = value.values() if isinstance(value, dict) else value
-    if not isinstance(inner, Iterable) or isinstance(inner, str):
+def _exceeds_depth(value: Any, levels: int) -> bool:
+    if not isinstance(value, (dict, list)):
         return False
-    return not levels or any(_is_deep(each, levels - 1) for each in inner)
+    inner = value.values() if isinstance(value, dict) else value
+    return not levels or any(_exceeds_depth(each, levels - 1) for each in inner)

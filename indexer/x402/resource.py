@@ -1,7 +1,7 @@
-"""Discovered resources: one entry of an x402 discovery feed, read and judged.
+"""Discovered resources: entries of x402 discovery feeds, read and checked against the policy.
 
-Both versions of the protocol: `maxAmountRequired`, names of networks and `outputSchema`, or
-`amount`, CAIP-2 identifiers and `extensions.bazaar`.
+Version 1 of the protocol has `maxAmountRequired`, names of networks and `outputSchema`; version 2
+has `amount`, CAIP-2 identifiers and `extensions.bazaar`.
 """
 
 from __future__ import annotations
@@ -15,25 +15,20 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.catalogue.record import InvalidRecord
+from indexer.errors import InvalidRecord
 from indexer.options import Policy
-from indexer.sources.records import SourceRecord, lone_surrogate
-from indexer.urls import LONGEST_URL, Address, read_address
+from indexer.sources.records import SourceRecord
+from indexer.text import decode_or_invalid
+from indexer.urls import MAX_URL, ParsedUrl, parse_url
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
-from indexer.x402.untrusted import decoded, mapping
+from indexer.x402.untrusted import decode, mapping
 from service.records import Endpoint, EndpointQuality, GivenTime, format_timestamp
 
-# What a resource says of itself, besides how it is paid and called.
-SAID = (
-    *("serviceName", "description", "category", "tags", "iconUrl", "metadata"),
-    *("quality", "lastUpdated"),
-)
-GREATEST_COUNT = 2**63 - 1
+MAX_COUNT = 2**63 - 1
 NEVER = -1
-# Unix time in seconds reaches this in the year 5138; what is greater is in milliseconds.
-MOST_SECONDS = 10**11
+MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this is the year 5138
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -41,11 +36,11 @@ MICROSECOND = timedelta(microseconds=1)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _time = msgspec.json.Decoder(GivenTime)
 _route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
-_count = re.compile(r"[0-9]{1,19}")
+_digits = re.compile(r"[0-9]{1,19}")
 
 
-class Unlisted(Exception):  # it describes a record, not a failure of the program
-    """A well-formed resource that is not wanted: under which policy, where and why."""
+class Unlisted(Exception):
+    """A valid resource that a policy leaves out: which policy, the JSON path and the reason."""
 
     def __init__(self, policy: str, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -55,14 +50,14 @@ class Unlisted(Exception):  # it describes a record, not a failure of the progra
 
 
 class DiscoveredEndpoint(Endpoint, rename="camel", kw_only=True):
-    """An endpoint, with what its resource says beyond the public schema."""
+    """An endpoint with the fields of its resource beyond the public schema."""
 
     pay_to: str | UnsetType = UNSET
     tool: str | UnsetType = UNSET
 
 
 class Usage(Struct):
-    """Use in the last 30 days as the feed counts it; None or empty where it does not."""
+    """Use in the last 30 days as stated by the feed; None or empty where it does not."""
 
     calls: int | None
     payers: int | None
@@ -70,10 +65,13 @@ class Usage(Struct):
 
 
 class Resource(Struct):
-    """A resource fit to be listed.
+    """A resource that is listed.
 
-    `identity`, `method` and `tool` tell it from others; `domain` says which service it is of.
-    `updated` is in microseconds of Unix time, or NEVER. `networks` are labels.
+    identity, method, tool: what distinguishes it from other resources
+    domain: what the resources of one service share
+    updated: microseconds of Unix time, or NEVER
+    endpoint: a JSON-encoded DiscoveredEndpoint
+    networks: labels
     """
 
     identity: str
@@ -89,29 +87,27 @@ class Resource(Struct):
 
 
 def read_resource(source: SourceRecord, policy: Policy) -> Resource:
-    """Read one resource; raises InvalidRecord, or Unlisted when policy excludes it."""
-    fields = _decode(source)
-    path, given, described = _resource(fields)
-    address = _judge(path, given, policy)
+    """Read one resource; raises InvalidRecord, or Unlisted if the policy leaves it out."""
+    if source.fault:
+        raise InvalidRecord("$", source.fault)
+    fields = decode_or_invalid(_fields, source.text)
+    path, given_url, described = _url(fields)
+    parsed = _check_url(path, given_url, policy)
     accepted = read_accepts(fields.get("accepts"))
-    _judge_price(accepted, policy)
-    extension = mapping(decoded(fields.get("extensions")), "bazaar")
-    url = _with_route(given, extension.get("routeTemplate"))
-    if url != given:
-        address = read_address(url)
+    _check_price(accepted, policy)
+    extension = mapping(decode(fields.get("extensions")), "bazaar")
+    url = _with_route(given_url, extension.get("routeTemplate"))
+    if url != given_url:
+        parsed = parse_url(url)
     declared = read_input(extension, _output_schema(accepted), url)
-    said = {key: decoded(fields.get(key)) for key in SAID}
-    entries = [{"description": decoded(each.get("description"))} for each in accepted.entries]
-    extra = decoded(accepted.priced.get("extra"))
-    tool = {"description": declared.description}
-    metadata = read_metadata([tool, said, described, said.get("metadata"), extra, *entries])
-    usage = _usage(said.get("quality"))
+    metadata = _metadata(fields, described, accepted, declared)
+    usage = _usage(decode(fields.get("quality")))
     return Resource(
-        identity=address.identity,
+        identity=parsed.identity,
         method=declared.method,
         tool=declared.tool,
-        domain=address.domain,
-        updated=_moment(said.get("lastUpdated")),
+        domain=parsed.domain,
+        updated=_microseconds(decode(fields.get("lastUpdated"))),
         endpoint=_endpoint(url, declared, accepted, metadata, usage),
         networks=accepted.networks,
         metadata=metadata,
@@ -120,119 +116,114 @@ def read_resource(source: SourceRecord, policy: Policy) -> Resource:
     )
 
 
-def _decode(source: SourceRecord) -> dict[str, Raw]:
-    if source.fault:
-        raise InvalidRecord("$", source.fault)
-    try:
-        if not source.text.isascii():
-            source.text.decode()  # the decoder does not look into text that it passes over
-        return _fields.decode(source.text)
-    except UnicodeDecodeError as error:
-        raise InvalidRecord("$", f"is not UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise InvalidRecord("$", "is nested too deeply") from error
-    except msgspec.ValidationError as error:
-        raise InvalidRecord("$", str(error)) from error
-    except msgspec.DecodeError as error:
-        raise InvalidRecord("$", lone_surrogate(source.text) or str(error)) from error
-
-
-def _resource(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:
-    """Where the URL stands, the URL, and the object around it, empty where there is none."""
-    resource = decoded(fields.get("resource"))
+def _url(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:
+    """Return the JSON path of the URL, the URL, and the object around it, if there is one."""
+    resource = decode(fields.get("resource"))
     path, described = "$.resource", {}
     if isinstance(resource, dict):
         path, described, resource = "$.resource.url", resource, resource.get("url")
+    if resource is None:
+        raise InvalidRecord(path, "there is no URL")
     if not isinstance(resource, str):
-        raise InvalidRecord(
-            path, "there is no URL" if resource is None else "is no URL: it is no text"
-        )
+        raise InvalidRecord(path, "is not a URL: it is not a string")
     return path, resource, described
 
 
-def _judge(path: str, url: str, policy: Policy) -> Address:
+def _check_url(path: str, url: str, policy: Policy) -> ParsedUrl:
     try:
-        address = read_address(url)
+        parsed = parse_url(url)
     except ValueError as error:
         raise InvalidRecord(path, str(error)) from error
-    if address.scheme not in {"http", "https"}:
-        raise Unlisted("resources not over https", path, f"is a resource of {address.scheme}:")
-    if address.is_private and not policy.allow_private:
-        raise Unlisted("private addresses", path, f"{address.host} is not on the public internet")
-    if address.has_credentials:
+    if parsed.scheme not in {"http", "https"}:
+        raise Unlisted("resources not over https", path, f"is a resource of {parsed.scheme}:")
+    if parsed.is_private and not policy.allow_private:
+        raise Unlisted("private addresses", path, f"{parsed.host} is not on the public internet")
+    if parsed.has_credentials:
         raise Unlisted("URLs with credentials", path, "names a user before the host")
-    if address.scheme == "http" and not policy.allow_http:
+    if parsed.scheme == "http" and not policy.allow_http:
         raise Unlisted("http resources", path, "is not encrypted")
-    return address
+    return parsed
 
 
-def _judge_price(accepted: Accepted, policy: Policy) -> None:
+def _check_price(accepted: Accepted, policy: Policy) -> None:
     if accepted.amount is not None and accepted.amount > policy.max_price:
         price = f"{accepted.amount:f} {accepted.pricing.currency}"
-        reason = f"{price} is more than the {policy.max_price:f} that a request plausibly costs"
-        raise Unlisted("implausible prices", f"$.accepts[{accepted.place}]", reason)
+        reason = f"{price} is more than {policy.max_price:f}, the maximum price of a request"
+        raise Unlisted("implausible prices", f"$.accepts[{accepted.index}]", reason)
 
 
 def _with_route(url: str, route: Any) -> str:
-    """The URL with the template of its path, when there is one and the path fits it."""
-    split = urlsplit(url)
-    if not isinstance(route, str) or not _route.fullmatch(route):
+    """Replace the path of a URL by its route template, such as `/v1/:id`, if the path matches."""
+    if not isinstance(route, str) or not _route.fullmatch(route) or ".." in unquote(route):
         return url
+    split = urlsplit(url)
     template, path = route.split("/"), split.path.split("/")
-    fits = len(template) == len(path) and all(
-        part == given or (part[:1] == ":" and given)
+    matches = len(template) == len(path) and all(
+        part == given or (part.startswith(":") and given)
         for part, given in zip(template, path, strict=True)
     )
     templated = split._replace(path=route).geturl()
-    is_fit = fits and ".." not in unquote(route) and len(templated) <= LONGEST_URL
-    return templated if is_fit else url
+    return templated if matches and len(templated) <= MAX_URL else url
 
 
 def _output_schema(accepted: Accepted) -> Any:
-    """The schema of the priced entry, else of the first that declares an input."""
-    schemas = (decoded(e.get("outputSchema")) for e in [accepted.priced, *accepted.entries])
+    """Return the schema of the chosen entry, or of the first entry that declares an input."""
+    schemas = (decode(e.get("outputSchema")) for e in [accepted.chosen, *accepted.entries])
     return next((schema for schema in schemas if mapping(schema, "input")), None)
 
 
-def _usage(quality: Any) -> Usage:
-    said = quality if isinstance(quality, dict) else {}
-    return Usage(
-        calls=_counted(said.get("l30DaysTotalCalls")),
-        payers=_counted(said.get("l30DaysUniquePayers")),
-        last_called=_timestamp(said.get("lastCalledAt")),
+def _metadata(
+    fields: dict[str, Raw], described: dict[str, Any], accepted: Accepted, declared: DeclaredInput
+) -> Metadata:
+    keys = ("serviceName", "description", "category", "tags", "iconUrl")
+    return read_metadata(
+        [
+            {"description": declared.description},
+            {key: decode(fields[key]) for key in keys if key in fields},
+            described,
+            decode(fields.get("metadata")),
+            decode(accepted.chosen.get("extra")),
+            *({"description": decode(entry.get("description"))} for entry in accepted.entries),
+        ]
     )
 
 
-def _counted(value: Any) -> int | None:
-    if isinstance(value, str) and _count.fullmatch(value):
+def _usage(quality: Any) -> Usage:
+    stated = quality if isinstance(quality, dict) else {}
+    last_called = stated.get("lastCalledAt")
+    moment = _parse_time(last_called) if isinstance(last_called, str) else None
+    return Usage(
+        calls=_count(stated.get("l30DaysTotalCalls")),
+        payers=_count(stated.get("l30DaysUniquePayers")),
+        last_called="" if moment is None else format_timestamp(moment),
+    )
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, str) and _digits.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if 0 <= value <= GREATEST_COUNT else None
+    return value if 0 <= value <= MAX_COUNT else None
 
 
-def _read_time(value: Any) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
-        return _time.decode(msgspec.json.encode(value)).astimezone(UTC)
+        return _time.decode(msgspec.json.encode(text)).astimezone(UTC)
     except (msgspec.MsgspecError, OverflowError):
         return None
 
 
-def _timestamp(value: Any) -> str:
-    moment = _read_time(value) if isinstance(value, str) else None
-    return "" if moment is None else format_timestamp(moment)
-
-
-def _moment(value: Any) -> int:
-    """A time in microseconds: version 2 writes Unix time, feeds in use write ISO 8601."""
+def _microseconds(value: Any) -> int:
+    """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2."""
     if isinstance(value, str):
-        moment = _read_time(value)
+        moment = _parse_time(value)
         return NEVER if moment is None or moment < EPOCH else (moment - EPOCH) // MICROSECOND
     if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
         return NEVER
-    if not 0 <= value < MOST_SECONDS * 1000:
+    if not 0 <= value < MAX_SECONDS * 1000:
         return NEVER
-    return int(value * (10**6 if value < MOST_SECONDS else 1000))
+    return int(value * (10**6 if value < MAX_SECONDS else 1000))
 
 
 def _endpoint(
@@ -254,7 +245,7 @@ def _endpoint(
 
 
 def _quality(usage: Usage) -> EndpointQuality | UnsetType:
-    """What was used; without use in the last 30 days there is nothing to say."""
+    """Return the counts, which are omitted without use in the last 30 days."""
     if not usage.calls and not usage.payers:
         return UNSET
     return EndpointQuality(

@@ -1,4 +1,4 @@
-"""Assets: the well-known stablecoins, by network and address."""
+"""Well-known stablecoins by network and token address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from service.networks import network_key
 
-# `eip155:8453/erc20:0x…` (CAIP-19) also names the network, which the price names beside it.
+# The network and the namespace of a CAIP-19 asset, as in `eip155:8453/erc20:0x…`.
 _caip19 = re.compile(r"^[^/]*/(?:erc20|token|spl):")
 
 
@@ -20,12 +20,12 @@ class Asset(Struct, frozen=True):
 
 
 def find_asset(network: str, address: str) -> Asset | None:
-    """The stablecoin at this address of this network, or None when it is not a well-known one."""
+    """Return the stablecoin at an address, which may be a CAIP-19 asset, or None if unknown."""
     return _ASSETS.get((network_key(network), _fold(_caip19.sub("", address, count=1))))
 
 
 def _fold(address: str) -> str:
-    """Letter case tells addresses apart everywhere but where they are hexadecimal."""
+    """Lower a hexadecimal address; other addresses are case-sensitive."""
     return address.lower() if address[:2] in {"0x", "0X"} else address
 
 

@@ -1,4 +1,4 @@
-"""Chains: which payment networks are test networks, where prices are in play money."""
+"""Test networks, whose tokens are worth nothing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from msgspec import UnsetType
 
 from service.networks import network_key
 
-# Words of the names that chains give their test networks.
+# Words in the names of test networks.
 _WORDS = """
 alfajores amoy apothem bepolia cardona chiado devnet fuji goerli holesky hoodi local localnet mumbai
 sepolia test testnet
 """
 _TEST_WORDS = frozenset(_WORDS.split())
-# Those that go by a number alone; what service.networks knows has a name there.
+# Test networks without a name in service.networks.
 _TEST_NETWORKS = frozenset(
     network_key(name)
     for name in (
@@ -49,11 +49,11 @@ _separator = re.compile(r"[-:./]|\d+$")
 
 
 class OnNetwork(Protocol):
-    """A price, and the network that it is paid on."""
+    """A price on a payment network."""
 
     @property
     def network(self) -> str | UnsetType:
-        """A label, a CAIP-2 identifier or another name; empty or unset when none is given."""
+        """A label, a CAIP-2 identifier or another name; may be empty or unset."""
 
 
 Price = TypeVar("Price", bound=OnNetwork)
@@ -61,12 +61,12 @@ Price = TypeVar("Price", bound=OnNetwork)
 
 @lru_cache(maxsize=1024)
 def is_test_network(name: str) -> bool:
-    """Whether money on this network is worth nothing; a network that we do not know is real."""
+    """Whether a network is a test network, by its number or its name."""
     key = network_key(name)
     return key in _TEST_NETWORKS or not _TEST_WORDS.isdisjoint(_separator.split(key))
 
 
-def count_prices(prices: Iterable[Price]) -> list[Price]:
-    """The prices that count: those on test networks only where there are no others."""
+def mainnet_prices(prices: Iterable[Price]) -> list[Price]:
+    """Return the prices on main networks, or all of them if there are none."""
     prices = list(prices)
     return [price for price in prices if not is_test_network(price.network or "")] or prices

@@ -1,4 +1,4 @@
-"""Lenient reading: what of a foreign record is of use, where anything may stand in any place."""
+"""Tolerant readers of untrusted JSON: any value may stand in any place."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-_any = msgspec.json.Decoder(float_hook=Decimal)
+_json = msgspec.json.Decoder(float_hook=Decimal)
+# Control characters, line and paragraph separators, and those that change the direction of text.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-def decoded(raw: Raw | None) -> Any:
-    """The JSON value with its numbers unrounded, or None where it cannot be decoded."""
+def decode(raw: Raw | None) -> Any:
+    """Decode JSON with its numbers unrounded; return None if it is absent or invalid."""
     if raw is None:
         return None
     try:
-        return _any.decode(raw)
+        return _json.decode(raw)
     except (msgspec.MsgspecError, RecursionError, ArithmeticError):
         return None
 
 
 def mapping(value: Any, key: str) -> dict[str, Any]:
-    """The object under this key, empty where there is none."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    """Return the object under a key, or an empty one."""
+    member = value.get(key) if isinstance(value, dict) else None
+    return member if isinstance(member, dict) else {}
 
 
-def text(value: Any, longest: int | None = None) -> str:
-    """The text as it is, empty where it is none, blank or too long."""
+def text(value: Any, max_length: int | None = None) -> str:
+    """Return a string, or an empty one for blank or longer strings and for other values."""
     if not isinstance(value, str) or not value.strip():
         return ""
-    return "" if longest is not None and len(value) > longest else value
+    return "" if max_length is not None and len(value) > max_length else value
 
 
-def line(value: Any, longest: int) -> str:
-    """Text that can stand on a line, without the blanks around it; empty where it is none."""
-    found = text(value, longest).strip()
-    return "" if _control.search(found) else found
+def line(value: Any, max_length: int) -> str:
+    """Return a stripped string without control characters, or an empty one."""
+    stripped = text(value, max_length).strip()
+    return "" if _control.search(stripped) else stripped

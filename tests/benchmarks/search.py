@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.build import build_quietly
+from indexer.build import build_snapshot
+from indexer.options import BuildOptions
 from service.search.filters import Filters
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks import peers
@@ -67,7 +68,7 @@ def build_catalogue(documents: list[Document], source: Path, artifacts: Path) ->
                 "endpoints": [],
             }
             file.write(json.dumps(record) + "\n")
-    build_quietly(source, artifacts)
+    build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
 
 
 def timed(name: str, search: Search, documents: list[Document]) -> dict[int, float]:

@@ -1,7 +1,8 @@
-"""Serving beside its limits: a bare ASGI application, nginx, and the naive way, in one run."""
+"""Serving beside bare ASGI applications, nginx and a naive implementation, in one run."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -16,7 +17,8 @@ from urllib.parse import quote
 
 import httpx
 
-from indexer.build import build_quietly
+from indexer.build import build_snapshot
+from indexer.options import BuildOptions
 from tests.benchmarks.corpus import Document, make_documents, make_queries
 from tests.benchmarks.load import Measured, load, median
 from tests.benchmarks.services import write_services
@@ -61,7 +63,7 @@ def bench_serving(count: int) -> None:
         folder = Path(name)
         source, artifacts = folder / "services.jsonl", folder / "artifacts"
         write_services(source, documents)
-        build_quietly(source, artifacts)
+        build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
         (folder / "whoosh").mkdir()
         write_whoosh(documents, folder / "whoosh")
         peer = "tests.benchmarks.serving_peers"
@@ -72,14 +74,19 @@ def bench_serving(count: int) -> None:
         bodies = folder / "bodies"
         bodies.mkdir()
         for operation in operations:
-            (bodies / operation.file[1:]).write_bytes(typical_body(ours, operation))
+            response = typical_response(ours, operation)
+            body = bodies / operation.file[1:]
+            body.write_bytes(response.content)
+            headers = [pair for pair in response.headers.multi_items() if pair[0] != "date"]
+            body.with_suffix(".headers").write_text(json.dumps(headers))
         uvicorn = [sys.executable, "-m", "uvicorn", "--no-access-log", "--no-server-header"]
         bare = running.enter_context(serve([*uvicorn, f"{peer}:constant"], bodies))
+        same = running.enter_context(serve([*uvicorn, f"{peer}:same_headers"], bodies))
         naive = running.enter_context(serve([*uvicorn, f"{peer}:naive"], folder))
         nginx = running.enter_context(serve_files(folder)) if shutil.which("nginx") else ""
         print(f"\n{count:,} services, {artifacts_size(artifacts):,.0f} MB of artifacts")
         for operation in operations:
-            report(operation, measure(operation, ours, bare, naive, nginx, folder))
+            report(operation, measure(operation, ours, (bare, same), naive, nginx, folder))
         command = [sys.executable, "-m", "service", "--artifacts", str(artifacts)]
         two = running.enter_context(serve([*command, "--workers", "2"]))
         report_gain([each for each in operations if each.naive], ours, two, folder)
@@ -103,11 +110,15 @@ def plan(documents: list[Document]) -> list[Operation]:
 
 
 def measure(
-    operation: Operation, ours: str, bare: str, naive: str, nginx: str, folder: Path
+    operation: Operation, ours: str, bare: tuple[str, str], naive: str, nginx: str, folder: Path
 ) -> dict[str, Measured]:
-    """The median of some rounds in which the servers take turns, so that noise meets all alike."""
+    """Return the median of some rounds in which the servers take turns."""
     constant = [operation.file] * min(2, len(operation.targets))
-    servers = {"Ratecard": (ours, operation.targets), "bare ASGI": (bare, constant)}
+    servers = {
+        "Ratecard": (ours, operation.targets),
+        "bare, headers": (bare[1], constant),
+        "bare ASGI": (bare[0], constant),
+    }
     if nginx:
         servers["nginx, files"] = (nginx, constant)
     if operation.naive:
@@ -145,12 +156,12 @@ def report_gain(operations: list[Operation], one: str, two: str, folder: Path) -
         )
 
 
-def typical_body(address: str, operation: Operation) -> bytes:
-    """A body of median size of those that the service sends."""
-    with httpx.Client(base_url=address) as client:
+def typical_response(address: str, operation: Operation) -> httpx.Response:
+    """Return a response of median size of those that the service sends."""
+    with httpx.Client(base_url=address, headers={"accept-encoding": "identity"}) as client:
         targets = operation.targets[: len(operation.targets) : max(1, len(operation.targets) // 99)]
-        bodies = [client.get(target).raise_for_status().content for target in targets]
-    return sorted(bodies, key=len)[len(bodies) // 2]
+        responses = [client.get(target).raise_for_status() for target in targets]
+    return sorted(responses, key=lambda response: len(response.content))[len(responses) // 2]
 
 
 def artifacts_size(artifacts: Path) -> float:

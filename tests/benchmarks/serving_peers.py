@@ -1,7 +1,8 @@
-"""What the service is measured beside: a constant answer, and how one would write it at first.
+"""Peers of the service: constant responses, and a naive implementation.
 
-`uvicorn tests.benchmarks.serving_peers:constant` sends the bodies of a folder, by file name;
-`…:naive` is Starlette with plain Whoosh and `JSONResponse`. `BENCH_FOLDER` names their folder.
+`uvicorn tests.benchmarks.serving_peers:constant` sends the bodies of a folder by file name, with
+two headers; `…:same_headers` with those that the service sends; `…:naive` is Starlette with plain
+Whoosh and `JSONResponse`. `BENCH_FOLDER` names the folder.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ FIELDS = ["name", "description", "category"]
 
 
 class Constant:
-    """A bare ASGI application: the least that can be done for a request."""
+    """A bare ASGI application: the least that a server written in Python has to do."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, same_headers: bool) -> None:
         self._answers = {}
         for path in folder.glob("*.json"):
             body = path.read_bytes()
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(body)),
-            ]
+            pairs = [("content-type", "application/json"), ("content-length", str(len(body)))]
+            if same_headers:
+                pairs = json.loads(path.with_suffix(".headers").read_bytes())
+            headers = [(name.encode(), value.encode()) for name, value in pairs]
             self._answers[f"/{path.name}"] = (
                 {"type": "http.response.start", "status": 200, "headers": headers},
                 {"type": "http.response.body", "body": body},
@@ -80,9 +81,9 @@ def make_naive(folder: Path) -> Starlette:
 
 
 def __getattr__(name: str) -> object:
-    """The applications, made when uvicorn asks for one."""
-    if name == "constant":
-        return Constant(FOLDER)
+    """Create the application that uvicorn asks for."""
+    if name in ("constant", "same_headers"):
+        return Constant(FOLDER, same_headers=name == "same_headers")
     if name == "naive":
         return make_naive(FOLDER)
     raise AttributeError(name)

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from indexer.catalogue.record import MOST_LEVELS
+from indexer.catalogue.record import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import HARMS, folder, snapshots
-from tests.support.misbehaving import in_turn, misbehaving, pages_of
+from tests.support.misbehaving import failing, in_turn, misbehaving, pages_of
 from tests.support.reports import ids, listed, overlays, reported
 from tests.support.running import (
     SHARED,
@@ -38,7 +38,7 @@ def at(path: str, *accepts: Json, **fields: Any) -> Json:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
-def test_the_newest_of_all_sources_wins_whatever_their_order(
+def test_the_newest_resource_wins_in_any_order_of_sources(
     order: tuple[int, ...], artifacts: Path, build: Build
 ) -> None:
     sources = [
@@ -54,7 +54,7 @@ def test_the_newest_of_all_sources_wins_whatever_their_order(
 
 
 @pytest.mark.parametrize("sources", ["before", "after", "in one file", "in one file with another"])
-def test_a_catalogue_record_replaces_what_was_discovered(
+def test_a_catalogue_record_replaces_a_discovered_service(
     sources: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written, found = service(ID, name="Written"), at("/a", lastUpdated="2026-05-01T00:00:00Z")
@@ -70,7 +70,7 @@ def test_a_catalogue_record_replaces_what_was_discovered(
     assert left_out == {"replaced by a catalogue record": 1}
 
 
-def test_a_record_without_an_id_replaces_what_was_discovered_of_its_domain(
+def test_a_record_without_an_id_replaces_the_discovered_service_of_its_domain(
     artifacts: Path, build: Build
 ) -> None:
     written = service(None, name="Written", domain="API.weather-data.example")
@@ -99,7 +99,7 @@ FATES = [
 ]
 
 
-def test_every_resource_that_is_not_listed_as_it_came_is_told_of(
+def test_every_rejected_filtered_and_noted_resource_is_reported(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rejects = tmp_path / "rejects.jsonl"
@@ -131,7 +131,7 @@ def test_every_resource_that_is_not_listed_as_it_came_is_told_of(
         (("--max-price", "0.001"), {f"{HOST}/odd"}),
     ],
 )
-def test_what_is_left_out_by_policy_is_for_the_operator_to_say(
+def test_options_of_the_policy_decide_which_resources_are_listed(
     options: tuple[str, ...], expected: set[str], artifacts: Path, build: Build
 ) -> None:
     assert build(BROKEN, options=("--max-rejects", "50%", *options)) == 0
@@ -139,7 +139,7 @@ def test_what_is_left_out_by_policy_is_for_the_operator_to_say(
     assert {each["url"] for each in found} == expected
 
 
-def test_play_money_is_listed_and_counts_for_nothing_beside_real(
+def test_prices_on_test_networks_are_listed_but_not_summarised_beside_others(
     artifacts: Path, build: Build
 ) -> None:
     play = accept("90000000", network="eip155:84532", asset=PLAY_USDC)
@@ -151,15 +151,15 @@ def test_play_money_is_listed_and_counts_for_nothing_beside_real(
     assert toy["priceSummary"]["maxAmount"] == "90"
 
 
-def test_catalogue_records_are_never_dropped_for_where_they_are_or_what_they_cost(
-    artifacts: Path, build: Build
-) -> None:
+def test_the_policy_does_not_apply_to_catalogue_records(artifacts: Path, build: Build) -> None:
     dear = endpoint("1000000") | {"url": "http://localhost/"}
     assert build([service("a", endpoints=[dear])]) == 0
     assert ids(artifacts) == ["a"]
 
 
-def test_payments_tell_use_where_the_sources_do_not(artifacts: Path, build: Build) -> None:
+def test_usage_is_filled_in_from_payments_where_records_have_none(
+    artifacts: Path, build: Build
+) -> None:
     silent = endpoint() | {"payTo": "0xAb"}
     said = silent | {"quality": {"l30DaysTotalCalls": "7"}}
     records = [
@@ -188,7 +188,7 @@ def test_payments_tell_use_where_the_sources_do_not(artifacts: Path, build: Buil
     assert found["paid"]["priceSummary"]["minAmount"] == "0.01"
 
 
-def test_overlays_have_the_last_word(
+def test_overlays_apply_after_usage_and_before_ordering(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     patches = {
@@ -214,6 +214,33 @@ def test_overlays_have_the_last_word(
     assert open_snapshot(artifacts).search("scam").total == 0
 
 
+@pytest.mark.parametrize("patch", [{}, {"category": "Data"}])
+def test_calls_of_endpoints_that_share_an_address_count_once_also_below_an_overlay(
+    patch: Json, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    shared = endpoint() | {"payTo": "0xab"}
+    single = endpoint() | {"quality": {"l30DaysTotalCalls": "4"}}
+    records = [service("shared", endpoints=[shared, shared]), service("single", endpoints=[single])]
+    rows = [payment(tx_hash=f"0x{n}", recipient="0xab") for n in range(3)]
+    options = overlays(tmp_path, {"shared": patch}) if patch else ()
+    assert build(records, payments=rows, options=options) == 0
+    assert ids(artifacts) == ["single", "shared"]
+
+
+def test_an_overlay_of_endpoints_has_the_last_word_on_calls(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    paid = endpoint() | {"payTo": "0xab"}
+    called = endpoint() | {"quality": {"l30DaysTotalCalls": "9"}}
+    records = [
+        service("corrected", endpoints=[paid]),
+        service("other", endpoints=[endpoint() | {"quality": {"l30DaysTotalCalls": "8"}}]),
+    ]
+    options = overlays(tmp_path, {"corrected": {"endpoints": [called]}})
+    assert build(records, payments=[payment(recipient="0xab")], options=options) == 0
+    assert ids(artifacts) == ["corrected", "other"]
+
+
 def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,15 +255,15 @@ def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
     assert len(snapshots(artifacts)) == 1
 
 
-def test_one_record_nested_without_sense_keeps_no_other_from_being_listed(
+def test_deeply_nested_records_are_rejected_and_others_listed(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
-    """How much a decoder bears depends on where it is called, so none may be near its limit."""
+    """The limit of a decoder depends on the stack, so that no record may be near it."""
     lines = [json.dumps(service("good")), json.dumps(at("/good"))]
-    quoted = "[" * 2 * MOST_LEVELS
+    quoted = "[" * 2 * MAX_LEVELS
     lines += [json.dumps(service("quoted", x=[quoted, '"\\', quoted]))]
-    lines += [json.dumps(service("wide", x=[[{}]] * MOST_LEVELS))]
-    for levels in (MOST_LEVELS - 1, MOST_LEVELS, 400, 700, 900, *range(940, 1001, 5)):
+    lines += [json.dumps(service("wide", x=[[{}]] * MAX_LEVELS))]
+    for levels in (MAX_LEVELS - 1, MAX_LEVELS, 400, 700, 900, *range(940, 1001, 5)):
         deep = "[" * levels + "]" * levels
         lines += [
             json.dumps(service(f"deep-{levels}", x="deep")).replace('"deep"', deep),
@@ -252,12 +279,12 @@ def test_one_record_nested_without_sense_keeps_no_other_from_being_listed(
         "good",
         "quoted",
         "wide",
-        f"deep-{MOST_LEVELS - 1}",
+        f"deep-{MAX_LEVELS - 1}",
     }
 
 
 @pytest.mark.parametrize(("name", "harm"), [("ids.json", "ones"), ("records.json", "zeros")])
-def test_whatever_the_served_snapshot_became_a_build_replaces_it(
+def test_a_build_replaces_a_damaged_snapshot(
     name: str, harm: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build([service("a"), service("b")]) == 0
@@ -272,7 +299,7 @@ def test_whatever_the_served_snapshot_became_a_build_replaces_it(
     assert capsys.readouterr().err.startswith(f"error: {damaged}")
 
 
-def test_the_difference_of_two_builds_is_what_their_sources_differ_in(
+def test_diff_lists_the_differences_between_the_sources_of_two_builds(
     tmp_path: Path, artifacts: Path
 ) -> None:
     old = write_lines(tmp_path / "old.jsonl", [service("a"), service("b"), at("/a")])
@@ -312,19 +339,16 @@ def test_a_feed_is_a_source_beside_files(
 
 
 def test_a_feed_that_fails_half_way_publishes_nothing(
-    artifacts: Path,
-    build: Build,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("indexer.feeds.client.sleep", lambda _: None)
+    closed = failing(503, {"Retry-After": "9999"})  # beyond the deadline, so not tried again
     resources = [resource(f"https://s{number}.example/") for number in range(25)]
     whole = pages_of(resources)
     with misbehaving(whole) as server:
         assert build(server.url) == 0
         before = ids(artifacts)
         resources.append(resource("https://new.example/"))
-        server.behaviour = in_turn(whole, whole, lambda exchange: exchange.answer({}, 500))
+        server.behaviour = in_turn(whole, whole, closed)
         capsys.readouterr()
         assert build(server.url, [service("other")]) == 1
         assert server.url in capsys.readouterr().err
@@ -344,7 +368,7 @@ def test_another_ratecard_is_a_source(
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared real data is not here")
-def test_real_feeds_catalogue_and_payments_become_one_catalogue(
+def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("bazaar/resources_v1_2025-12.json", "bazaar/resources_v2_2026-06.json")

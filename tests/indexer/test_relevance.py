@@ -1,4 +1,4 @@
-"""`python -m indexer evaluate`: measures of relevance, by the code of a request."""
+"""`python -m indexer evaluate`: measures of relevance."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def figures(
         ("!!!", {"n": 1}, 0, 0),
     ],
 )
-def test_gain_is_discounted_by_rank_and_divided_by_that_of_the_best_order(
+def test_ndcg_and_recall_are_those_of_their_definitions(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     query: str,
@@ -74,7 +74,7 @@ def test_a_document_at_the_second_rank_gains_less(
     assert figures(capsys, tmp_path, [judged])["ndcg@10"] == pytest.approx(1 / log2(3))
 
 
-def test_the_first_10_gain_and_the_first_24_are_recalled(
+def test_ndcg_is_over_the_first_10_and_recall_over_the_first_24(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     corpus = [{"id": str(n), "name": "same", "description": "thing"} for n in range(40)]
@@ -150,7 +150,7 @@ def test_documents_need_no_name_and_records_may_say_more(
         (CORPUS, [], "queries.jsonl: "),
     ],
 )
-def test_what_cannot_be_judged_is_said_with_its_file_and_line(
+def test_invalid_documents_and_queries_are_errors_with_file_and_line(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     corpus: list[Json],

@@ -1,10 +1,11 @@
-"""A real server of feeds on a free port, which does whatever a test tells it to do."""
+"""An HTTP server of feeds on a free port, whose behaviour each test defines."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,18 +17,18 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 Headers = Mapping[str, str]
-PLAIN: Headers = MappingProxyType({})
+NO_HEADERS: Headers = MappingProxyType({})
 
 
 class Request(NamedTuple):
-    """What a server was sent."""
+    """A request as received."""
 
     query: str
     headers: Message
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One request, to be answered or not."""
+    """A request and the means to answer it."""
 
     protocol_version = "HTTP/1.1"
     timeout = 10
@@ -45,8 +46,8 @@ class Exchange(BaseHTTPRequestHandler):
     def limit(self, default: int) -> int:
         return int(self.parameters.get("limit", default))
 
-    def answer(self, body: Any, status: int = 200, headers: Headers = PLAIN) -> None:
-        """Send bytes as they are and anything else as JSON."""
+    def answer(self, body: Any, status: int = 200, headers: Headers = NO_HEADERS) -> None:
+        """Send bytes unchanged, and any other value as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         for name, value in {"Content-Length": str(len(content)), **headers}.items():
@@ -56,19 +57,21 @@ class Exchange(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def compressed(self, body: bytes) -> None:
+        """Send bytes with gzip as the content coding."""
         self.answer(gzip.compress(body), headers={"Content-Encoding": "gzip"})
 
-    def cut(self, body: bytes, whole: int) -> None:
-        """Promise so many bytes and hang up after fewer."""
-        self.answer(body, headers={"Content-Length": str(whole)})
+    def cut(self, body: bytes, length: int) -> None:
+        """Announce a longer body than is sent, and hang up."""
+        self.answer(body, headers={"Content-Length": str(length)})
         self.hang_up()
 
     def hang_up(self) -> None:
+        """Close the connection without an answer."""
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def drip(self, start: bytes, drop: bytes) -> None:
-        """Send a little, and then a drop at a time until nobody is there to read it."""
+        """Send a start, then one drop after another until the client hangs up."""
         self.wfile.write(start)
         while not self.server.closing.wait(0.01):
             self.wfile.write(drop)
@@ -84,9 +87,9 @@ Behaviour = Callable[[Exchange], None]
 
 
 class Server(ThreadingHTTPServer):
-    """The server; `requests` are those it was sent, in order."""
+    """A server that records its `requests` in order."""
 
-    daemon_threads = False  # closing waits for them
+    daemon_threads = False  # closing the server joins them
 
     def __init__(self, behaviour: Behaviour) -> None:
         super().__init__(("127.0.0.1", 0), Exchange)
@@ -104,21 +107,25 @@ class Server(ThreadingHTTPServer):
         return f"{self.origin}/discovery/resources"
 
     @property
-    def asked(self) -> list[str]:
-        """The query strings, in order."""
+    def queries(self) -> list[str]:
+        """The query strings of all requests."""
         return [request.query for request in self.requests]
 
     def handle_error(self, *_: object) -> None:
-        """Remember what went wrong, but for clients that hang up, as they should."""
+        """Record errors of behaviours; a client that hangs up is not one."""
         fault = sys.exception()
         if fault is not None and not isinstance(fault, ConnectionError):
             self.faults.append(fault)
 
 
 @contextmanager
-def misbehaving(behaviour: Behaviour) -> Iterator[Server]:
-    """Run a server that answers every request so."""
+def misbehaving(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
+    """Run a server that answers every request with this behaviour."""
     with Server(behaviour) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(
+                server.socket, server_side=True, do_handshake_on_connect=False
+            )
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -131,7 +138,7 @@ def misbehaving(behaviour: Behaviour) -> Iterator[Server]:
 
 
 def in_turn(*behaviours: Behaviour) -> Behaviour:
-    """Answer the first request by the first behaviour, and so on; the last is for all others."""
+    """Use one behaviour for each request in order, and the last for all that follow."""
     left = list(behaviours)
 
     def behave(exchange: Exchange) -> None:
@@ -140,10 +147,25 @@ def in_turn(*behaviours: Behaviour) -> Behaviour:
     return behave
 
 
+def failing(status: int, headers: Headers = NO_HEADERS) -> Behaviour:
+    """Answer with an error status."""
+    return lambda exchange: exchange.answer({"error": "x"}, status, headers)
+
+
+def saying(body: Any, headers: Headers = NO_HEADERS) -> Behaviour:
+    """Answer with the same body, whatever the request."""
+    return lambda exchange: exchange.answer(body, headers=headers)
+
+
+def redirecting(location: str, status: int = 302) -> Behaviour:
+    """Answer with a redirect."""
+    return lambda exchange: exchange.answer(b"", status, {"Location": location})
+
+
 def pages_of(
-    items: Sequence[Any], most: int = 10, name: str = "items", headers: Headers = PLAIN
+    items: Sequence[Any], most: int = 10, name: str = "items", headers: Headers = NO_HEADERS
 ) -> Behaviour:
-    """Behave well: pages of at most so many items, with pagination as their servers have it."""
+    """Serve pages of at most `most` items, with the pagination that such servers state."""
 
     def behave(exchange: Exchange) -> None:
         limit, offset = min(exchange.limit(most), most), exchange.offset
@@ -152,5 +174,18 @@ def pages_of(
         exchange.answer(
             page | (where if name == "services" else {"pagination": where}), headers=headers
         )
+
+    return behave
+
+
+def validated(items: Sequence[Any], tag: str = '"one"', **headers: str) -> Behaviour:
+    """Serve pages with an ETag, and 304 to requests that send it back."""
+    pages = pages_of(items, headers={"ETag": tag} | headers)
+
+    def behave(exchange: Exchange) -> None:
+        if exchange.headers["If-None-Match"] == tag:
+            exchange.answer(b"", 304, {"ETag": tag} | headers)
+        else:
+            pages(exchange)
 
     return behave

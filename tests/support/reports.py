@@ -25,7 +25,7 @@ def ids(artifacts: Path) -> list[str]:
 
 
 def reported(captured: pytest.CaptureFixture[str]) -> Json:
-    """What the last build said with `--json`."""
+    """The JSON report of the last build."""
     report: Json = json.loads(captured.readouterr().out.splitlines()[-1])
     return report
 

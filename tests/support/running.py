@@ -1,4 +1,4 @@
-"""Running the two programs as a user does, and records to feed them."""
+"""The two programs run as a user runs them, and records for them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ def endpoint(amount: str = "0.01", currency: str = "USDC", **pricing: Any) -> Js
     return {"url": "https://api.one.example/v1", "method": "GET", "pricing": price}
 
 
+def priced(*prices: str, **fields: Any) -> list[Json]:
+    """Services of one endpoint each."""
+    return [
+        service(f"p{number:02}", endpoints=[endpoint(price)]) | fields
+        for number, price in enumerate(prices)
+    ]
+
+
 def payment(**fields: Any) -> Json:
     """A payment of one cent in the shape of Transaction."""
     return {
@@ -53,6 +61,12 @@ def payment(**fields: Any) -> Json:
 def write_lines(path: Path, records: Iterable[Any]) -> str:
     """Write JSON lines; returns the path as a source."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def write_raw(path: Path, record: Json) -> str:
+    """Write a record with only those letters escaped that JSON must escape."""
+    path.write_text(json.dumps(record, ensure_ascii=False))
     return str(path)
 
 
@@ -75,7 +89,7 @@ def serve(artifacts: Path, *arguments: str, cwd: Path = ROOT) -> Iterator[httpx.
 def serve_process(
     artifacts: Path, *arguments: str, cwd: Path = ROOT, **options: Any
 ) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    """The same, with the process, which is stopped at the end unless it is gone."""
+    """Run `python -m service`; yields a client and the process, which is stopped at the end."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
     environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with subprocess.Popen(
@@ -94,7 +108,7 @@ def serve_process(
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
-    """Ask again and again until something holds; fails when it never does."""
+    """Poll until a condition holds; fails after a number of seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds} seconds"

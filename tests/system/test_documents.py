@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexer.cli.parser import COMMANDS
+from indexer.cli.main import COMMANDS
 from indexer.payments.columns import COLUMNS
 from service import errors
 from service.__main__ import option

@@ -1,4 +1,4 @@
-"""What becomes of a valid record: its id, its place, its price summary, and nothing else."""
+"""Valid records: their ids, their order, their price summaries, and nothing else changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.record import normalise
@@ -113,7 +113,7 @@ def test_a_derived_id_replaces_the_same_service_of_an_earlier_source(
         ("xn--bcher-kva.example", {"domain": "http://Bücher.example/"}),
     ],
 )
-def test_an_overlay_replaces_the_service_whose_derived_id_it_gives(
+def test_a_later_source_replaces_a_service_by_its_derived_id(
     domain: str, more: Json, artifacts: Path, build: Build
 ) -> None:
     assert build([service(None, domain=domain, name="raw")]) == 0
@@ -123,7 +123,7 @@ def test_an_overlay_replaces_the_service_whose_derived_id_it_gives(
     assert (found["id"], found["name"]) == (served, "One")
 
 
-def test_a_derived_id_replaces_the_service_of_an_earlier_source_that_gives_it_alone(
+def test_a_derived_id_replaces_a_service_without_a_domain_of_an_earlier_source(
     artifacts: Path, build: Build
 ) -> None:
     curated = service(None, domain="a.example", name="curated")
@@ -132,14 +132,22 @@ def test_a_derived_id_replaces_the_service_of_an_earlier_source_that_gives_it_al
     assert (found["id"], found["name"]) == ("a-example", "curated")
 
 
-def test_an_overlay_for_another_domain_is_another_service(artifacts: Path, build: Build) -> None:
+def test_a_derived_id_given_with_another_domain_is_another_service(
+    artifacts: Path, build: Build
+) -> None:
     raw = service(None, domain="api.example.com")
     other = service("api-example-com", domain="not idna \u2024.example")
     assert build([raw], [other]) == 0
     assert len(ids(artifacts)) == 2
 
 
-def test_in_one_source_an_id_and_a_domain_that_makes_it_are_two_services(
+def test_domains_that_idna_2008_tells_apart_are_two_services(artifacts: Path, build: Build) -> None:
+    sharp, double = service(None, domain="faß.example"), service(None, domain="fass.example")
+    assert build([sharp], [double]) == 0
+    assert sorted(ids(artifacts)) == ["fass-example", "xn--fa-hia-example"]
+
+
+def test_within_one_source_an_id_and_a_domain_that_derives_it_are_two_services(
     artifacts: Path, build: Build
 ) -> None:
     assert build([service(None, domain="a.example"), service("a-example")]) == 0
@@ -150,7 +158,7 @@ def test_in_one_source_an_id_and_a_domain_that_makes_it_are_two_services(
     ("domain", "service_id"),
     [("search", "search-"), ("bücher.example", "xn--bcher-kva-example"), ("x" * 300, "x" * 247)],
 )
-def test_every_domain_that_can_gets_an_id(
+def test_unusual_domains_get_valid_ids(
     domain: str, service_id: str, artifacts: Path, build: Build
 ) -> None:
     assert build([service(None, domain=domain)]) == 0
@@ -160,7 +168,7 @@ def test_every_domain_that_can_gets_an_id(
     assert open_snapshot(artifacts).find(found) is not None
 
 
-def test_a_later_source_replaces_and_an_earlier_record_of_one_source_stays(
+def test_of_duplicate_ids_the_last_source_wins_and_within_it_the_first_record(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = [service("a", name="raw a"), service("b", name="raw b"), service("a", name="again")]
@@ -195,7 +203,7 @@ def test_services_are_listed_curated_first_then_by_calls_then_by_id(
     assert ids(artifacts) == ["p", "q", "x", "y", "z", "B", "a", "b"]
 
 
-def test_prices_are_summed_up_over_amounts_and_bounds() -> None:
+def test_the_price_summary_covers_amounts_and_bounds() -> None:
     assert summary(
         endpoint("0.0100", scheme="exact"),
         endpoint("0.02", scheme="exact"),
@@ -239,6 +247,7 @@ def test_prices_in_the_currency_of_most_endpoints_are_compared() -> None:
     assert (found["currency"], found["maxAmount"]) == ("EURC", "9")
 
 
+@settings(deadline=None)  # a loaded machine is slow
 @given(st.lists(st.integers(0, 10**40), min_size=1, max_size=9), st.integers(0, 30))
 def test_the_average_is_exact_before_it_is_rounded(units: list[int], places: int) -> None:
     amounts = [Fraction(unit, 10**places) for unit in units]

@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
+from indexer.build import PARALLEL_BYTES
 from indexer.errors import IndexerError
 from indexer.snapshot import whoosh_index as textindex
 from indexer.snapshot.pool import Worker
 from indexer.snapshot.postings import compile_postings
 from indexer.snapshot.whoosh_index import index_part
-from indexer.sources import inputs
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, snapshots
 from tests.support.reports import ids
@@ -45,9 +45,9 @@ documents = st.lists(st.tuples(texts.map("x{}".format), texts, texts), min_size=
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Index in parts however few the services and the cores."""
-    monkeypatch.setattr("os.cpu_count", lambda: PARTS)
+    monkeypatch.setattr("indexer.build.available_cpus", lambda: PARTS)
     monkeypatch.setattr("indexer.snapshot.whoosh_index.SMALLEST_PART", 1)
-    monkeypatch.setattr("indexer.sources.inputs.LARGE", 1)
+    monkeypatch.setattr("indexer.build.PARALLEL_BYTES", 1)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -82,9 +82,9 @@ def test_a_build_in_parts_publishes_what_one_in_one_does(
     ]
     assert build(records) == 0
     artifacts.rename(tmp_path / "one")
-    monkeypatch.setattr("os.cpu_count", lambda: PARTS)
+    monkeypatch.setattr("indexer.build.available_cpus", lambda: PARTS)
     monkeypatch.setattr("indexer.snapshot.whoosh_index.SMALLEST_PART", 1)
-    monkeypatch.setattr("indexer.sources.inputs.LARGE", 1)
+    monkeypatch.setattr("indexer.build.PARALLEL_BYTES", 1)
     assert build(records) == 0
     one, parts = folder(tmp_path / "one"), folder(artifacts)
     assert sorted(path.name for path in (parts / "whoosh").iterdir()) == ["0", "1", "2"]
@@ -97,8 +97,8 @@ def test_a_build_in_parts_publishes_what_one_in_one_does(
 def test_a_catalogue_that_is_large_enough_is_indexed_by_all_cores(
     tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    long = "x" * (inputs.LARGE // (2 * textindex.SMALLEST_PART))
+    monkeypatch.setattr("indexer.build.available_cpus", lambda: 2)
+    long = "x" * (PARALLEL_BYTES // (2 * textindex.SMALLEST_PART))
     count = 2 * textindex.SMALLEST_PART
     records = [service(f"s{n:04}", endpoints=[], provider=long) for n in range(count)]
     source = write_lines(tmp_path / "source.jsonl", records)
@@ -178,7 +178,7 @@ def test_a_failure_of_the_build_itself_ends_its_workers(
 
     monkeypatch.setattr("indexer.snapshot.pool.Worker", Watched)
     monkeypatch.setattr("indexer.build.index_span", stuck)
-    monkeypatch.setattr("indexer.build.write_narrowing", fail)
+    monkeypatch.setattr("indexer.build.write_filters", fail)
     assert build([service("a"), service("b")]) == 1
     assert len(workers) == PARTS
     assert not any(worker._process.poll() is None for worker in workers)  # noqa: SLF001  # as it says
@@ -189,13 +189,12 @@ STUCK = """
 import os, sys
 from indexer import __main__, build
 from indexer.snapshot import whoosh_index
-from indexer.sources import inputs
 from tests.indexer.snapshot import test_pool
 
 if __name__ == "__main__":
-    os.cpu_count = lambda: 2
+    build.available_cpus = lambda: 2
     whoosh_index.SMALLEST_PART = 1
-    inputs.LARGE = 1
+    build.PARALLEL_BYTES = 1
     build.index_span = test_pool.stuck
     sys.exit(__main__.main(sys.argv[1:]))
 """

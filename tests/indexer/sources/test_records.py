@@ -1,4 +1,4 @@
-"""Every format that catalogue records are read from, and what is said of those that cannot be."""
+"""Formats of sources, and the errors for sources that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from indexer.errors import SourceError
+from indexer.sources.records import read_records
+from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import ROOT, Build, run_indexer, service, write_lines
 
@@ -60,7 +64,7 @@ FORMATS: dict[str, str] = {
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_form_is_recognised_by_its_content(
+def test_every_format_is_recognised_by_its_content(
     form: str,
     compress: Callable[[bytes], bytes],
     tmp_path: Path,
@@ -119,6 +123,10 @@ FIRST_FAULTS = {
     "not JSON": '{"id": nope, "services": []}',
     "nested too deeply": '{"x": ' + "[" * 9999 + "]" * 9999 + "}",
     "longer than a record may be": json.dumps(service("s0", description="x" * 17_000_000)),
+    "of escaped quotes, longer than a record may be": json.dumps({"x": '"' * 9_000_000}),
+    "like an envelope, longer than a record may be": json.dumps(
+        {"key": "services", "nested": {"services": []}, "x": "x" * 17_000_000}
+    ),
 }
 
 
@@ -135,6 +143,49 @@ def test_lines_after_a_malformed_first_one_are_records(
     positions = [json.loads(line)["position"] for line in listed.read_text().splitlines()]
     assert positions == ["line 2", f"line {2 + 2 * lines_passed}"]
     assert len(open_snapshot(artifacts).services) == 2
+
+
+MANY = 192 * 2**20
+BOMBS = {
+    "a long first line": [b'{"x":"', b"x" * MANY, b'"}\n'],
+    "blanks before the first record": [b" " * MANY, b"\n"],
+    "blanks after the first line": [lines().splitlines()[0].encode(), b"\n", b" " * MANY, b"\n"],
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_memory_for_json_lines_is_bounded_by_the_size_of_a_record(
+    bomb: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(source, "wb", compresslevel=1) as file:
+        file.writelines([*BOMBS[bomb], lines().encode()])
+    tracemalloc.start()
+    try:
+        records = [*read_records(str(source))]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len([record for record in records if not record.fault]) >= 3
+    assert peak < 5 * MAX_RECORD < MANY
+
+
+def test_a_record_behind_more_blanks_than_a_record_may_have_is_rejected(tmp_path: Path) -> None:
+    source = tmp_path / "source.jsonl"
+    first, second, third = lines().encode().splitlines()
+    source.write_bytes(b"\n".join([first, second, b" " * (MAX_RECORD + 1) + third]))
+    faults = [record.fault for record in read_records(str(source))]
+    assert faults == ["", "", f"longer than the {MAX_RECORD:,} bytes of a record"]
+
+
+def test_an_array_longer_than_a_document_may_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexer.sources.records.MAX_DOCUMENT", 2**20)
+    source = tmp_path / "large.json"
+    source.write_text("[\n" + " " * 2**21 + "x" * 2**21 + "]")
+    with pytest.raises(SourceError, match=r"more than 1,048,576 bytes; write it as JSON lines"):
+        next(read_records(str(source)))
 
 
 FATAL = {
@@ -183,7 +234,7 @@ def test_an_unreadable_source_ends_the_build_and_keeps_what_was_published(
     ("name", "message"),
     [("nowhere.jsonl", "there is no such file"), ("unreadable", "no file here ends in .jsonl")],
 )
-def test_a_missing_source_is_said_to_be_missing(
+def test_a_missing_source_is_an_error(
     name: str, message: str, tmp_path: Path, artifacts: Path
 ) -> None:
     (tmp_path / "unreadable").mkdir()
@@ -193,7 +244,7 @@ def test_a_missing_source_is_said_to_be_missing(
     assert "Traceback" not in finished.stderr
 
 
-def test_a_closed_standard_input_is_said_to_be_closed(artifacts: Path) -> None:
+def test_closed_standard_input_is_an_error(artifacts: Path) -> None:
     command = f"exec '{sys.executable}' -m indexer build - --out '{artifacts}' <&-"
     finished = subprocess.run(
         ["sh", "-c", command],  # noqa: S607  # the shell of the system

@@ -108,7 +108,7 @@ def test_a_malformed_record_is_rejected_with_its_place_path_and_reason(
     assert len(open_snapshot(artifacts).services) == 2
 
 
-def test_a_record_of_a_list_is_placed_by_its_index(tmp_path: Path, build: Build) -> None:
+def test_the_position_of_a_record_in_a_list_is_its_index(tmp_path: Path, build: Build) -> None:
     listed = tmp_path / "rejects.jsonl"
     for text, position in (('{"services": [%s, 7]}', "services[1]"), ("[%s, 7]", "[1]")):
         source = tmp_path / "feed.json"
@@ -141,7 +141,7 @@ def test_a_share_that_is_no_percentage_is_a_usage_error(share: str, build: Build
     assert stopped.value.code == 2
 
 
-def test_a_second_record_with_an_id_is_listed_but_not_malformed(
+def test_a_duplicate_id_is_left_out_and_not_counted_as_malformed(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = tmp_path / "rejects.jsonl"

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
-from indexer.catalogue.record import InvalidRecord, normalise
+from indexer.catalogue.record import normalise
+from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import Discovery, Grouped
-from indexer.x402.naming import readable_name
 from indexer.x402.resource import Unlisted, read_resource
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json
@@ -45,7 +45,7 @@ def group(spool: Path, sources: Iterable[Iterable[Json]]) -> list[Grouped]:
 
 @pytest.fixture
 def discover(tmp_path: Path) -> Discover:
-    """The catalogue records that sources of resources become, each normalised as in a build."""
+    """Return the catalogue records of resources by source, each normalised as in a build."""
 
     def discover(*sources: list[Json]) -> list[Json]:
         grouped = group(tmp_path / "spool", sources)
@@ -90,7 +90,7 @@ def test_resources_of_a_host_are_one_service(discover: Discover) -> None:
     }
 
 
-def test_hosts_are_services_of_their_own_with_an_id_each(discover: Discover) -> None:
+def test_each_host_is_a_service_with_an_id_of_its_own(discover: Discover) -> None:
     hosts = ("a.b.example", "a-b.example", "a.b.example:8443", "8.8.8.8", "[2606:4700::1]:444")
     services = discover([resource(f"https://{host}/") for host in hosts])
     ids = derive_ids(Identity(0, None, each["domain"]) for each in services)
@@ -99,7 +99,7 @@ def test_hosts_are_services_of_their_own_with_an_id_each(discover: Discover) -> 
     assert "id" not in services[0]
 
 
-def test_one_url_and_method_is_one_endpoint_and_the_newest_stays(discover: Discover) -> None:
+def test_of_resources_with_one_url_and_method_the_newest_is_kept(discover: Discover) -> None:
     def dated(description: str, moment: str | None) -> Json:
         return at("/a", description=description, lastUpdated=moment)
 
@@ -116,14 +116,14 @@ def test_one_url_and_method_is_one_endpoint_and_the_newest_stays(discover: Disco
     assert earlier["description"] == "one"
 
 
-def test_methods_and_tools_of_one_url_are_endpoints_of_their_own(discover: Discover) -> None:
+def test_methods_and_tools_of_one_url_are_separate_endpoints(discover: Discover) -> None:
     tools = [v2({"type": "mcp", "tool": tool}) for tool in ("rain", "sun", "rain")]
     (service,) = discover([v1({"method": "GET"}), v1({"method": "POST"}), *tools])
     found = [(each["method"], each.get("tool")) for each in service["endpoints"]]
     assert found == [("", "rain"), ("", "sun"), ("GET", None), ("POST", None)]
 
 
-def test_a_service_comes_from_where_its_newest_resource_does(tmp_path: Path) -> None:
+def test_the_place_of_a_service_is_that_of_its_newest_resource(tmp_path: Path) -> None:
     records = [at("/a"), at("/b", lastUpdated="2026-01-02T00:00:00Z")]
     (found,) = group(tmp_path / "spool", [records, [at("/c", lastUpdated="2026-01-01T00:00:00Z")]])
     assert (found.source, found.position) == (0, "items[1]")
@@ -140,7 +140,7 @@ def test_a_service_comes_from_where_its_newest_resource_does(tmp_path: Path) -> 
         (["Sun", "Rain", "Wind", "Snow", "Hail", "Fog", "Rain"], "One"),
     ],
 )
-def test_a_service_has_the_name_that_most_of_its_resources_give_it(
+def test_a_service_has_the_name_that_most_of_its_resources_give(
     names: list[str], expected: str, discover: Discover
 ) -> None:
     (service,) = discover([at(f"/{n}", serviceName=name) for n, name in enumerate(names)])
@@ -148,7 +148,7 @@ def test_a_service_has_the_name_that_most_of_its_resources_give_it(
     assert service.get("serviceName", "One") == expected
 
 
-def test_without_descriptions_names_of_endpoints_or_tags_say_what_a_service_does(
+def test_a_service_without_descriptions_is_described_by_names_of_endpoints_or_tags(
     discover: Discover,
 ) -> None:
     names = ["Sun", "Rain", "Wind", "Snow"]
@@ -160,7 +160,7 @@ def test_without_descriptions_names_of_endpoints_or_tags_say_what_a_service_does
     assert silent["description"] == ""
 
 
-def test_a_description_is_whole_when_alone_and_short_when_of_many(discover: Discover) -> None:
+def test_a_single_description_is_kept_and_joined_ones_are_limited(discover: Discover) -> None:
     (alone,) = discover([at("/a", description=" x" * 5000)])
     assert alone["description"] == " x" * 5000
     (many,) = discover([at(f"/{n:03}", description=f"Does {n}.") for n in range(500)])
@@ -182,57 +182,6 @@ def test_two_spellings_of_a_network_appear_once(discover: Discover) -> None:
     names = ("base", "eip155:8453", "Base", "Newnet", "newnet", "base-sepolia", "eip155:84532")
     (service,) = discover([resource("https://a.example/", *(accept(network=n) for n in names))])
     assert service["networks"] == ["Base", "Newnet", "Base Sepolia"]
-
-
-@pytest.mark.parametrize(
-    ("domain", "name"),
-    [
-        ("api.weather-data.example", "Weather Data"),
-        ("www.x402.weather.example:8443", "Weather"),
-        ("mesh.heurist.example", "Heurist Mesh"),
-        ("staging.questflow.example", "Questflow Staging"),
-        ("api.shop.co.uk", "Shop"),
-        ("ai-tools.example", "AI Tools"),
-        ("x402factory.example", "x402factory"),
-        ("x402.example", "x402"),
-        ("my-weather-api.vercel.app", "My Weather"),
-        ("capable-grace-production-ab1c.up.railway.app", "Capable Grace"),
-        ("weather.someone.workers.dev", "Weather"),
-        ("7d7f89d8.office-random.pages.dev", "Office Random"),
-        ("daa254c34060.ngrok-free.app", "daa254c34060.ngrok-free.app"),
-        ("xn--bcher-kva.example", "Bücher"),
-        ("xn--a.example", "Xn A"),
-        ("8.8.8.8", "8.8.8.8"),
-        ("8.8.8.8:8443", "8.8.8.8"),
-        ("2606:4700:0000:0000:0000:0000:0000:0001", "2606:4700:0000:0000:0000:0000:0000:0001"),
-        ("vercel.app", "vercel.app"),
-        ("localhost", "Localhost"),
-        ("-.example", "-.example"),
-    ],
-)
-def test_a_host_has_a_readable_name(domain: str, name: str) -> None:
-    assert readable_name(domain) == name
-
-
-@pytest.mark.parametrize(
-    ("network", "expected"),
-    [
-        ("base", False),
-        ("mainnet", False),
-        ("eip155:8453", False),
-        ("contest-chain", False),
-        ("", False),
-        ("base-sepolia", True),
-        ("Base Sepolia", True),
-        ("eip155:84532", True),
-        ("eip155:97", True),
-        ("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG", True),
-        ("near:testnet", True),
-        ("btc-testnet4", True),
-    ],
-)
-def test_a_test_network_is_known_by_its_name_or_its_number(network: str, expected: bool) -> None:
-    assert is_test_network(network) is expected
 
 
 def numbered(host: int, path: int, moment: int, calls: int | None, name: str, text: str) -> Json:
@@ -266,7 +215,7 @@ numbered_resources = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(numbered_resources, st.data())
-def test_the_same_resources_are_the_same_services_in_any_order_and_of_any_sources(
+def test_services_do_not_depend_on_the_order_or_the_sources_of_their_resources(
     tmp_path_factory: pytest.TempPathFactory, records: list[Json], data: st.DataObject
 ) -> None:
     spool = tmp_path_factory.getbasetemp() / "spool"

@@ -1,4 +1,4 @@
-"""A build of what was built last: told by its inputs, without reading them again."""
+"""A build of unchanged inputs is recognised by its fingerprint, without reading them again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +15,13 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from indexer.__main__ import main
-from indexer.sources.inputs import LAST
-from indexer.sources.rejects import MOST_REASONS
+from indexer.build import build_snapshot
+from indexer.cli.main import main
+from indexer.options import BuildOptions
+from indexer.progress import Progress, Stage
+from indexer.report import LAST
+from indexer.sources.fingerprint import hash_code
+from indexer.sources.rejects import MAX_REASONS
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder
@@ -26,11 +31,11 @@ from tests.support.running import ROOT, Build, Json, payment, service, write_lin
 from tests.support.x402 import resource
 
 READING = "read"
-"""The stage that a build skips that knows what it would find."""
+"""The stage that is skipped when nothing changed."""
 
 
 class Inputs(NamedTuple):
-    """One of each kind of file that a build reads, and what it is told."""
+    """One file of each kind that a build reads, and where it writes."""
 
     artifacts: Path
     source: Path
@@ -58,7 +63,7 @@ def inputs(tmp_path: Path, artifacts: Path) -> Inputs:
 SHARE = ("--max-rejects", "50%")
 
 
-def test_what_was_built_last_is_not_read_again(
+def test_unchanged_inputs_are_not_read_again(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert inputs.build(*SHARE) == 0
@@ -101,15 +106,17 @@ CHANGES: dict[str, Callable[[Inputs], object]] = {
     "a byte of the snapshot": damage,
     "the list of rejects": lambda inputs: append(inputs.rejects),
     "no list of rejects": lambda inputs: inputs.rejects.unlink(),
-    "no note of the last build": lambda inputs: (inputs.artifacts / LAST).unlink(),
-    "a damaged note": lambda inputs: (inputs.artifacts / LAST).write_bytes(b'{"digest":"\xff'),
+    "no report of the last build": lambda inputs: (inputs.artifacts / LAST).unlink(),
+    "a damaged report": lambda inputs: (inputs.artifacts / LAST).write_bytes(b'{"digest":"\xff'),
     "another snapshot served": roll_back,
     "nothing served": lambda inputs: (inputs.artifacts / "CURRENT").unlink(),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_read(change: str, inputs: Inputs, capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_change_makes_a_build_read_its_sources_again(
+    change: str, inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert inputs.build(*SHARE) == 0
     first = reported(capsys)["snapshot"]
     CHANGES[change](inputs)
@@ -137,22 +144,70 @@ def test_another_option_is_another_build(
         assert inputs.build("--max-rejects", "0%") == 3
 
 
-def test_another_engine_or_program_is_another_build(
+def test_another_version_of_a_dependency_is_another_build(
     inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert inputs.build(*SHARE) == 0
     first = reported(capsys)["snapshot"]
-    with monkeypatch.context() as patch:
-        patch.setattr("indexer.sources.inputs._program", lambda: "another")
-        assert inputs.build(*SHARE) == 0
-        report = reported(capsys)
-        assert (READING in report["stages"], report["snapshot"]) == (True, first)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "99.9")
+    assert inputs.build(*SHARE) == 0
+    report = reported(capsys)
+    assert (READING in report["stages"], report["snapshot"]) == (True, first)
+
+
+def test_another_search_configuration_is_another_snapshot(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert inputs.build(*SHARE) == 0
+    first = reported(capsys)["snapshot"]
     tuned = msgspec.structs.replace(SEARCH_CONFIG, saturation=SEARCH_CONFIG.saturation + 1)
-    monkeypatch.setattr("indexer.sources.inputs.SEARCH_CONFIG", tuned)
+    monkeypatch.setattr("indexer.build.SEARCH_CONFIG", tuned)
     monkeypatch.setattr("indexer.snapshot.publish.SEARCH_CONFIG", tuned)
     assert inputs.build(*SHARE) == 0
     report = reported(capsys)
     assert (READING in report["stages"], report["snapshot"] == first) == (True, False)
+
+
+def test_a_module_of_a_sub_package_changes_the_hash_of_the_code(tmp_path: Path) -> None:
+    module = tmp_path / "package" / "sub" / "module.py"
+    module.parent.mkdir(parents=True)
+    hashes = set()
+    for code in ("", "x = 1", "x = 2"):
+        module.write_text(code)
+        hashes.add(hash_code([str(tmp_path)]))
+    assert len(hashes) == 3
+
+
+class ReplacingSource(Progress):
+    """Replaces a source once its build has hashed it, before it is read."""
+
+    def __init__(self, source: Path, content: bytes) -> None:
+        super().__init__()
+        self._source = source
+        self._content = content
+
+    @contextmanager
+    def stage(
+        self, name: str, total: int | None = None, *, in_bytes: bool = False
+    ) -> Iterator[Stage]:
+        if name == READING:
+            self._source.write_bytes(self._content)
+        with super().stage(name, total, in_bytes=in_bytes) as stage:
+            yield stage
+
+
+def test_a_source_that_changes_after_it_was_hashed_is_read_again_later(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    source = tmp_path / "source.jsonl"
+    hashed, read = (json.dumps(service(name)).encode() for name in ("hashed", "read-later"))
+    options = BuildOptions(sources=(str(source),), out=artifacts)
+    source.write_bytes(hashed)
+    build_snapshot(options, ReplacingSource(source, read))
+    assert ids(artifacts) == ["read-later"]
+    source.write_bytes(hashed)
+    build_snapshot(options)
+    assert ids(artifacts) == ["hashed"]
 
 
 def test_a_file_in_another_role_or_place_is_another_build(
@@ -190,7 +245,7 @@ def test_standard_input_is_read_every_time(artifacts: Path) -> None:
         assert ids(artifacts) == [name]
 
 
-def test_rejects_that_go_to_a_device_go_there_every_time(
+def test_rejects_are_written_to_a_device_by_every_build(
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--rejects", "/dev/null", "--json", *SHARE)
@@ -199,15 +254,15 @@ def test_rejects_that_go_to_a_device_go_there_every_time(
         assert READING in reported(capsys)["stages"]
 
 
-@pytest.mark.parametrize("distinct", [0, 2 * MOST_REASONS])
-def test_a_payment_from_the_future_is_read_again_until_it_is_of_the_present(
+@pytest.mark.parametrize("distinct", [0, 2 * MAX_REASONS])
+def test_a_payment_in_the_future_makes_every_build_read_its_sources(
     distinct: int,
     tmp_path: Path,
     artifacts: Path,
     build: Build,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also where it is one of so many faults that their reasons are not told apart."""
+    """Also where its fault is counted among the other reasons."""
     soon = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     quoted = 'tx,"2026-05-07T10:16:51Z,0xa,0xb,1,6,base\n'
     rows = [
@@ -228,7 +283,7 @@ def test_a_payment_from_the_future_is_read_again_until_it_is_of_the_present(
     assert not (artifacts / LAST).exists()
 
 
-def test_a_note_that_cannot_be_kept_ends_no_build(
+def test_a_report_that_cannot_be_kept_does_not_fail_the_build(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     artifacts.mkdir()
@@ -238,7 +293,7 @@ def test_a_note_that_cannot_be_kept_ends_no_build(
         assert READING in reported(capsys)["stages"]
 
 
-def test_a_failed_build_is_not_taken_for_the_last_one(
+def test_a_failed_build_is_not_remembered(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert inputs.build(*SHARE) == 0
@@ -253,7 +308,7 @@ def test_a_failed_build_is_not_taken_for_the_last_one(
     assert ids(inputs.artifacts)[0] == "a"
 
 
-def test_a_feed_that_did_not_change_costs_one_request_and_no_reading(
+def test_an_unchanged_feed_takes_one_request_and_is_not_read(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]

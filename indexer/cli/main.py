@@ -1,0 +1,85 @@
+"""The entry of the command line: parses the options, runs the command, prints errors."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import signal
+import sys
+from io import TextIOWrapper
+
+from indexer.cli import build, diff, evaluate, rollback, search, show, verify
+from indexer.cli.command import Command
+from indexer.errors import IndexerError
+from indexer.snapshot.pool import MANY
+from indexer.text import one_line
+from service.cli import Parser
+from service.errors import SnapshotUnavailable
+
+PROG = "python -m indexer"
+COMMANDS: dict[str, Command] = {
+    "build": build,
+    "search": search,
+    "show": show,
+    "diff": diff,
+    "verify": verify,
+    "rollback": rollback,
+    "evaluate": evaluate,
+}
+FIRST_STEPS = ("build", "search", "show")
+
+
+def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
+    """Run a command; returns the exit status. `prog` is the program as help names it."""
+    gc.set_threshold(*MANY)
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal may lack letters of a name
+        sys.stdout.reconfigure(errors="backslashreplace")
+    options = parse_options(sys.argv[1:] if arguments is None else arguments, prog)
+    try:
+        status: int = options.run(options)
+    except IndexerError as error:
+        return _fail(str(error), error.status)
+    except SnapshotUnavailable as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 128 + signal.SIGINT)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}; what was published before stays", 1)
+    return status
+
+
+def parse_options(arguments: list[str], prog: str = PROG) -> argparse.Namespace:
+    """Parse a command line, or exit; the options have `run`, of the command, and `prog`."""
+    serve = "python -m service" if prog == PROG else f"{prog} serve"
+    first_steps = [f"{prog} {COMMANDS[name].EXAMPLES[0]}" for name in FIRST_STEPS]
+    parser = Parser(
+        prog=prog,
+        description="Build the snapshot that the service answers from, search it, compare "
+        "snapshots and judge the ranking.",
+        examples=[*first_steps, serve],
+    )
+    parser.add_version()
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name,
+            help=command.SUMMARY,
+            description=f"{command.SUMMARY.capitalize()}.",
+            examples=[f"{prog} {example}" for example in command.EXAMPLES],
+        )
+        subparser.set_defaults(run=command.run, prog=prog)
+        command.add_options(subparser)
+    if not arguments:
+        parser.print_help()
+        parser.exit(2)
+    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        parser.refuse("command", arguments[0], COMMANDS)
+    return parser.parse_args(arguments)
+
+
+def _fail(message: str, status: int) -> int:
+    """Print an error with control characters escaped: it may quote a file that others wrote."""
+    lines = map(one_line, message.split("\n"))
+    print("error: " + "\n".join(lines), file=sys.stderr)  # noqa: T201  # for a person to read
+    return status

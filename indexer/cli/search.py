@@ -1,0 +1,209 @@
+"""`search`: searches the published snapshot, or lists it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec.structs import replace
+
+from indexer.catalogue.record import count_calls
+from indexer.cli.command import add_artifacts_option, command_line
+from indexer.cli.terminal import UNBOUNDED, answer, answer_drawn
+from indexer.errors import Misuse
+from indexer.snapshot.compare import PriceRange
+from indexer.text import shorten
+from service.api import parameters
+from service.api.listing import list_body
+from service.api.parameters import SORTS, ListRequest
+from service.errors import InvalidParameter
+from service.networks import network_label
+from service.records import Service, ServiceList
+from service.search.filters import NO_FILTERS
+from service.snapshot.snapshot import Snapshot, open_snapshot
+
+if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
+    from rich.console import Console
+
+SUMMARY = "search what is published, or list it"
+EXAMPLES: tuple[str, ...] = (
+    "search weather forecast",
+    "search weather --network Base --max-price 0.01 --sort price",
+    "search weather --json | jq -r '.services[].id'",
+)
+
+FILTERS = ("category", "network", "max_price")
+OPTIONS = {"q": "QUERY", "maxPrice": "--max-price"}
+"""The names of request parameters on the command line, where they differ."""
+CALLS = "calls/30d"
+COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", CALLS)
+NUMBERS = ("#", CALLS)
+STYLES = {"name": "bold", "price": "green"}
+
+_services = msgspec.json.Decoder(ServiceList)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the query, the filters, the order and the page."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="QUERY",
+        help="words to search for; without any, all services are listed, best known first",
+    )
+    for name in ("category", "network"):
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=name.upper(),
+            help=f"only services with this {name}; repeated, with any of several",
+        )
+    parser.add_argument(
+        "--max-price",
+        metavar="AMOUNT",
+        help="only services whose cheapest price is at most this, in units of its currency",
+    )
+    parser.add_argument(
+        "--sort",
+        default="relevance",
+        metavar="ORDER",
+        help=f"one of {', '.join(SORTS)} (%(default)s)",
+    )
+    parser.add_argument(
+        "--limit", default="10", metavar="N", help="how many at most, up to 200 (%(default)s)"
+    )
+    parser.add_argument("--offset", default="0", metavar="N", help="how many to skip (%(default)s)")
+    add_artifacts_option(parser, "where they are published")
+    parser.add_argument("--json", action="store_true", help="answer as the service over HTTP")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer as the service answers a request, as JSON or as a table."""
+    request = _parse(options)
+    snapshot = open_snapshot(options.artifacts)
+    body = list_body(snapshot, request)
+    if options.json:
+        return answer(body)
+
+    def draw(console: Console) -> None:
+        page = _services.decode(body)
+        if page.services:
+            _draw_page(console, page)
+            console.print()
+        for line in _summarise(snapshot, request, page, options):
+            console.print(line, style="dim", soft_wrap=True)
+
+    return answer_drawn(draw)
+
+
+def networks_of(service: Service) -> list[str]:
+    """Return the labels of the networks of a service, or else those of its endpoints."""
+    priced = (endpoint.pricing.network for endpoint in service.endpoints)
+    names = service.networks or [name for name in priced if name]
+    return list(dict.fromkeys(shorten(network_label(name)) for name in names))
+
+
+def price_of(service: Service) -> str:
+    """Return the range of the prices of a service."""
+    summary = service.price_summary
+    if not summary:
+        return "no fixed price"
+    return shorten(str(PriceRange(summary.min_amount, summary.max_amount, summary.currency)))
+
+
+def calls_of(service: Service) -> int:
+    """Return the calls of all endpoints in 30 days."""
+    return sum(count_calls(endpoint.quality) for endpoint in service.endpoints)
+
+
+def _parse(options: argparse.Namespace) -> ListRequest:
+    """Parse the options as the service parses a request; raises Misuse where that is refused."""
+    query = [("q", " ".join(options.words))] if options.words else []
+    query += [("category", value) for value in options.category]
+    query += [("network", value) for value in options.network]
+    query += [("maxPrice", options.max_price)] if options.max_price is not None else []
+    query += [("sort", options.sort), ("limit", options.limit), ("offset", options.offset)]
+    parse = parameters.parse_search if options.words else parameters.parse_listing
+    try:
+        return parse(urlencode(query, errors="replace").encode())
+    except InvalidParameter as error:
+        name = OPTIONS.get(error.parameter, f"--{error.parameter}")
+        reason = str(error).removeprefix(error.parameter).lstrip()
+        raise Misuse(f"{name} {reason}") from error
+
+
+def _draw_page(console: Console, page: ServiceList) -> None:
+    """Draw a table with one line for each service or, where that is too wide, a list."""
+    from rich.table import Table  # noqa: PLC0415  # an optional dependency
+    from rich.text import Text  # noqa: PLC0415  # the same
+
+    rows = [_cells(rank, service) for rank, service in enumerate(page.services, page.offset + 1)]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in COLUMNS:
+        table.add_column(name, style=STYLES.get(name), no_wrap=True)
+    for name in NUMBERS:
+        table.columns[COLUMNS.index(name)].justify = "right"
+    for row in rows:
+        table.add_row(*map(Text, row))
+    unbounded = console.options.update(width=UNBOUNDED)
+    if console.measure(table, options=unbounded).maximum <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        cells = dict(zip(COLUMNS, row, strict=True))
+        details = [cells["id"], cells["category"], cells["networks"], f"{cells[CALLS]} calls"]
+        details += ["curated"] if cells["curated"] else []
+        item = Table.grid(padding=(0, 2, 0, 0))
+        item.add_column(justify="right", min_width=3)
+        item.add_column(overflow="fold")
+        title = Text.assemble((cells["name"], "bold"), "  ", (cells["price"], "green"))
+        item.add_row(cells["#"], title)
+        item.add_row("", Text(" · ".join(filter(None, details))))
+        console.print(item)
+
+
+def _cells(rank: int, service: Service) -> tuple[str, ...]:
+    return (
+        f"{rank:,}",
+        shorten(service.name),
+        service.id,
+        shorten(service.category or ""),
+        ", ".join(networks_of(service)),
+        price_of(service),
+        "yes" if service.enriched else "",
+        f"{calls_of(service):,}",
+    )
+
+
+def _summarise(
+    snapshot: Snapshot, request: ListRequest, page: ServiceList, options: argparse.Namespace
+) -> Iterator[str]:
+    """Yield how many services there are, and the next command."""
+    if not page.total:
+        yield from _summarise_none(snapshot, request, options)
+    elif not page.services:
+        yield f"there are {page.total:,} services, and --offset skips them all"
+    else:
+        first, last = page.offset + 1, page.offset + len(page.services)
+        count = f"{page.total:,} service{'s' * (page.total != 1)}"
+        if first > 1 or last < page.total:
+            count = f"{first:,}–{last:,} of {count}"
+        yield f"{count}; --offset {last} has the next" if last < page.total else count
+        yield f"details: {command_line(options, 'show', page.services[0].id)}"
+
+
+def _summarise_none(
+    snapshot: Snapshot, request: ListRequest, options: argparse.Namespace
+) -> Iterator[str]:
+    query = f" for {shorten(' '.join(options.words))!r}" if options.words else ""
+    yield f"there is no service{query}"
+    filters = [f"--{name.replace('_', '-')}" for name in FILTERS if getattr(options, name)]
+    if filters:
+        unfiltered = list_body(snapshot, replace(request, filters=NO_FILTERS))
+        yield f"without {' and '.join(filters)} there are {_services.decode(unfiltered).total:,}"
+    elif options.words:
+        yield f"try other words, or list all: {command_line(options, 'search')}"

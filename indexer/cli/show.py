@@ -1,0 +1,163 @@
+"""`show`: shows one service, with its endpoints, prices and how to call them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from indexer.cli.command import add_artifacts_option, command_line
+from indexer.cli.search import calls_of, networks_of, price_of
+from indexer.cli.terminal import answer, answer_drawn
+from indexer.errors import IndexerError
+from indexer.snapshot.compare import PriceRange
+from indexer.text import shorten
+from service.api.curl import curl
+from service.api.parameters import MAX_QUERY
+from service.networks import network_label
+from service.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.snapshot.snapshot import Snapshot, open_snapshot
+
+if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
+    from rich.console import Console
+
+SUMMARY = "show a service: its endpoints, prices and how to call them"
+EXAMPLES: tuple[str, ...] = ("show tidewatch-example",)
+
+Styled = str | tuple[str, str]
+"""Text, or text with a style of rich."""
+
+MAX_ID = 256
+MAX_TEXT = 5_000  # characters
+MAX_HITS = 24
+MAX_KNOWN = 1_000  # compared in some 20 ms
+SUGGESTIONS = 3
+LABEL_WIDTH = 12
+
+_service = msgspec.json.Decoder(Service)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the id."""
+    parser.add_argument("id", metavar="ID", help="the id of the service")
+    add_artifacts_option(parser, "where it is published")
+    parser.add_argument("--json", action="store_true", help="the record as it is stored")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show a service; raises IndexerError, with similar ids, where none has the id."""
+    snapshot = open_snapshot(options.artifacts)
+    record = snapshot.find(options.id)
+    if record is None:
+        raise IndexerError(_not_found(snapshot, options))
+    if options.json:
+        return answer(record)
+    service = _service.decode(record)
+    return answer_drawn(lambda console: _draw_service(console, service))
+
+
+def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
+    """Return the error for an unknown id, with similar ids.
+
+    Those of the best known services are compared, and those that a search for its words finds.
+    """
+    words = " ".join(re.findall(r"[^\W_]+", options.id))[:MAX_QUERY]
+    hits = snapshot.search(words, MAX_HITS).ids
+    candidates = dict.fromkeys([*hits, *snapshot.list(MAX_KNOWN).ids])
+    similar = get_close_matches(options.id.lower()[:MAX_ID], candidates, SUGGESTIONS)
+    similar = similar or hits[:SUGGESTIONS]
+    fault = f"no service has the id `{shorten(options.id)}`"
+    if not similar:
+        return f"{fault}\n  to find it: {command_line(options, 'search')}"
+    example = command_line(options, "show", similar[0])
+    return f"{fault}; there is {', '.join(similar)}\n  for example: {example}"
+
+
+def _draw_service(console: Console, service: Service) -> None:
+    """Draw the service, then each endpoint with its price, its parameters and how to call it."""
+    _draw(console, 0, (shorten(service.name, MAX_TEXT), "bold"))
+    _draw(console, 0, shorten(service.description, MAX_TEXT))
+    console.print()
+    for label, value in _facts(service):
+        if value:
+            _draw(console, LABEL_WIDTH, value, label=label)
+    for endpoint in service.endpoints:
+        console.print()
+        _draw_endpoint(console, endpoint)
+    if any(map(curl, service.endpoints)):
+        console.print()
+        advice = "a call without payment is answered with 402, which says what to pay and how"
+        _draw(console, 0, (advice, "dim"))
+
+
+def _facts(service: Service) -> Iterator[tuple[str, str]]:
+    domain = service.domain or ""
+    provider = [service.provider or domain, service.provider_url or ""]
+    yield "id", service.id
+    yield "provider", shorten("  ".join(filter(None, provider)), MAX_TEXT)
+    yield "category", shorten(service.category or "")
+    yield "tags", ", ".join(map(shorten, service.tags or []))
+    yield "networks", ", ".join(networks_of(service))
+    yield "price", price_of(service)
+    yield "calls", f"{calls_of(service):,} in 30 days"
+    yield "curated", "yes" if service.enriched else "no"
+    yield "endpoints", f"{len(service.endpoints):,}"
+
+
+def _draw_endpoint(console: Console, endpoint: Endpoint) -> None:
+    call = f"{shorten(endpoint.method)} {shorten(endpoint.url, MAX_TEXT)}"
+    _draw_line(console, 0, (call.strip(), "bold"))
+    _draw(console, 2, (_describe_price(endpoint.pricing), "green"))
+    if endpoint.description:
+        _draw(console, 2, shorten(endpoint.description, MAX_TEXT))
+    for parameter in endpoint.parameters or []:
+        _draw(console, 4, (shorten(parameter.name), "bold"), f"  {_describe(parameter)}")
+    if command := curl(endpoint):
+        _draw_line(console, 2, (command, "cyan"))
+
+
+def _describe_price(pricing: Pricing) -> str:
+    lowest = pricing.amount or pricing.min_amount or ""
+    highest = pricing.amount or pricing.max_amount or ""
+    parts = [str(PriceRange(lowest, highest, pricing.currency)), pricing.scheme or ""]
+    parts.append(network_label(pricing.network) if pricing.network else "")
+    return " · ".join(shorten(part) for part in parts if part)
+
+
+def _describe(parameter: ParameterDescriptor) -> str:
+    required = ", required" if parameter.required is True else ""
+    parts = [f"{parameter.group} {parameter.type}{required}"]
+    if parameter.description:
+        parts.append(shorten(parameter.description, MAX_TEXT))
+    if parameter.enum_values:
+        parts.append(f"one of {shorten(', '.join(map(_format, parameter.enum_values)))}")
+    for label, raw in (("default", parameter.default), ("example", parameter.example)):
+        if raw is not UNSET and (value := _format(raw)) != "null":
+            parts.append(f"{label} {value}")
+    return "; ".join(parts)
+
+
+def _format(value: Raw) -> str:
+    return shorten(bytes(value).decode())
+
+
+def _draw(console: Console, indent: int, *parts: Styled, label: str = "") -> None:
+    """Draw a paragraph, wrapped within the console, with a label before its first line."""
+    from rich.text import Text  # noqa: PLC0415  # an optional dependency
+
+    for line in Text.assemble(*parts).wrap(console, max(console.width - indent, 10)):
+        line.rstrip()
+        console.print(Text.assemble((f"{label:<{indent}}", "dim"), line), soft_wrap=True)
+        label = ""
+
+
+def _draw_line(console: Console, indent: int, part: Styled) -> None:
+    """Draw a line to copy: where it is too long, the terminal itself breaks it."""
+    from rich.text import Text  # noqa: PLC0415  # an optional dependency
+
+    console.print(Text.assemble(" " * indent, part), soft_wrap=True)

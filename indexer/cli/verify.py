@@ -1,0 +1,21 @@
+"""`verify`: checks every file of the published snapshot."""
+
+from __future__ import annotations
+
+import argparse
+
+from indexer.cli.command import add_artifacts_argument
+from indexer.cli.terminal import answer
+from service.snapshot.snapshot import SNAPSHOTS, read_current, verify
+
+SUMMARY = "check every file of the published snapshot"
+EXAMPLES: tuple[str, ...] = ("verify",)
+add_options = add_artifacts_argument
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the published snapshot against its manifest."""
+    snapshot_id, _ = read_current(options.artifacts)
+    manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
+    count = len(manifest.files)
+    return answer(f"snapshot {snapshot_id} is whole: {count} files as they were published")

@@ -1,0 +1,117 @@
+"""Progress of a build: the seconds of each stage, as bars on a terminal and as lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:  # rich is an optional dependency
+    from rich.progress import Progress as Bar
+
+Advance = Callable[[int], None]
+T = TypeVar("T")
+
+MIN_SECONDS = 1.0
+"""A stage that takes less has no line."""
+REFRESH_SECONDS = 0.1
+"""Between two updates of a bar: each takes a lock, which would slow down short steps."""
+
+
+class Progress:
+    """Times the stages of a build, and shows them unless it is quiet.
+
+    `seconds` has the time of each stage that ended, by name.
+    """
+
+    def __init__(self, *, quiet: bool = True) -> None:
+        self.seconds: dict[str, float] = {}
+        on_terminal = sys.stderr is not None and sys.stderr.isatty()  # None where it is closed
+        self._draws = not quiet and on_terminal and find_spec("rich") is not None
+        self._prints = not quiet and not self._draws
+
+    @contextmanager
+    def stage(
+        self, name: str, total: int | None = None, *, in_bytes: bool = False
+    ) -> Iterator[Stage]:
+        """Time the body, which reports its steps to the stage."""
+        started = time.monotonic()
+        bar = _draw_bar(name, total, in_bytes=in_bytes) if self._draws else nullcontext(Stage())
+        with bar as stage:
+            yield stage
+        taken = time.monotonic() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + taken
+        if taken >= MIN_SECONDS and self._prints:
+            with suppress(OSError):  # a closed pipe does not end the build
+                print(f"{name}: {taken:.1f} s", flush=True)  # noqa: T201  # for a person to read
+
+
+class Stage:
+    """How far one stage is; without a bar, reports go nowhere."""
+
+    def __init__(self, bar: Bar | None = None, total: int | None = None) -> None:
+        self._bar = bar
+        self._completed = 0
+        self._total = total
+        self._note = ""
+        self._due = 0.0
+
+    def advance(self, steps: int) -> None:
+        """Report further steps."""
+        self.update(self._completed + steps, self._total)
+
+    def update(self, completed: int, total: int | None, note: str = "") -> None:
+        """Report the steps so far, their total where known, and a note in place of the rate."""
+        self._completed, self._total, self._note = completed, total, note
+        if self._bar is not None and time.monotonic() >= self._due:
+            self._draw(self._bar)
+            self._due = time.monotonic() + REFRESH_SECONDS
+
+    def finish(self) -> None:
+        """Draw the last report; a total that was never known is what was reached."""
+        if self._bar is not None:
+            self._total = self._completed if self._total is None else self._total
+            self._draw(self._bar)
+
+    def _draw(self, bar: Bar) -> None:
+        (task,) = bar.tasks
+        speed = task.finished_speed or task.speed
+        note = self._note or (f"{speed:,.0f}/s" if speed else "")
+        bar.update(task.id, completed=self._completed, total=self._total, note=note)
+
+
+def track(items: Iterable[T], advance: Advance, every: int = 1) -> Iterator[T]:
+    """Yield the items, reporting each `every` of them as steps."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % every == 0:
+            advance(every)
+
+
+@contextmanager
+def _draw_bar(name: str, total: int | None, *, in_bytes: bool) -> Iterator[Stage]:
+    from rich import progress  # noqa: PLC0415  # an optional dependency
+    from rich.console import Console  # noqa: PLC0415  # the same
+
+    counts: tuple[progress.ProgressColumn, ...] = (
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[note]}", markup=False),
+    )
+    if in_bytes:
+        counts = (progress.DownloadColumn(), progress.TransferSpeedColumn())
+    with progress.Progress(
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description:<22}", markup=False),
+        progress.BarColumn(),
+        *counts,
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+    ) as bar:
+        bar.add_task(name, total=total, note="")
+        stage = Stage(bar, total)
+        yield stage
+        stage.finish()

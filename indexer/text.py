@@ -1,0 +1,99 @@
+"""Text that others wrote: sanitised for terminals, and decoded with the place of each fault."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from indexer.errors import InvalidRecord
+from service.records import PATTERN_MEANINGS
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_RECORD = 16 * 2**20  # bytes
+RECORD_KEYS = frozenset(("name", "endpoints", "accepts"))
+"""Keys that a record has, catalogue record or discovered resource, and an envelope has not."""
+JOINERS = "\u200c\u200d"  # zero width; Persian, Indic scripts and emoji need them
+MAX_LINE = 200  # characters
+
+T = TypeVar("T")
+
+
+def printable(name: str) -> str:
+    """Return a file name as text that can be encoded, with bytes that are not UTF-8 escaped."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def one_line(text: str) -> str:
+    """Return text on one line, with control and other unprintable characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in JOINERS else ascii(letter)[1:-1]
+        for letter in text
+    )
+
+
+def shorten(text: str, width: int = MAX_LINE) -> str:
+    """Return text on one line as `one_line` does, with white space collapsed, cut at a width."""
+    line = " ".join(text.split())
+    return one_line(line if len(line) <= width else f"{line[: width - 1]}…")
+
+
+def escape_json(text: str) -> str:
+    """Return equivalent JSON on one line, with unprintable characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def decode_or_invalid(decoder: msgspec.json.Decoder[T], text: bytes | Raw, path: str = "$") -> T:
+    """Decode JSON that stands at a JSON path of its record.
+
+    Raises InvalidRecord with the path of the fault and the reason.
+    """
+    try:
+        if not bytes(text).isascii():
+            bytes(text).decode()  # msgspec does not check the encoding of fields that it skips
+        return decoder.decode(text)
+    except UnicodeDecodeError as error:
+        raise InvalidRecord(path, f"is not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise InvalidRecord(path, "is nested too deeply") from error
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$")
+        raise InvalidRecord(f"{path}{place.rstrip('`')}", _explain(reason)) from error
+    except msgspec.DecodeError as error:
+        raise InvalidRecord(path, describe_surrogate(bytes(text)) or str(error)) from error
+
+
+def describe_surrogate(text: bytes) -> str:
+    """Return the fault of JSON with a lone surrogate, or an empty string.
+
+    msgspec reports such JSON as malformed or truncated.
+    """
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "holds one half of a surrogate pair, which is no character"
+    except (ValueError, RecursionError):
+        pass
+    return ""
+
+
+def _explain(reason: str) -> str:
+    for pattern, meaning in PATTERN_MEANINGS.items():
+        if repr(pattern) in reason:
+            return f"Expected {meaning}"
+    return reason
+
+
+def _escape(letter: str) -> str:
+    if letter in "\t\n\r":  # JSON has these between tokens only
+        return " "
+    units = letter.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -1,0 +1,195 @@
+"""`search` on the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rich.cells import cell_len
+
+from indexer.cli.main import main
+from indexer.cli.search import COLUMNS
+from service.snapshot.snapshot import open_snapshot
+from tests.support.running import (
+    ROOT,
+    Build,
+    run_indexer,
+    service,
+)
+from tests.support.terminals import STYLE, on_terminal
+
+
+def test_results_are_a_table_with_a_line_for_each_in_order_of_rank(sample: Path) -> None:
+    said = run_indexer("search", "weather", "--limit", 9, "--artifacts", sample)
+    assert (said.returncode, said.stderr) == (0, "")
+    head, *rows, blank, total, details = said.stdout.splitlines()
+    assert head.split() == [*COLUMNS]
+    cells = [re.split(" {2,}", row.lstrip()) for row in rows]
+    assert [
+        *("Tidewatch", "tidewatch-example", "Weather", "Base, Arbitrum"),
+        *("0.001–0.004 USDC", "yes", "12,115"),
+    ] in [row[1:] for row in cells]
+    hits = open_snapshot(sample).search("weather", limit=9)
+    assert [row[2] for row in cells] == hits.ids
+    assert [row[0] for row in cells] == [*"123456789"]
+    assert blank == ""
+    assert total == f"1–9 of {hits.total} services; --offset 9 has the next"
+    assert details == f"details: python -m indexer show {hits.ids[0]} --artifacts {sample}"
+
+
+def test_the_search_in_the_readme_is_its_real_output(
+    sample: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "artifacts").symlink_to(sample)
+    monkeypatch.chdir(tmp_path)
+    readme = (ROOT / "README.md").read_text()
+    found = re.search(r"^\$ ratecard (search .+)\n((?:[^$].*\n|\n)+)\$", readme, re.MULTILINE)
+    assert found
+    assert main(shlex.split(found[1]), "ratecard") == 0
+    assert capsys.readouterr().out == found[2]
+
+
+def test_a_pipe_gets_whole_lines_however_narrow_the_terminal_is(sample: Path) -> None:
+    environment = os.environ | {"COLUMNS": "40"}
+    said = run_indexer("search", "weather", "--artifacts", sample, env=environment)
+    assert "weathervane-history-example" in said.stdout
+    assert "…" not in said.stdout
+    assert min(len(line) for line in said.stdout.splitlines()[:10]) > 100
+
+
+QUERIES = [
+    ("tide harbour", [], {"q": "tide harbour"}),
+    ("weather", ["--limit", "500", "--offset", "2"], {"q": "weather", "limit": 500, "offset": 2}),
+    (
+        "data",
+        ["--category", "data", "--category", "Search", "--network", "eip155:8453"],
+        {"q": "data", "category": ["data", "Search"], "network": "eip155:8453"},
+    ),
+    ("", ["--max-price", "0.002", "--sort", "price"], {"maxPrice": "0.002", "sort": "price"}),
+    ("zzzzqqqq", [], {"q": "zzzzqqqq"}),
+    ("naïve 空読み +&%=#", [], {"q": "naïve 空読み +&%=#"}),
+]
+
+
+@pytest.mark.parametrize(("words", "options", "params"), QUERIES)
+def test_json_is_the_bytes_that_the_service_answers(
+    words: str,
+    options: list[str],
+    params: dict[str, Any],
+    sample: Path,
+    client: httpx.Client,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    command = ["search", *words.split(), *options, "--artifacts", str(sample), "--json"]
+    assert main(command) == 0
+    path = "/v1/search/services" if words else "/v1/services"
+    answered = client.get(path, params={"limit": 10} | params)
+    assert capfdbinary.readouterr().out == answered.content + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "said"),
+    [
+        (1, [], "1 service"),
+        (2, [], "2 services"),
+        (3, ["--limit", "2"], "1–2 of 3 services; --offset 2 has the next"),
+        (3, ["--offset", "2"], "3–3 of 3 services"),
+    ],
+)
+def test_the_number_of_services_stands_below_the_table(
+    count: int,
+    options: list[str],
+    said: str,
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert build([service(f"id-{n}") for n in range(count)]) == 0
+    capsys.readouterr()
+    assert main(["search", *options, "--artifacts", str(artifacts)]) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == said
+
+
+def test_wide_letters_are_aligned(artifacts: Path, build: Build) -> None:
+    names = ["one word", "空読み word", "🌊 word", "ｗide word", "e\u0301 word"]
+    records = [service(f"id-{n}", name=name) for n, name in enumerate(names)]
+    assert build(records) == 0
+    said = run_indexer("search", "word", "--artifacts", artifacts)
+    rows = said.stdout.splitlines()[1:6]
+    assert len({cell_len(row.partition("id-")[0]) for row in rows}) == 1
+    assert len({cell_len(row) for row in rows}) == 1
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_results_fit_a_narrow_terminal(columns: int, sample: Path) -> None:
+    shown = on_terminal(columns, "search", "weather", "--artifacts", str(sample))
+    lines = STYLE.sub("", shown).splitlines()
+    results = lines[: lines.index("")]
+    assert max(map(cell_len, results)) <= columns
+    together = "".join("".join(results).split())
+    for name in open_snapshot(sample).search("weather", limit=10).ids:
+        assert name in together
+
+
+def test_no_color_disables_colours(sample: Path) -> None:
+    command = ("search", "weather", "--artifacts", str(sample))
+    assert "\x1b[32m" in on_terminal(200, *command)
+    assert "\x1b[32m" not in on_terminal(200, *command, NO_COLOR="1")
+
+
+def test_without_results_the_next_command_to_try_is_named(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = ["--artifacts", str(sample)]
+    assert main(["search", "zzzzqqqq", *there]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "there is no service for 'zzzzqqqq'",
+        f"try other words, or list all: python -m indexer search --artifacts {sample}",
+    ]
+    narrowed = ["--category", "Nonsense", "--max-price", "9"]
+    assert main(["search", "weather", *narrowed, *there]) == 0
+    total = open_snapshot(sample).search("weather").total
+    assert capsys.readouterr().out.splitlines() == [
+        "there is no service for 'weather'",
+        f"without --category and --max-price there are {total}",
+    ]
+    assert main(["search", "weather", "--offset", "5000", *there]) == 0
+    out = capsys.readouterr().out
+    assert out == f"there are {total} services, and --offset skips them all\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["x", "--limit", "0"], "--limit must be an integer of at least 1"),
+        (["x", "--offset=-1"], "--offset must be an integer of at least 0"),
+        (["x", "--max-price", "cheap"], "--max-price must be a decimal such as 0.05, from 0"),
+        (["x", "--sort", "size"], "--sort must be one of: relevance, popularity, price, name"),
+        ([""], "QUERY is required: the words to search for"),
+        (["x" * 2001], "QUERY has 2001 characters; at most 2000 are searched"),
+    ],
+)
+def test_invalid_parameters_are_refused_under_their_names_on_the_command_line(
+    options: list[str], reason: str, sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", *options, "--artifacts", str(sample)]) == 2
+    assert capsys.readouterr().err == f"error: {reason}\n"
+
+
+def test_an_empty_catalogue_is_listed(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "none.json"
+    source.write_text('{"services":[]}')
+    assert build(str(source)) == 0
+    capsys.readouterr()
+    assert main(["search", "--artifacts", str(artifacts)]) == 0
+    assert capsys.readouterr().out == "there is no service\n"

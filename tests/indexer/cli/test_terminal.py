@@ -1,0 +1,141 @@
+"""Standard output of the commands: terminals, pipes, and neither."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.cli.main import main
+from tests.support.running import (
+    ROOT,
+    Build,
+    Json,
+    endpoint,
+    service,
+    write_raw,
+)
+from tests.support.terminals import STYLE, on_terminal
+
+HOSTILE = "\x1b[31mred\x9b2J\x07\r\nnext\u202egnp.exe\u2066\u2028[bold]x[/] :smile: <b>\x00end"
+CARRIED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def parameter(name: str, example: Any, group: str = "query", **fields: Any) -> Json:
+    return {"name": name, "group": group, "type": "string", "example": example} | fields
+
+
+def hostile() -> Json:
+    """A record with hostile text in every field."""
+    amounts = dict.fromkeys(("minAmount", "maxAmount", "avgCostPerTransaction"), "1")
+    url = f"https://one.example/{HOSTILE}/{{id}}"
+    return service(
+        "hostile",
+        name=f"find {HOSTILE}",
+        description=HOSTILE,
+        category=HOSTILE,
+        provider=HOSTILE,
+        providerUrl=HOSTILE,
+        domain="one.example",
+        networks=[HOSTILE],
+        tags=[HOSTILE],
+        priceSummary=amounts | {"avgCostBasis": "exact", "currency": HOSTILE},
+        endpoints=[
+            endpoint("1", HOSTILE, scheme=HOSTILE, network=HOSTILE)
+            | {"url": url, "method": HOSTILE, "description": HOSTILE}
+            | {
+                "parameters": [
+                    parameter(HOSTILE, HOSTILE, default=HOSTILE, enumValues=[HOSTILE]),
+                    parameter("id", HOSTILE, "path", description=HOSTILE),
+                    parameter(HOSTILE, {HOSTILE: [HOSTILE]}, "body"),
+                ]
+            }
+        ],
+    )
+
+
+@pytest.mark.parametrize("columns", [40, 80, 5000])
+def test_no_text_of_a_record_sends_control_characters_to_a_terminal(
+    columns: int, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    record = hostile()
+    assert build(write_raw(tmp_path / "raw.json", record)) == 0
+    there = ("--artifacts", str(artifacts))
+    for command in (("search", "find"), ("search", HOSTILE), ("show", "hostile")):
+        shown = STYLE.sub("", on_terminal(columns, *command, *there))
+        assert not CARRIED.search(shown), command
+        assert "x[/]:smile:<b>" in "".join(shown.split())
+    for asking in (("search", "find", "--json"), ("show", "hostile", "--json")):
+        shown = on_terminal(columns, *asking, *there)
+        assert not CARRIED.search(shown)
+        found = json.loads(shown)
+        (found,) = found.get("services", [found])
+        assert found == record
+
+
+@pytest.mark.parametrize("command", [("show", "one"), ("diff", ".", ".")])
+def test_a_closed_pipe_is_no_failure(
+    command: tuple[str, ...], artifacts: Path, build: Build
+) -> None:
+    assert build([service("one", name="weather", endpoints=[endpoint()] * 600)]) == 0
+    if command[0] == "diff":
+        command = ("diff", str(artifacts), str(artifacts))
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "indexer", *command, "--artifacts", str(artifacts)]
+    with os.fdopen(writer, "wb") as out:
+        finished = subprocess.run(
+            words, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+def test_a_full_disk_is_a_failure(sample: Path) -> None:
+    command = [sys.executable, "-m", "indexer", "search", "tide", "--artifacts", str(sample)]
+    with Path("/dev/full").open("wb") as out:
+        finished = subprocess.run(
+            command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("warning: ")
+    assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_closed_standard_output_is_no_failure(options: list[str], sample: Path) -> None:
+    command = [sys.executable, "-m", "indexer", "search", "tide", "--artifacts", str(sample)]
+    finished = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command, *options],  # noqa: S607  # any will do
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", [["search", "x"], ["show", "x"]])
+def test_without_a_snapshot_the_error_says_how_to_build(
+    command: list[str], artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--artifacts", str(artifacts)]) == 1
+    said = capsys.readouterr().err
+    assert f"python -m indexer build SOURCE --out {artifacts}" in said
+
+
+def test_tables_need_rich_and_json_does_not(
+    sample: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    command = ["search", "tide", "--artifacts", str(sample)]
+    assert main(command) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "ratecard[indexer]" in said.err
+    assert main([*command, "--json"]) == 0

@@ -1,0 +1,458 @@
+"""Feeds read completely, from servers that behave and from all known misbehaviours."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from indexer.errors import SourceError
+from indexer.feeds.reader import FeedProgress, fetch_feeds
+from indexer.options import Limits
+from indexer.sources.records import read_records
+from tests.support.feeds import (
+    LINES,
+    QUICK,
+    RESOURCES,
+    SERVICES,
+    WHOLE,
+    failure,
+    fetch_feed,
+    items_of,
+    resource,
+)
+from tests.support.misbehaving import (
+    Behaviour,
+    Exchange,
+    failing,
+    in_turn,
+    misbehaving,
+    pages_of,
+    saying,
+)
+from tests.support.running import SHARED, Json, service
+
+BAZAAR = SHARED / "bazaar" / "resources_v1_2025-12.json"
+
+
+@pytest.mark.parametrize("name", ["items", "resources", "services"])
+def test_all_pages_are_read_and_their_items_become_lines(name: str, cache: Path) -> None:
+    items = SERVICES if name == "services" else RESOURCES
+    with misbehaving(pages_of(items, name=name)) as server:
+        feed = fetch_feed(server.url, cache)
+    assert items_of(feed) == items
+    assert (feed.unchanged, feed.note) == (False, "")
+    assert feed.source == server.url
+    assert [record.position for record in read_records(str(feed.path))][-1] == "line 25"
+
+
+def test_items_are_kept_byte_for_byte_as_received(cache: Path) -> None:
+    texts = [
+        '{"resource":"https://a.example/1","accepts":[],"n":12345678901234567890123,"x":1.50}',
+        '{"resource": "https://a.example/2", "accepts": [], "t": "\\u00e9\\n  \\ud83d\\ude00"}',
+        '{"resource":"https://a.example/4","accepts":[],"t":"one half \\ud83d","u":"\\\\ud83d"}',
+        '{"resource":"https://a.example/3","accepts":[],"t":"é","t":"twice"}',
+    ]
+    body = f'{{"items":[{",".join(texts)}],"pagination":{{"total":4,"limit":9}}}}'
+    with misbehaving(saying(body.encode())) as server:
+        feed = fetch_feed(server.url, cache)
+        assert feed.path.read_text().splitlines() == texts
+    with misbehaving(saying(body.replace('","', '"\n ,\r\n"').encode())) as server:
+        feed = fetch_feed(server.url, cache)
+    assert len(list(read_records(str(feed.path)))) == 4
+
+
+def test_another_ratecard_is_a_feed(cache: Path, client: httpx.Client, seeds: list[Json]) -> None:
+    url = f"{client.base_url.join('/v1/services')}?limit=7"
+    feed = fetch_feed(url, cache)
+    names = sorted(seed["name"] for seed in seeds)
+    assert sorted(record["name"] for record in items_of(feed)) == names
+
+
+def test_another_ratecard_with_the_same_snapshot_is_unchanged_by_its_first_page(
+    cache: Path, client: httpx.Client
+) -> None:
+    url = f"{client.base_url.join('/v1/services')}?limit=7"
+    fetch_feed(url, cache)
+    reports: list[FeedProgress] = []
+    [feed] = fetch_feeds([url], cache, QUICK, reports.append)
+    assert feed.unchanged
+    assert not any(report.items for report in reports)
+
+
+@pytest.mark.skipif(not BAZAAR.exists(), reason="the shared real data is not here")
+@pytest.mark.parametrize("most", [100, 5000])
+def test_real_resources_are_read_in_pages_and_in_one(most: int, cache: Path) -> None:
+    resources = json.loads(BAZAAR.read_bytes())["resources"]
+    with misbehaving(pages_of(resources, most=most)) as server:
+        feed = fetch_feed(server.url, cache)
+    assert items_of(feed) == resources
+    assert len(server.queries) == (16 if most == 100 else 1)
+
+
+def counted(total: Any, most: int = 10) -> Behaviour:
+    """Serve pages with a total: a value, a function of the items of the page, or `...` for none."""
+
+    def behave(exchange: Exchange) -> None:
+        limit, offset = min(exchange.limit(most), most), exchange.offset
+        page: Json = {"items": RESOURCES[offset : offset + limit]}
+        if total is not ...:
+            page["total"] = total(page["items"]) if callable(total) else total
+        exchange.answer(page)
+
+    return behave
+
+
+def clamping(exchange: Exchange) -> None:
+    """Repeat the last page for offsets past the end."""
+    offset = min(exchange.offset, 20)
+    exchange.answer({"items": RESOURCES[offset : offset + 10], "pagination": {"total": 25}})
+
+
+def clamping_silently(exchange: Exchange) -> None:
+    exchange.answer({"items": RESOURCES[min(exchange.offset, 15) :][:10]})
+
+
+def without_total(items_at: Callable[[int], list[Json]]) -> Behaviour:
+    return lambda exchange: exchange.answer({"resources": items_at(exchange.offset)})
+
+
+TOLERATED: dict[str, Behaviour] = {
+    "the limit is capped": pages_of(RESOURCES, most=4),
+    "the limit is rounded up": lambda exchange: exchange.answer(
+        {"items": RESOURCES[exchange.offset // 8 * 8 :][:8], "total": 25, "limit": 8}
+    ),
+    "a longer limit is refused": lambda exchange: (
+        exchange.answer({"error": "limit"}, 400) if exchange.limit(10) > 10 else WHOLE(exchange)
+    ),
+    "there is no total": counted(...),
+    "the total is the length of the page": counted(len),
+    "the total is too small": counted(7),
+    "the total is too large": counted(26),
+    "the total is null": counted(None),
+    "the total is text": counted("25"),
+    "the total is a word": counted("many"),
+    "the total is negative": counted(-1),
+    "the total is a list": counted([25]),
+    "the last page is repeated past the end": clamping,
+    "the last page is repeated without a total": without_total(
+        lambda offset: RESOURCES[min(offset // 10 * 10, 20) :][:10]
+    ),
+    "all items are given at every offset": without_total(lambda _: RESOURCES),
+    "the list is null past the end": lambda exchange: exchange.answer(
+        {"items": RESOURCES[exchange.offset :][:10] or None}
+    ),
+    "a page is given twice": in_turn(
+        WHOLE, saying({"items": RESOURCES[:10], "pagination": {"total": 25}}), WHOLE
+    ),
+    "a page is given twice and the total never": in_turn(
+        counted(...), saying({"items": RESOURCES[:10]}), counted(...)
+    ),
+    "the last page is given for the first of a second walk": in_turn(
+        *[clamping_silently] * 6, saying({"items": RESOURCES[15:]}), clamping_silently
+    ),
+    "a page is empty once": in_turn(WHOLE, WHOLE, saying({"items": [], "total": 25}), WHOLE),
+    "every third answer fails": in_turn(
+        *[failing(503), WHOLE, WHOLE, failing(500), WHOLE, failing(429), WHOLE]
+    ),
+    "a page is cut short": in_turn(
+        WHOLE, lambda exchange: exchange.cut(b'{"items":[{"resource"', 900), WHOLE
+    ),
+    "the connection is lost": in_turn(Exchange.hang_up, WHOLE, Exchange.hang_up, WHOLE),
+    "a page is not JSON": in_turn(WHOLE, saying(b'{"items":[{"a":'), WHOLE),
+    "a page is HTML": in_turn(WHOLE, saying(b"<html>one moment</html>"), WHOLE),
+    "a page is a message": in_turn(WHOLE, saying({"message": "one moment"}), WHOLE),
+    "a page is not UTF-8": in_turn(WHOLE, saying(b'{"items":["\xff\xff"}'), WHOLE),
+    "a page is a plain file": in_turn(WHOLE, saying([]), WHOLE),
+    "the gzip data is cut short": in_turn(
+        WHOLE,
+        saying(gzip.compress(b'{"items":[]}')[:-9], {"Content-Encoding": "gzip"}),
+        WHOLE,
+    ),
+    "gzip is declared by mistake": saying(
+        json.dumps({"items": RESOURCES}).encode(), {"Content-Encoding": "gzip"}
+    ),
+    "pages are compressed": lambda exchange: exchange.compressed(
+        json.dumps({"items": RESOURCES[exchange.offset :][:10], "total": 25}).encode()
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLERATED)
+def test_a_feed_is_read_completely_although(case: str, cache: Path) -> None:
+    with misbehaving(TOLERATED[case]) as server:
+        feed = fetch_feed(server.url, cache)
+    assert items_of(feed) == RESOURCES
+    assert feed.note == (
+        "states a total of 26 items and gives 25" if case.endswith("too large") else ""
+    )
+
+
+def test_other_parameters_of_the_url_are_kept_as_written(cache: Path) -> None:
+    with misbehaving(WHOLE) as server:
+        feed = fetch_feed(f"{server.url}?type=a%20b&limit=7&flag&offset=3&type=c", cache)
+    assert items_of(feed) == RESOURCES[3:]
+    assert server.queries == [
+        "type=a%20b&limit=7&flag&offset=3&type=c",
+        *[f"type=a%20b&flag&type=c&limit=7&offset={offset}" for offset in (10, 17, 24)],
+    ]
+
+
+def test_a_page_that_holds_all_items_costs_one_request(cache: Path) -> None:
+    with misbehaving(pages_of(RESOURCES, most=50)) as server:
+        assert items_of(fetch_feed(server.url, cache)) == RESOURCES
+    assert server.queries == [""]
+
+
+@pytest.mark.parametrize("body", [{"items": []}, {"services": [], "total": 0}, []])
+def test_an_empty_feed_is_an_empty_list(body: Any, cache: Path) -> None:
+    with misbehaving(saying(body)) as server:
+        assert items_of(fetch_feed(server.url, cache)) == []
+
+
+PLAIN_FILES = {
+    "lines": LINES,
+    "lines without the last newline": LINES.rstrip(),
+    "lines after blank ones": b"\xef\xbb\xbf\n \n" + LINES,
+    "an array": json.dumps(SERVICES, indent=1).encode(),
+    "an array after a byte order mark": b"\xef\xbb\xbf" + json.dumps(SERVICES).encode(),
+    "a gzip file": gzip.compress(LINES),
+    "a gzip file of two members": gzip.compress(LINES[:999])
+    + gzip.compress(LINES[999:])
+    + bytes(512),
+    "a compressed gzip file": gzip.compress(gzip.compress(LINES)),
+}
+
+
+@pytest.mark.parametrize("form", PLAIN_FILES)
+def test_a_plain_file_costs_one_request_and_is_kept_as_it_is(form: str, cache: Path) -> None:
+    headers = {"Content-Encoding": "gzip"} if form == "a compressed gzip file" else {}
+    with misbehaving(saying(PLAIN_FILES[form], headers)) as server:
+        feed = fetch_feed(server.url, cache)
+    assert items_of(feed) == SERVICES
+    assert len(server.queries) == 1
+
+
+def test_a_single_record_is_a_plain_file(cache: Path) -> None:
+    for record in (SERVICES[0] | {"services": []}, RESOURCES[0] | {"items": []}):
+        with misbehaving(saying(record)) as server:
+            assert items_of(fetch_feed(server.url, cache)) == [record]
+
+
+def test_of_services_with_one_id_the_last_is_kept_and_other_duplicates_once(cache: Path) -> None:
+    later, without_id = service("s0", name="later"), service(None)
+    services = [*SERVICES, without_id, later, without_id]
+    with misbehaving(saying({"services": services, "total": 28})) as server:
+        feed = fetch_feed(server.url, cache)
+    assert sorted(map(str, items_of(feed))) == sorted(map(str, [later, *SERVICES[1:], without_id]))
+    assert feed.note == "states a total of 28 items and gives 26"
+
+
+def changing(*feeds: list[Json], marked: bool = False) -> Behaviour:
+    """Answer each request from the next of these states of a feed, the last for all that follow."""
+    left = [(feed, f"m{number}") for number, feed in enumerate(feeds)]
+
+    def behave(exchange: Exchange) -> None:
+        items, mark = left.pop(0) if len(left) > 1 else left[0]
+        page = items[exchange.offset : exchange.offset + 10]
+        headers = {"Ratecard-Snapshot": mark} if marked else {"ETag": '"one"'}
+        exchange.answer({"items": page, "total": 25 if marked else len(items)}, headers=headers)
+
+    return behave
+
+
+def test_a_feed_that_shrinks_during_a_walk_is_walked_again(cache: Path) -> None:
+    shrunk = RESOURCES[1:]
+    with misbehaving(changing(RESOURCES, RESOURCES, shrunk)) as server:
+        feed = fetch_feed(server.url, cache)
+    assert items_of(feed) == shrunk  # with the item that the first walk skipped
+    assert feed.note == ""
+
+
+def test_a_feed_that_grows_at_its_end_during_a_walk_is_walked_once(cache: Path) -> None:
+    with misbehaving(changing(RESOURCES[:23], RESOURCES[:23], RESOURCES)) as server:
+        feed = fetch_feed(server.url, cache)
+    assert (items_of(feed), len(server.queries)) == (RESOURCES, 4)
+
+
+def test_a_feed_that_names_another_snapshot_during_a_walk_is_walked_again(cache: Path) -> None:
+    others = [resource(number) for number in range(100, 125)]
+    with misbehaving(changing(RESOURCES, RESOURCES, others, marked=True)) as server:
+        feed = fetch_feed(server.url, cache)
+    assert (items_of(feed), feed.note) == (others, "")
+
+
+def test_of_a_feed_that_changes_during_every_walk_all_items_are_taken(cache: Path) -> None:
+    feeds = [RESOURCES[number % 2 :] for number in range(99)]
+    with misbehaving(changing(*feeds)) as server:
+        feed = fetch_feed(server.url, cache)
+        assert sorted(map(str, items_of(feed))) == sorted(map(str, RESOURCES))
+        assert "changed during every walk" in feed.note
+        assert len(server.queries) < 16
+        fetch_feed(server.url, cache)
+    assert not any("If-None-Match" in request.headers for request in server.requests)
+
+
+def test_items_that_walks_disagree_on_are_taken_and_no_validator_is_kept(cache: Path) -> None:
+    marks = {"ETag": '"one"', "Ratecard-Snapshot": "a"}
+    overlapping, others, end = RESOURCES[:9], RESOURCES[8:12], RESOURCES[1:9]
+    pages = [overlapping, others, [], end, [], end, []]
+    answers = [saying({"items": page}, marks) for page in pages]
+    with misbehaving(in_turn(*answers, saying({"items": RESOURCES[:12]}, marks))) as server:
+        feed = fetch_feed(server.url, cache)
+        assert (items_of(feed), len(server.queries)) == (RESOURCES[:12], len(pages))
+        assert "changed during every walk" in feed.note
+        fetch_feed(server.url, cache)
+    assert len(server.queries) > len(pages) + 1
+    assert not any("If-None-Match" in request.headers for request in server.requests)
+
+
+FATAL: dict[str, tuple[Behaviour, str]] = {
+    "always fails": (failing(500), "answers 500 Internal Server Error after 3 attempts"),
+    "fails from the second page on": (in_turn(WHOLE, failing(502)), "answers 502 Bad Gateway"),
+    "is not found": (failing(404), "answers 404 Not Found; check the URL"),
+    "requires a user": (failing(401), "answers 401 Unauthorized; check what"),
+    "answers with an unknown status": (failing(299), "answers 299; check what the server requires"),
+    "is not modified although nothing was cached": (failing(304), "answers 304 Not Modified"),
+    "is a web page": (saying(b"\n<!doctype html>"), "is a web page and not a feed; check the URL"),
+    "is empty": (saying(b""), "is empty; an empty feed is written as []"),
+    "is a message": (saying({"message": "hello"}), "without a list of services, resources"),
+    "is a JSON string": (saying("hello"), "is not a list of services or resources"),
+    "is text": (saying(b"hello"), "is not JSON, or cut short"),
+    "holds no list": (saying({"items": {"a": 1}}), "is not a list of services or resources"),
+    "is nested too deeply": (saying(b"[" * 4000), "nested too deeply"),
+    "ends within a line": (saying(LINES[:-9]), "ends within a line after 3 attempts"),
+    "always hangs up": (Exchange.hang_up, "cannot be read: Server disconnected"),
+    "is always cut short": (
+        lambda exchange: exchange.cut(b"[]", 9),
+        "cannot be read: peer closed",
+    ),
+    "is not HTTP": (lambda exchange: exchange.drip(b"SSH-2.0\r\n\r\n", b""), "cannot be read"),
+    "is compressed by another coding": (
+        saying(b"x", {"Content-Encoding": "br"}),
+        "is encoded as br, although gzip was asked for",
+    ),
+    "ignores the offset": (
+        saying({"items": RESOURCES[:10], "total": 25}),
+        "states a total of 25 items and gives 10, the same at every offset",
+    ),
+    "is empty in spite of its total": (
+        saying({"items": [], "total": 25}),
+        "states a total of 25 items and gives 0",
+    ),
+    "becomes empty during the walk": (
+        in_turn(*[WHOLE] * 2, saying({"items": [], "total": 25})),
+        "states a total of 25 items and gives 10",
+    ),
+    "has a page that is too long": (
+        in_turn(WHOLE, saying({"items": ["x" * 9999], "total": 25})),
+        "is longer than the 5,000 bytes that are allowed",
+    ),
+    "is an array that is too long": (
+        saying([resource(0, x="x" * 9999)]),
+        "is one JSON text of 10,0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FATAL)
+def test_nothing_is_taken_of_a_feed_that(case: str, cache: Path) -> None:
+    behaviour, message = FATAL[case]
+    limits = msgspec.structs.replace(QUICK, page_bytes=5000, silence=1)
+    assert message in failure(behaviour, cache, limits)
+
+
+def test_a_feed_without_end_is_ended_by_its_pages_or_its_bytes(cache: Path) -> None:
+    def endless(exchange: Exchange) -> None:
+        start = exchange.offset
+        exchange.answer({"items": [resource(number) for number in range(start, start + 10)]})
+
+    by_pages = msgspec.structs.replace(QUICK, pages=20)
+    assert "has more than 20 pages" in failure(endless, cache, by_pages)
+    by_bytes = msgspec.structs.replace(QUICK, bytes=5000)
+    assert "is longer than the 5,000 bytes" in failure(endless, cache, by_bytes)
+
+
+def test_feeds_are_read_concurrently_and_returned_in_order(cache: Path) -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def waiting(behaviour: Behaviour) -> Behaviour:
+        """Answer the first request when the other server has received one, too."""
+
+        def behave(exchange: Exchange) -> None:
+            if len(exchange.server.requests) == 1:
+                both.wait()
+            behaviour(exchange)
+
+        return behave
+
+    with misbehaving(waiting(WHOLE)) as one, misbehaving(waiting(saying(LINES))) as other:
+        feeds = fetch_feeds([one.url, other.url], cache, QUICK)
+    assert [feed.source for feed in feeds] == [one.url, other.url]
+    assert [items_of(feed) for feed in feeds] == [RESOURCES, SERVICES]
+
+
+def test_more_feeds_than_are_read_at_a_time_are_all_read(cache: Path) -> None:
+    with misbehaving(saying(LINES)) as server:
+        urls = [f"{server.url}?q={number}" for number in range(20)]
+        feeds = fetch_feeds(urls, cache, QUICK)
+    assert [feed.source for feed in feeds] == urls
+    assert sorted(server.queries) == sorted(f"q={number}" for number in range(20))
+
+
+def test_a_feed_that_fails_ends_the_others_with_its_error(cache: Path) -> None:
+    limits = Limits(seconds=60, backoff=0.001, attempts=1)
+    with (
+        misbehaving(lambda exchange: exchange.drip(b"HTTP/1.1 200 OK\r\nX: ", b"x")) as endless,
+        misbehaving(failing(404)) as missing,
+        pytest.raises(SourceError, match=f"{missing.url}: answers 404"),
+    ):
+        fetch_feeds([endless.url, missing.url, endless.url], cache, limits)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_two_spellings_of_one_url_are_read_once(cache: Path) -> None:
+    with misbehaving(saying(LINES)) as server:
+        urls = [server.url, server.url.replace("http", "HTTP") + "#fragment", server.url]
+        feeds = fetch_feeds(urls, cache, QUICK)
+    assert len({feed.path for feed in feeds}) == 1
+    assert len(server.queries) == 1
+
+
+def test_each_feed_reports_its_progress(cache: Path) -> None:
+    reports: list[FeedProgress] = []
+    with misbehaving(WHOLE) as one, misbehaving(saying(LINES)) as other:
+        fetch_feeds([one.url, other.url], cache, QUICK, reports.append)
+    pages = [report for report in reports if report.source == one.url]
+    plain = [report for report in reports if report.source == other.url]
+    assert (pages[-1].items, pages[-1].total) == (25, 25)
+    assert pages[-1].bytes > len(json.dumps(RESOURCES))
+    assert [report.bytes for report in pages] == sorted(report.bytes for report in pages)
+    assert plain[-1] == FeedProgress(other.url, len(LINES), 0, None)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("ftp://u:secret@a.example/", "ftp://a.example/: feeds are read over http and https only"),
+        ("http://u:secret@", "is a URL without a valid host"),
+        ("http:///x", "is a URL without a valid host"),
+        ("http://a.example:0/", "is a URL without a valid host and port"),
+        ("http://u:sec/secret@a.example/", "a.example/: is not a valid URL; check its spelling"),
+        ("http://u:secret@xn--a.example/", "xn--a.example/: is not a valid URL"),
+    ],
+)
+def test_an_invalid_url_is_refused_without_showing_the_password(
+    url: str, message: str, cache: Path
+) -> None:
+    with pytest.raises(SourceError) as raised:
+        fetch_feed(url, cache)
+    assert message in str(raised.value)
+    assert "secret" not in str(raised.value)

@@ -1,0 +1,64 @@
+"""Host names in ASCII, and URLs that lead to the same resource."""
+
+from __future__ import annotations
+
+import sys
+from ipaddress import ip_address
+
+import pytest
+
+from indexer.errors import IndexerError
+from indexer.urls import ascii_host, is_public, parse_url
+
+HOSTS = {
+    "Example.COM": "example.com",
+    "faß.example": "xn--fa-hia.example",
+    "Bücher.Example:8443": "xn--bcher-kva.example:8443",
+    "xn--bcher-kva.example": "xn--bcher-kva.example",
+    "日本。example": "xn--wgv71a.example",
+    "ｗｗｗ.example": "www.example",
+    "some_host.example": "some_host.example",
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_host_name_is_mapped_by_uts_46_and_encoded_by_idna_2008(name: str) -> None:
+    assert ascii_host(name) == HOSTS[name]
+
+
+@pytest.mark.parametrize("name", ["\u2024.example", "é\ud800.example", "é" * 64 + ".example"])
+def test_a_name_without_an_ascii_form_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        ascii_host(name)
+
+
+def test_urls_of_sharp_s_and_double_s_lead_to_two_hosts() -> None:
+    sharp, double = parse_url("https://faß.example/"), parse_url("https://fass.example/")
+    assert sharp.identity == "https://xn--fa-hia.example/"
+    assert double.identity == "https://fass.example/"
+
+
+def test_without_the_package_idna_only_names_in_ascii_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "idna", None)
+    assert ascii_host("Example.com") == "example.com"
+    with pytest.raises(IndexerError, match=r"pip install 'ratecard\[indexer\]'"):
+        ascii_host("bücher.example")
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
+def test_a_public_address_is_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+OTHERS = """
+    0.0.0.0 10.1.1.1 100.64.0.1 127.0.0.1 169.254.1.1 172.16.0.1 192.168.1.1 224.0.1.1 240.0.0.1
+    255.255.255.255 :: ::1 fc00::1 fe80::1 fec0::1 ff0e::1 ::ffff:10.0.0.1 ::127.0.0.1
+    64:ff9b::7f00:1 64:ff9b:1::1 2002:7f00:1:: 2002:808:808:: 2001:db8::1
+"""
+
+
+@pytest.mark.parametrize("address", OTHERS.split())
+def test_a_private_reserved_or_relayed_address_is_not_public(address: str) -> None:
+    assert not is_public(ip_address(address))
