@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.curl import curl
+from service.api.curl import curl, escape_json
 from service.records import Endpoint
 from tests.support.awkward import ADDRESSES, TEXTS, hostile_endpoint
 from tests.support.running import Json, endpoint
@@ -144,7 +144,7 @@ def test_a_hostile_record_runs_nothing_and_calls_no_other_host(text: str, tmp_pa
             assert json.loads(given_arguments[-1])
 
 
-@settings(deadline=None)
+@settings(deadline=None)  # a loaded machine is slow
 @given(st.text(), st.text(), st.text())
 def test_text_of_a_record_stays_within_one_word_of_the_shell(
     url: str, name: str, value: str
@@ -164,3 +164,12 @@ def test_text_of_a_record_stays_within_one_word_of_the_shell(
     assert words[2].isascii()
     assert words[3:6] == ["-H", "Content-Type: application/json", "-d"]
     assert json.loads(words[6]) == {name: value or "..."}
+
+
+@settings(deadline=None)  # a loaded machine is slow
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner, max_size=3)))
+def test_escaped_json_means_the_same_and_is_one_printable_line(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    shown = escape_json(text)
+    assert shown.isprintable()
+    assert json.loads(shown) == value
