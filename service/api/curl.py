@@ -13,7 +13,7 @@ from service.records import Endpoint, ParameterDescriptor
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 URL_CHARACTERS = "%/:?#[]@!$&()*+,;=~{}"
-"""Characters of a URL that stay as they are. An apostrophe would end a quoted word of the shell."""
+"""Characters that are not percent-encoded in a URL."""
 
 PLACEHOLDERS = {
     "string": Raw(b'"..."'),
@@ -22,7 +22,7 @@ PLACEHOLDERS = {
     "array": Raw(b"[]"),
     "object": Raw(b"{}"),
 }
-"""Values of parameters that have neither an example, nor a default, nor enumerated values."""
+"""Values of parameters without example, default or enumerated values, by type."""
 
 _word = re.compile(r"[A-Z]+")
 _path_parameter = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
@@ -31,9 +31,9 @@ _array = msgspec.json.Decoder(list[Raw])
 
 
 def curl(endpoint: Endpoint) -> str:
-    """Return the curl command with example values, or an empty string without an HTTP URL.
+    """Return a curl command with example values, or an empty string if the URL is not HTTP.
 
-    Only required parameters are sent; of a body that requires none, all.
+    The command sends the required parameters, or all of a body that requires none.
     """
     if not endpoint.url.lower().startswith(("http://", "https://")):
         return ""
@@ -59,10 +59,7 @@ def curl(endpoint: Endpoint) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Escape what is not printable in JSON, which then is one line and cannot control a terminal.
-
-    Tabs and line breaks become spaces: JSON has them between its tokens only.
-    """
+    """Return equivalent JSON on one line, with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
@@ -93,7 +90,7 @@ def _url(url: str, parameters: list[ParameterDescriptor]) -> str:
 
 
 def _example(parameter: ParameterDescriptor) -> Raw:
-    """Return the first value that the record gives for a parameter, or one of its type."""
+    """Return the first value that the record gives for a parameter, or a placeholder."""
     for raw in (parameter.example, parameter.default, *(parameter.enum_values or [])):
         if raw is not UNSET and bytes(raw).strip() not in (b"null", b'""'):
             return raw
@@ -101,7 +98,7 @@ def _example(parameter: ParameterDescriptor) -> Raw:
 
 
 def _url_text(raw: Raw) -> str:
-    """Return a JSON value as it stands in a URL: strings without quotes, arrays as lists."""
+    """Return a JSON value for a URL: strings without quotes, arrays joined by commas."""
     try:
         values = _array.decode(raw)
     except msgspec.MsgspecError:
@@ -117,12 +114,12 @@ def _unquote(raw: Raw) -> str:
 
 
 def _method(methods: str, default: str) -> str:
-    """Return the first known method of what may be a list."""
+    """Return the first known method in a text such as `GET, POST`."""
     return next((word for word in _word.findall(methods.upper()) if word in METHODS), default)
 
 
 def _escape(letter: str) -> str:
-    if letter in "\t\n\r":
+    if letter in "\t\n\r":  # JSON has these between tokens only
         return " "
     units = letter.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -16,10 +16,10 @@ from service.records import Endpoint, ParameterDescriptor, Pricing, Service, for
 
 NO_PRICE = "no fixed price"
 MAX_PARAMETERS = 100
-"""Parameters that are shown of an endpoint: a record may have enough to block the event loop."""
+"""Parameters shown per endpoint. A record may have enough of them to block the event loop."""
 
-# Link to web addresses only: a catalogue may say `javascript:` where a website should be, or write
-# a host so that browsers read another one.
+# Link to HTTP URLs only, and to none with user information: a record may hold a `javascript:` URL,
+# or disguise the host.
 _website = re.compile(r"https?://([a-z0-9.-]+)(?::[0-9]+)?(?:[/?#].*)?", re.IGNORECASE)
 _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -90,7 +90,7 @@ def card_of(summary: bytes | memoryview) -> Card:
     quality, price = service.quality, service.price_summary
     calls = payers = last_called = ""
     if quality:
-        calls = "" if quality.total_calls is UNSET else counted(quality.total_calls, "call")
+        calls = "" if quality.total_calls is UNSET else quantity(quality.total_calls, "call")
         payers = "" if quality.unique_payers is UNSET else f"{quality.unique_payers:,}"
         last_called = format_timestamp(quality.last_called_at) if quality.last_called_at else ""
     amounts = [price.min_amount, price.max_amount] if price else []
@@ -107,7 +107,7 @@ def card_of(summary: bytes | memoryview) -> Card:
         currency=price.currency if price and amounts else "",
         description=service.description,
         calls=calls,
-        endpoints=counted(service.endpoint_count or 0, "endpoint"),
+        endpoints=quantity(service.endpoint_count or 0, "endpoint"),
         payers=payers,
         last_called=last_called,
         website=website[0] if website else "",
@@ -117,12 +117,12 @@ def card_of(summary: bytes | memoryview) -> Card:
 
 
 def find_endpoints(service: bytes | memoryview, words: str) -> list[Endpoint]:
-    """Return the endpoints of a stored service whose method, URL or description has all words."""
+    """Return the endpoints of a stored service whose method, URL and description have all words."""
     endpoints = _with_endpoints.decode(service).endpoints
-    wanted = words.casefold().split()
-    if not wanted:
+    parts = words.casefold().split()
+    if not parts:
         return endpoints
-    return [endpoint for endpoint in endpoints if all(map(_text_of(endpoint).__contains__, wanted))]
+    return [endpoint for endpoint in endpoints if all(map(_text_of(endpoint).__contains__, parts))]
 
 
 def row_of(endpoint: Endpoint) -> EndpointRow:
@@ -143,15 +143,15 @@ def row_of(endpoint: Endpoint) -> EndpointRow:
         host=host,
         scheme=_scheme(pricing),
         network=network_label(pricing.network) if pricing.network else "",
-        calls=f"{counted(int(calls), 'call')} in 30 days" if calls else "",
+        calls=f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
         curl=curl(endpoint),
         parameters=[_parameter_row(parameter) for parameter in parameters[:MAX_PARAMETERS]],
         omitted_parameters=max(len(parameters) - MAX_PARAMETERS, 0),
     )
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun."""
+def quantity(count: int, noun: str) -> str:
+    """Return a count with its noun, such as `1 call` or `1,200 calls`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -184,13 +184,13 @@ def _parameter_row(parameter: ParameterDescriptor) -> ParameterRow:
 
 
 def _value(raw: Raw | UnsetType) -> str:
-    """Return the JSON of a value, or an empty string for null and for an empty string."""
+    """Return a value as JSON; null and an empty string become an empty text."""
     text = "" if raw is UNSET else _json(raw)
     return "" if text in ("null", '""') else text
 
 
 def _json(raw: Raw) -> str:
-    """Return JSON with letters in place of their escapes, and with unrounded numbers."""
+    """Return JSON without escapes that are not needed, and with unrounded numbers."""
     try:
         return _encoder.encode(_any.decode(raw)).decode()
     except (msgspec.MsgspecError, ArithmeticError, RecursionError, ValueError):

@@ -14,8 +14,8 @@ from service.records import Bucket, Overview, Totals, Transaction
 from service.snapshot.ecosystem import Ecosystem
 
 HEIGHT, TOP = 142, 10
-"""Pixels of the highest bar of a chart, and above it."""
-MAX_LABELS = 5  # below a chart, so that they do not touch on a telephone
+"""Pixels of the plot area of a chart, and of the space above it."""
+MAX_LABELS = 5  # below a chart; more would overlap on a telephone
 GAP = 0.12  # of a column, on either side of its bar
 CENT = 10_000  # millionths of a US dollar
 ADDRESS_LENGTH = 14  # characters above which an address is abbreviated
@@ -32,7 +32,7 @@ class Figures(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A bar: its column and itself in percent of the width and in pixels of the height."""
+    """A bar within its column: `x` and widths in percent, `y` and height in pixels."""
 
     title: str
     label: str
@@ -45,7 +45,7 @@ class Bar(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A bar chart: what it shows in words, the highest value of its scale and half of it."""
+    """A bar chart. `scale` has the labels of its highest value and of half of it."""
 
     name: str
     summary: str
@@ -64,7 +64,7 @@ class Payment(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """The statistics of a timeframe; `unit` is that of its buckets, which are newest first."""
+    """The statistics of a timeframe: its totals, and buckets of a `unit`, newest first."""
 
     totals: Figures
     newest: str | None
@@ -107,12 +107,12 @@ def payments_of(tables: Ecosystem, page: int, limit: int) -> tuple[list[Payment]
 
 
 def format_count(count: float) -> str:
-    """Format a number of payments, or half of one on a scale."""
+    """Format a count, or half of one on a scale."""
     return f"{count:,.1f}".removesuffix(".0")
 
 
 def format_money(millionths: float) -> str:
-    """Format millionths of a US dollar: cents, or three digits of what is less than a cent."""
+    """Format millionths of a US dollar: to the cent, or below one cent to three digits."""
     dollars = millionths / 1e6
     if 0 < millionths < CENT:
         return f"${Decimal(f'{dollars:.3g}'):f}"
@@ -139,35 +139,37 @@ def _chart(
     unit: str,
     labels: Sequence[str],
     values: Sequence[int],
-    write: Callable[[float], str],
+    format_value: Callable[[float], str],
 ) -> Chart:
-    top = _round_up(max(values))
+    maximum = _round_up(max(values))
     step = 100 / len(values)
-    every = -(-len(values) // MAX_LABELS)
-    titles = [f"{label}: {write(value)}" for label, value in zip(labels, values, strict=True)]
+    interval = -(-len(values) // MAX_LABELS)
+    titles = [
+        f"{label}: {format_value(value)}" for label, value in zip(labels, values, strict=True)
+    ]
     highest = titles[values.index(max(values))]
     return Chart(
         name=name,
         summary=f"{name} by {unit}, {labels[0]} to {labels[-1]}; most on {highest}",
-        scale=(write(top), write(top / 2)),
+        scale=(format_value(maximum), format_value(maximum / 2)),
         bars=[
             Bar(
                 title=title,
-                label="" if place % every else labels[place],
-                column=round(step * place, 3),
+                label="" if index % interval else labels[index],
+                column=round(step * index, 3),
                 column_width=round(step, 3),
-                x=round(step * (place + GAP), 3),
+                x=round(step * (index + GAP), 3),
                 width=round(step * (1 - 2 * GAP), 3),
-                y=round(TOP + HEIGHT * (1 - value / top), 3),
-                height=round(HEIGHT * value / top, 3),
+                y=round(TOP + HEIGHT * (1 - value / maximum), 3),
+                height=round(HEIGHT * value / maximum, 3),
             )
-            for place, (title, value) in enumerate(zip(titles, values, strict=True))
+            for index, (title, value) in enumerate(zip(titles, values, strict=True))
         ],
     )
 
 
 def _round_up(value: int) -> int:
-    """Return the next of 1, 2, 4, 5, 8, 10, 20, …, so that half of it is easy to read."""
+    """Round up to 1, 2, 4, 5 or 8 times a power of ten, whose halves are easy to read."""
     power = int("1".ljust(len(str(value)), "0"))
     return next(power * factor for factor in (1, 2, 4, 5, 8, 10) if power * factor >= value)
 
@@ -183,7 +185,7 @@ def _payment(transaction: Transaction) -> Payment:
 
 
 def _units(amount: int, decimals: int) -> str:
-    """Return base units of a token, of which 10^decimals make one, without rounding."""
+    """Format an amount in base units, of which 10^decimals make one token, without rounding."""
     digits = str(amount).zfill(decimals + 1)
     point = len(digits) - decimals
     fraction = digits[point:].rstrip("0")

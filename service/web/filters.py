@@ -1,4 +1,4 @@
-"""The filters of the catalogue page: the values to choose from, and those that are chosen."""
+"""The filters of the catalogue page: their choices, with counts, and the selected ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.search.filters import Filters
 from service.snapshot import Snapshot
 
 MAX_CHOICES = 100
-"""Values of a facet that are offered, the most frequent ones."""
+"""Choices of a facet, most frequent first."""
 PRICES = (0.001, 0.01, 0.1, 1.0)
 
 # The facets to choose from, and the functions that map the spellings of a value to one key.
@@ -24,54 +24,54 @@ _ONE = Page(limit=1, offset=0)
 
 
 class Choice(NamedTuple):
-    """A value of a filter, and the number of matches with it alone in this filter."""
+    """A value of a filter, and the number of matches if it alone were selected in this filter."""
 
     value: str
     label: str
     matches: int | None
-    is_chosen: bool
+    is_selected: bool
 
 
 class Chip(NamedTuple):
-    """A chosen filter, and the query string of the listing without it."""
+    """A selected filter, and the query string of the listing without it."""
 
     label: str
     query: str
 
 
 def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
-    """Return the most frequent values of a facet, and all chosen ones."""
+    """Return the most frequent values of a facet, and the selected ones."""
     filters, key = listing.filters, FACETS[name]
-    chosen = {key(value): value for value in filters.facets.get(name, ())}
+    selected = {key(value): value for value in filters.facets.get(name, ())}
     others = {facet: values for facet, values in filters.facets.items() if facet != name}
     # Any order but by relevance saves ranking the matches.
     counting = replace(filters, facets=others, counted=(name,), sort="name")
     hits = find(snapshot, replace(listing, page=_ONE, filters=counting))
     counts = {str(each["value"]): int(each["count"]) for each in (hits.facets or {})[name]}
     frequent = set(list(counts)[:MAX_CHOICES])
-    missing = chosen.keys() - set(map(key, counts))
-    counts |= {chosen[missed]: 0 for missed in sorted(missing)}
+    uncounted = selected.keys() - set(map(key, counts))
+    counts |= {selected[missing]: 0 for missing in sorted(uncounted)}
     return [
-        Choice(value, value or "None", count, key(value) in chosen)
+        Choice(value, value or "None", count, key(value) in selected)
         for value, count in counts.items()
-        if value in frequent or key(value) in chosen
+        if value in frequent or key(value) in selected
     ]
 
 
 def price_choices(snapshot: Snapshot, listing: ListRequest) -> list[Choice]:
-    """Return the maximum prices to choose from, the chosen one included."""
-    chosen = listing.filters.max_price
+    """Return the maximum prices, the selected one among them."""
+    selected = listing.filters.max_price
 
     def count(price: float) -> int:
         filters = replace(listing.filters, max_price=price, sort="relevance", counted=())
         return find(snapshot, replace(listing, page=_ONE, filters=filters)).total
 
-    prices = sorted({*PRICES, *([] if chosen is None else [chosen])})
+    prices = sorted({*PRICES, *([] if selected is None else [selected])})
     texts = map(format_decimal, prices)
     return [
-        Choice("", "Any price", None, chosen is None),
+        Choice("", "Any price", None, selected is None),
         *(
-            Choice(text, f"Up to {text}", count(price), price == chosen)
+            Choice(text, f"Up to {text}", count(price), price == selected)
             for price, text in zip(prices, texts, strict=True)
         ),
     ]
@@ -89,7 +89,7 @@ def hidden_fields(filters: Filters) -> Iterator[tuple[str, str]]:
 
 
 def chips(listing: ListRequest) -> list[Chip]:
-    """Return the chosen filters."""
+    """Return the selected filters."""
     return [
         Chip(label, format_query(replace(listing, filters=rest)))
         for label, rest in _removals(listing.filters)
@@ -97,7 +97,7 @@ def chips(listing: ListRequest) -> list[Chip]:
 
 
 def _removals(filters: Filters) -> Iterable[tuple[str, Filters]]:
-    """Yield the label of each chosen filter, and the filters without it."""
+    """Yield the label of each selected filter, and the filters without it."""
     for name, values in filters.facets.items():
         for value in values:
             rest = [other for other in values if other != value]

@@ -1,4 +1,7 @@
-"""The pages for people, rendered whole; scripts swap in the parts that differ."""
+"""The pages for people: parse the address, query the snapshot, render a template.
+
+Scripts fetch the same documents, and swap in the parts that differ.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from service.errors import RatecardError, ServiceNotFound
 from service.http.responses import SNAPSHOT, snapshot_of
 from service.records import format_timestamp
 from service.snapshot import Snapshot
-from service.web.card import card_of, counted, find_endpoints, row_of
+from service.web.card import card_of, find_endpoints, quantity, row_of
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.filters import chips, facet_choices, hidden_fields, price_choices
 from service.web.static_files import VERSION, get_static_file
@@ -38,12 +41,12 @@ PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trus
 DOCS_POLICY = f"{POLICY}img-src 'self' data:"
 """Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
 
-# Overrides, embeddings and isolates reorder the text around them; no name needs them.
+# Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
 
 async def catalogue_page(request: Request) -> Response:
-    """Render the services that the address asks for, and the filters with their counts."""
+    """Render a page of a listing or search, and its filters with their counts."""
     listing = parse_browse(request.scope["query_string"])
     snapshot = snapshot_of(request)
     request.app.state.load_shedder.check()
@@ -68,7 +71,7 @@ async def catalogue_page(request: Request) -> Response:
 
 
 async def service_page(request: Request) -> Response:
-    """Render a service with a page of its endpoints, or of those that have the words of `q`."""
+    """Render a service and a page of its endpoints, filtered by the words of `q`."""
     words, offset = parse_endpoints(request.scope["query_string"])
     snapshot = snapshot_of(request)
     ordinal = snapshot.ordinal_of(request.path_params["id"])
@@ -137,8 +140,8 @@ PAGES = [
 ]
 
 
-def _without_bidi_controls(value: object) -> object:
-    """Strip characters that reorder text, except from markup and from what `|e` has escaped."""
+def _strip_bidi_controls(value: object) -> object:
+    """Strip bidirectional controls from text; markup and text escaped by `|e` keep them."""
     is_text = isinstance(value, str) and not hasattr(value, "__html__")
     return str(value).translate(_BIDI_CONTROLS) if is_text else value
 
@@ -146,12 +149,12 @@ def _without_bidi_controls(value: object) -> object:
 _templates = Environment(
     loader=PackageLoader("service.web"),
     autoescape=True,
-    finalize=_without_bidi_controls,
+    finalize=_strip_bidi_controls,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals["counted"] = counted
+_templates.globals["quantity"] = quantity
 
 
 def _render(

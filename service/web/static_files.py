@@ -22,11 +22,11 @@ TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-FOR_EVER = "public, max-age=31536000, immutable"
+IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 async def get_static_file(request: Request) -> Response:
-    """Return a file; at an address of another version the current file, to be revalidated."""
+    """Return a static file; an address of another version gives the current file, uncached."""
     version, _, name = request.path_params["file"].partition("/")
     if name not in FILES:
         raise PathNotFound("no static file has this name")
@@ -39,7 +39,7 @@ def _response(name: str, coding: bytes, *, is_current: bool) -> Response:
     body = FILES[name] if coding == IDENTITY else compress(FILES[name], coding)
     headers = {
         "vary": "Accept-Encoding",
-        "cache-control": FOR_EVER if is_current else "no-cache",
+        "cache-control": IMMUTABLE if is_current else "no-cache",
     }
     if coding != IDENTITY:
         headers["content-encoding"] = coding.decode()

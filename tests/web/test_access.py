@@ -147,7 +147,7 @@ def test_the_catalogue_works_by_keyboard(page: Page) -> None:
     keyboard.press("Shift+Tab")
     expect(group).to_be_hidden()
     keyboard.press("Tab")
-    while focused(page) != "Base ×":  # the chip of the chosen filter
+    while focused(page) != "Base ×":  # the chip of the selected filter
         keyboard.press("Tab")
     keyboard.press("Enter")
     expect(page).to_have_url("/?q=weather")

@@ -100,7 +100,7 @@ def test_a_filter_counts_and_finds_as_the_api_does(
     assert counts(group) == counted
     page.get_by_role("link", name=f"Remove the filter {first}").click()
     shows(page, client.get(path, params=asked | {facet: second}))
-    expect(page.locator("#chosen li")).to_have_count(1)
+    expect(page.locator("#selected li")).to_have_count(1)
     assert address(page) == str(httpx.URL("/", params=asked | {facet: second}))
 
 
@@ -178,13 +178,13 @@ def test_back_and_forward_restore_results_and_controls(page: Page, client: httpx
     page.go_back()
     shows(page, client.get(SEARCH, params=narrowed | {"sort": "name"}))
     expect(page.get_by_role("combobox", name="Sort")).to_have_value("name")
-    expect(page.locator("#chosen li")).to_have_text(["Data ×"])
+    expect(page.locator("#selected li")).to_have_text(["Data ×"])
     page.go_back()
     shows(page, client.get(SEARCH, params=narrowed))
     expect(page.get_by_role("combobox", name="Sort")).to_have_value("relevance")
     page.go_back()
     shows(page, client.get(SEARCH, params={"q": "data"}))
-    expect(page.locator("#chosen li")).to_have_count(0)
+    expect(page.locator("#selected li")).to_have_count(0)
     page.go_back()
     shows(page, client.get(LIST))
     expect(search_box(page)).to_have_value("")

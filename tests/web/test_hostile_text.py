@@ -89,7 +89,7 @@ def test_hostile_addresses_are_text(scripts: bool, browser: Browser, client: htt
             word = quote(text, safe="")
             page.goto(f"/?q={word}&category={word}&network={word}")
             assert foreign(page) == []
-            expect(page.locator("#chosen bdi")).to_have_text([plain(text)] * 2)
+            expect(page.locator("#selected bdi")).to_have_text([plain(text)] * 2)
         page.goto(f"/ecosystem?timeframe={word}")
         expect(page.get_by_role("heading", name="Invalid address")).to_be_visible()
         assert foreign(page) == []

@@ -149,4 +149,4 @@ def test_many_endpoints_have_pages_and_can_be_searched(
         if not scripts:
             search.press("Enter")
         expect(page.locator(".endpoint")).to_have_count(0)
-        expect(page.get_by_role("status")).to_have_text("No endpoint has these words")
+        expect(page.get_by_role("status")).to_have_text("No endpoints match")

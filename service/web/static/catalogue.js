@@ -1,4 +1,4 @@
-// The filters of the catalogue: at most one is open, until Escape, a click or the focus elsewhere.
+// Closes the open filter on Escape, and when a click or the focus goes elsewhere.
 const filters = [...document.querySelectorAll("details[name=filter]")];
 
 addEventListener("keydown", (event) => {

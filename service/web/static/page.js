@@ -1,5 +1,5 @@
-// Follows links and forms of a page in place: fetches the document of the new address, and swaps in
-// the content of those elements marked `data-part` that differ.
+// Follows links and forms of a page in place: fetches the document of the new address, and swaps the
+// content of each element marked `data-part` that differs.
 
 const TYPING = 120; // milliseconds without a key press before a search
 const root = document.documentElement;
@@ -9,9 +9,9 @@ let request = new XMLHttpRequest();
 let retry = null;
 let typing;
 
-// Requests a document; calls `receive` with it, or shows why there is none. A later request aborts
-// an earlier one. XMLHttpRequest parses HTML without a sink of Trusted Types, unlike DOMParser.
-function get(address, receive, again) {
+// Fetches a document and passes it to `onLoad`, or shows an error whose button calls `onRetry`. Aborts
+// an earlier request. XMLHttpRequest parses HTML without a sink of Trusted Types, unlike DOMParser.
+function load(address, onLoad, onRetry) {
   request.abort();
   request = new XMLHttpRequest();
   request.open("GET", address);
@@ -23,44 +23,43 @@ function get(address, receive, again) {
     const fresh = target.response;
     const main = fresh?.getElementById("main");
     if (!main) {
-      complain("Unexpected response.", `The response (status ${target.status}) is not a page of Ratecard.`, again);
+      showAlert("Unexpected response.", `The response (status ${target.status}) is not a page of Ratecard.`, onRetry);
     } else if (target.status !== 200) {
-      complain("The request failed.", main.querySelector("p").textContent, again);
+      showAlert("The request failed.", main.querySelector("p").textContent, onRetry);
     } else {
-      calm();
-      receive(fresh);
+      hideAlert();
+      onLoad(fresh);
     }
   };
   request.onerror = () => {
     region.ariaBusy = "false";
     const earlier = "The page shows earlier results.";
-    if (navigator.onLine) complain("No response.", `The service cannot be reached. ${earlier}`, again);
-    else complain("You are offline.", earlier, again);
+    if (navigator.onLine) showAlert("No response.", `The service cannot be reached. ${earlier}`, onRetry);
+    else showAlert("You are offline.", earlier, onRetry);
   };
   region.ariaBusy = "true";
   request.send();
 }
 
-// Shows the document of an address. `entry` says how the address enters the history: as "typed", as
-// "chosen", or not at all (null). `restore` fills the forms from the document, `focus` is the id of
-// the element to focus.
+// Shows the document of an address. `entry` is the kind of history entry: "typed", "chosen", or null
+// for none. `restore` fills the forms from the document; `focus` is the id of the element to focus.
 function visit(address, entry, { restore = false, focus = null } = {}) {
   clearTimeout(typing);
-  const again = () => visit(address, entry, { restore, focus });
-  get(address, (fresh) => {
+  const repeat = () => visit(address, entry, { restore, focus });
+  load(address, (fresh) => {
     const isRebuilt = fresh.documentElement.dataset.snapshot !== root.dataset.snapshot;
     const first = firstPage(address);
     if (scripts(fresh) !== scripts(document)) {
       location.assign(address); // another release, whose markup these scripts may not know
     } else if (isRebuilt && first.href !== new URL(address, location).href) {
-      visit(first.href, entry, { restore, focus }); // pages of two snapshots do not fit together
+      visit(first.href, entry, { restore, focus }); // an offset into the old snapshot means nothing
     } else {
       swap(fresh, restore);
       if (isRebuilt) document.querySelector("[role=status]").append(", from a catalogue rebuilt just now");
       if (entry) enterHistory(fresh.querySelector("link[rel=canonical]").getAttribute("href"), entry);
       if (focus) moveTo(document.getElementById(focus));
     }
-  }, again);
+  }, repeat);
 }
 
 const scripts = (page) => [...page.scripts].map((script) => script.src).join();
@@ -94,27 +93,27 @@ function moveTo(element) {
   if (element.getBoundingClientRect().top < 0) element.scrollIntoView();
 }
 
-// The element of the page that stands for one that was swapped out.
+// Returns the element that replaces one that was swapped out.
 function equivalent(element) {
   const same = (other) => ["name", "value", "href"].every((name) => other[name] === element[name]);
   return [...document.querySelectorAll(element.localName)].find(same);
 }
 
-// Words that are typed on make one entry of the history, and an unchanged address makes none.
+// Continued typing makes one history entry; an unchanged address makes none.
 function enterHistory(address, entry) {
   const isSame = address === location.pathname + location.search;
   const isContinued = entry === "typed" && history.state === "typed";
   history[isSame || isContinued ? "replaceState" : "pushState"](entry, "", address);
 }
 
-function complain(title, message, again) {
+function showAlert(title, message, onRetry) {
   alert.querySelector("strong").textContent = title;
   alert.querySelector("span").textContent = message;
   alert.hidden = false;
-  retry = again;
+  retry = onRetry;
 }
 
-function calm() {
+function hideAlert() {
   if (alert.contains(document.activeElement)) document.getElementById("main").focus({ preventScroll: true });
   alert.hidden = true;
   retry = null;
@@ -147,7 +146,7 @@ for (const form of document.forms) {
   });
 }
 
-// Times relative to now, which go on while the page is open.
+// Ages of times, updated while the page is open.
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const UNITS = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 

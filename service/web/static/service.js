@@ -1,4 +1,4 @@
-// The page of a service: copying of curl commands, and the way back to the list.
+// Copies curl commands, and links back to the list that led to the service.
 document.getElementById("results").addEventListener("click", async ({ target }) => {
   if (!target.matches(".curl button")) return;
   try {
@@ -12,6 +12,6 @@ document.getElementById("results").addEventListener("click", async ({ target }) 
   setTimeout(() => (target.textContent = "Copy"), 2000);
 });
 
-// From a list, lead back to its words and filters.
+// Keep the words and filters of the list in the link back to it.
 const back = document.querySelector(".back a");
 if (document.referrer.split("?")[0] === back.href) back.href = document.referrer;

@@ -9,7 +9,7 @@ const stored = () => {
     const theme = localStorage.getItem("theme");
     return theme in themes ? theme : "auto";
   } catch {
-    return "auto"; // storage can be forbidden
+    return "auto"; // the browser may forbid storage
   }
 };
 
@@ -30,7 +30,7 @@ addEventListener("DOMContentLoaded", () => {
     try {
       localStorage.setItem("theme", next);
     } catch {
-      // the theme then lasts as long as the page
+      // the theme lasts until the page is left
     }
   });
 });
