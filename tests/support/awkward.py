@@ -1,4 +1,4 @@
-"""Services that are hard to show: hostile, long, and written from right to left."""
+"""Services whose text is hard to show: hostile, long, or written from right to left."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(command: str, folder: Path) -> list[str]:
-    """Run a pasted command in a folder, where any other program it runs would leave a file."""
+    """Run a command in a folder, with a `curl` that prints its arguments, and return these."""
     script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}\n"
     run = ["/bin/bash", "-c", script]
     done = subprocess.run(run, capture_output=True, check=True, timeout=10, cwd=folder)

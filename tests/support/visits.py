@@ -1,4 +1,4 @@
-"""Visits of the pages with a real browser, which fail when anything goes wrong unseen."""
+"""Visits to the pages with a real browser, which also fail on errors that nobody sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 expect.set_options(timeout=20_000)
 
 IN_PLACE = re.compile(r"\?")
-"""Addresses that scripts request: all of them have a query string, other files have none."""
+"""Addresses that scripts fetch: they have a query string, static files have none."""
 PARTS = """
     [document.title, ...[...document.querySelectorAll("[data-part]")].map(part => part.innerHTML)]
 """
@@ -23,7 +23,7 @@ PARTS = """
 def visit(
     browser: Browser, client: httpx.Client, *, allowed: str = "", **options: Any
 ) -> Iterator[Page]:
-    """Open a page in a profile of its own, whose addresses are relative to those of `client`.
+    """Open a page in a browser context of its own, with the base URL of `client`.
 
     Fails at the end if there was an error or a warning in the console, a violation of the content
     security policy, a dialog, a failed request or a request to another origin, unless its text
@@ -43,7 +43,7 @@ def visit(
 
 
 def collect_errors(context: BrowserContext, origin: str) -> list[str]:
-    """Return the list to which the errors of a visit will be added."""
+    """Return a list that collects the errors of a browser context."""
     errors: list[str] = []
 
     def on_request(request: Any) -> None:
@@ -93,6 +93,6 @@ def address(page: Page) -> str:
 
 
 def parts(page: Page) -> list[str]:
-    """Return the title and the markup of the parts that scripts swap."""
+    """Return the title, and the markup of the parts that scripts swap."""
     markup: list[str] = page.evaluate(PARTS)
     return markup

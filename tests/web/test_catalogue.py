@@ -1,4 +1,4 @@
-"""The catalogue in a real browser: words, filters, order and pages, each in place."""
+"""Search, filters, sorting and paging of the catalogue, in a real browser."""
 
 from __future__ import annotations
 
@@ -84,44 +84,44 @@ def test_each_search_by_enter_is_an_entry_of_the_history(page: Page, client: htt
 def test_a_filter_counts_and_finds_as_the_api_does(
     name: str, facet: str, query: str, page: Page, client: httpx.Client
 ) -> None:
-    path, asked = (SEARCH, {"q": query}) if query else (LIST, {})
+    path, parameters = (SEARCH, {"q": query}) if query else (LIST, {})
     page.goto(f"/?q={query}" if query else "/")
     group = open_filter(page, name)
-    facets = client.get(path, params=asked | {"facets": facet}).json()["facets"][facet]
+    facets = client.get(path, params=parameters | {"facets": facet}).json()["facets"][facet]
     expect(group.locator(".number")).to_have_text([str(each["count"]) for each in facets])
     counted = [[each["value"] or "None", str(each["count"])] for each in facets]
     assert counts(group) == counted
     first, second = facets[1]["value"], facets[2]["value"]
     choice(page, first).check()
-    shows(page, client.get(path, params=asked | {facet: first}))
+    shows(page, client.get(path, params=parameters | {facet: first}))
     choice(page, second).check()
-    shows(page, client.get(path, params=asked | {facet: [first, second]}))
+    shows(page, client.get(path, params=parameters | {facet: [first, second]}))
     # The counts of a filter do not depend on its own choices.
     assert counts(group) == counted
     page.get_by_role("link", name=f"Remove the filter {first}").click()
-    shows(page, client.get(path, params=asked | {facet: second}))
+    shows(page, client.get(path, params=parameters | {facet: second}))
     expect(page.locator("#selected li")).to_have_count(1)
-    assert address(page) == str(httpx.URL("/", params=asked | {facet: second}))
+    assert address(page) == str(httpx.URL("/", params=parameters | {facet: second}))
 
 
-def test_a_price_finds_what_costs_at_most_as_much(page: Page, client: httpx.Client) -> None:
+def test_a_maximum_price_finds_cheaper_services(page: Page, client: httpx.Client) -> None:
     page.goto("/?q=data")
     group = open_filter(page, "Price")
     prices = ["0.001", "0.01", "0.1", "1"]
-    found = [client.get(SEARCH, params={"q": "data", "maxPrice": price}) for price in prices]
-    totals = [str(each.json()["total"]) for each in found]
+    responses = [client.get(SEARCH, params={"q": "data", "maxPrice": price}) for price in prices]
+    totals = [str(each.json()["total"]) for each in responses]
     expect(group.locator(".number")).to_have_text(totals)
     choice(page, "0.001").check()
-    shows(page, found[0])
+    shows(page, responses[0])
     choice(page, "0.1").check()
-    shows(page, found[2])
+    shows(page, responses[2])
     assert address(page) == "/?q=data&maxPrice=0.1"
     page.get_by_role("link", name="Remove the filter Up to 0.1").click()
     shows(page, client.get(SEARCH, params={"q": "data"}))
     assert address(page) == "/?q=data"
 
 
-def test_curated_services_and_other_orders_are_found(page: Page, client: httpx.Client) -> None:
+def test_curated_only_and_sorting_answer_as_the_api_does(page: Page, client: httpx.Client) -> None:
     page.goto("/?q=data")
     page.get_by_role("checkbox", name="Curated only").check()
     shows(page, client.get(SEARCH, params={"q": "data", "enriched": "true"}))
@@ -219,9 +219,9 @@ def test_without_scripts_search_filters_pages_and_services_work(
         response = client.get(SEARCH, params={"q": "data", "sort": "name"})
         shows(page, response)
         page.locator("#results a").first.click()
-        found = response.json()["services"][0]
-        expect(page.get_by_role("heading", level=1)).to_have_text(found["name"])
-        expect(page.locator(".endpoint")).to_have_count(len(found["endpoints"]))
+        first = response.json()["services"][0]
+        expect(page.get_by_role("heading", level=1)).to_have_text(first["name"])
+        expect(page.locator(".endpoint")).to_have_count(len(first["endpoints"]))
 
 
 def test_a_page_reached_in_place_is_the_page_that_its_address_loads(page: Page) -> None:

@@ -16,7 +16,7 @@ from tests.support.visits import visit
 
 @pytest.fixture
 def page(browser: Browser, client: httpx.Client) -> Iterator[Page]:
-    """Open a page that is dark and as narrow as a telephone."""
+    """Open a dark page as narrow as a telephone."""
     viewport: ViewportSize = {"width": 400, "height": 800}
     with visit(browser, client, viewport=viewport, color_scheme="dark") as page:
         yield page
@@ -67,7 +67,7 @@ def test_the_examples_of_search_and_fetch_can_be_tried(page: Page) -> None:
 
 
 def _try(page: Page, operation: str) -> tuple[Json, str]:
-    """Execute an operation as it is filled in; returns its response, and the text shown of it."""
+    """Execute an operation with its examples; returns its response, and the text shown."""
     block = page.locator(f"[id$=-{operation}]")
     with page.expect_response(re.compile("/v1/")) as response:
         block.locator(".execute").click()

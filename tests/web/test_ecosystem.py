@@ -15,7 +15,7 @@ from tests.support.visits import address, visit
 TOTALS = ("total_transactions", "total_amount", "unique_buyers", "unique_sellers")
 
 
-def written(totals: Json) -> list[str]:
+def format_totals(totals: Json) -> list[str]:
     """Return the totals as the page shows them."""
     payments, amount, buyers, sellers = (totals[name] for name in TOTALS)
     return [f"{payments:,}", f"${amount / 1e6:,.2f}", f"{buyers:,}", f"{sellers:,}"]
@@ -29,11 +29,11 @@ def test_totals_and_charts_of_each_timeframe_are_those_of_the_api(
     expect(timeframes.get_by_role("link", name="30 days")).to_have_attribute("aria-current", "true")
     page.get_by_text("Show as a table").click()
     for days, name in ((1, "1 day"), (7, "7 days"), (90, "90 days"), (30, "30 days")):
-        asked = {"timeframe": days}
+        params = {"timeframe": days}
         timeframes.get_by_role("link", name=name, exact=True).click()
-        overview = client.get("/v1/ecosystem/overview", params=asked).json()["overview"]["json"]
-        buckets = client.get("/v1/ecosystem/stats", params=asked).json()["stats"]["json"]
-        expect(page.locator(".totals dd")).to_have_text(written(overview))
+        overview = client.get("/v1/ecosystem/overview", params=params).json()["overview"]["json"]
+        buckets = client.get("/v1/ecosystem/stats", params=params).json()["stats"]["json"]
+        expect(page.locator(".totals dd")).to_have_text(format_totals(overview))
         for figure in page.locator("figure").all():
             expect(figure.locator(".bar")).to_have_count(len(buckets))
         expect(page.locator("#buckets tr")).to_have_count(len(buckets))

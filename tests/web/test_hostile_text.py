@@ -19,14 +19,31 @@ NUMBERS = tuple(range(len(TEXTS))) if SOAK else (2, 3, 5, 10)
 
 BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
-# Elements that no template holds, scripts of other origins, event handlers, links that run code.
+# Elements that no template has, scripts of other origins, event handlers, links that run code.
 FOREIGN = """
-[...document.querySelectorAll("*")].filter(element =>
+(page => [...page.querySelectorAll("*")].filter(element =>
     element.matches("main :is(script, style, iframe, object, embed, base, img, svg)")
     || (element.localName === "script" && !element.src.startsWith(`${location.origin}/assets/`))
     || element.getAttributeNames().some(name => name.startsWith("on") || name === "autofocus")
     || (element.href?.length && !/^https?:$/.test(new URL(element.href).protocol))
-).map(element => element.outerHTML)
+).map(element => element.outerHTML))
+"""
+
+# Parses the document of a path as the browser does, without showing it.
+READ = f"""
+path => new Promise(resolve => {{
+    const texts = (page, selector) =>
+        [...page.querySelectorAll(selector)].map(each => each.textContent);
+    const request = new XMLHttpRequest();
+    request.open("GET", path);
+    request.responseType = "document";
+    request.onload = () => resolve([
+        {FOREIGN}(request.response),
+        ...["h1", "#tags li", ".endpoint > .description", "main"].map(
+            selector => texts(request.response, selector)),
+    ]);
+    request.send();
+}})
 """
 
 
@@ -45,7 +62,7 @@ def plain(text: str) -> str:
 
 
 def foreign(page: Page) -> list[str]:
-    found: list[str] = page.evaluate(FOREIGN)
+    found: list[str] = page.evaluate(f"{FOREIGN}(document)")
     return found
 
 
@@ -62,6 +79,18 @@ def test_a_list_of_hostile_services_is_text(page: Page) -> None:
     expect(page.locator("#results > li")).to_have_count(1)
     expect(page.locator("#results h2")).to_have_text(plain(TEXTS[10]))
     assert foreign(page) == []
+
+
+def test_documents_of_hostile_services_are_text(page: Page) -> None:
+    page.goto("/")
+    for number, text in enumerate(map(plain, TEXTS)):
+        found, names, tags, descriptions, (content,) = page.evaluate(
+            READ, f"/services/hostile-{number:02}"
+        )
+        assert found == []
+        assert (names, tags) == ([text], [text])
+        assert descriptions == [text] * (len(ADDRESSES) + 1)
+        assert not set(content) & set(map(chr, BIDI_CONTROLS))
 
 
 @pytest.mark.soak

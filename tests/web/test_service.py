@@ -1,4 +1,4 @@
-"""A service at its own address, in a real browser: endpoints, parameters, and curl commands."""
+"""The page of a service in a real browser: endpoints, parameters and curl commands."""
 
 from __future__ import annotations
 

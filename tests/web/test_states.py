@@ -20,7 +20,7 @@ Respond = Callable[[Route], None]
 
 
 def load_another(page: Page, path: str) -> None:
-    """Load another list in place, in the way that people do on the page at this path."""
+    """Load another list in place: by a timeframe of the ecosystem, elsewhere by a search."""
     if path == "/ecosystem":
         page.get_by_role("link", name="7 days").click()
     else:
