@@ -13,7 +13,7 @@ from tests.support.browser import CHROMIUM, open_browser
 from tests.support.visits import collect_errors
 
 
-# Closed at the end of this package: while it is open, its thread can run no other event loop.
+# Close the browser after this package: its event loop allows no other in the same thread.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Open a browser; without Chromium its tests are skipped, except in CI."""
@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, client: httpx.Client) -> Iterator[tuple[Page, list[str]]]:
-    """Open the page of a module, since a profile for each test would double their time."""
+    """Open the page that tests of a module share; a context for each would double their time."""
     origin = str(client.base_url).rstrip("/")
     context = browser.new_context(base_url=origin)
     errors = collect_errors(context, origin)
@@ -35,8 +35,9 @@ def visitor(browser: Browser, client: httpx.Client) -> Iterator[tuple[Page, list
 
 @pytest.fixture
 def page(visitor: tuple[Page, list[str]]) -> Iterator[Page]:
-    """Return a blank page of `client`, on which nothing may go wrong; see `visit`."""
+    """Return the shared page, and fail on errors as `visit` does."""
     page, errors = visitor
+    errors.clear()  # those of an earlier test
     yield page
     page.unroute_all()
     page.goto("about:blank")
