@@ -1,55 +1,84 @@
 PYTHON ?= python3
 BIN := .venv/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCE ?= seeds/services.jsonl
 OVERLAY ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
-INSTALLED := .venv/installed
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
+TESTS ?= tests
 
-.PHONY: run test soak index serve check bench screenshots clean
+# In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
+# fsyncs. One process more than there are cores, as tests also wait for processes that they started.
+MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {print "/dev/shm"}')
+PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
-run: $(INSTALLED)
+.PHONY: run index serve test check soak bench wheel test-wheel test-floors screenshots clean
+
+run: .venv/installed
 	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
 	@$(SERVE)
 
-# One process more than there are cores, as tests also wait for what they started; and in memory where
-# there is room for 6 GB, as they publish hundreds of snapshots, each with its fsyncs.
-ROOM := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {print "/dev/shm"}')
-
-test: $(INSTALLED)
-	@$(if $(ROOM),TMPDIR=$(ROOM)) $(BIN)/pytest --numprocesses $$(($$($(BIN)/python -c 'import os; print(os.cpu_count())') + 1)) --dist loadfile --no-loadscope-reorder
-
-soak: $(INSTALLED)
-	@RATECARD_SOAK=1 $(BIN)/pytest -m soak
-
-index: $(INSTALLED)
+index: .venv/installed
 	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY))
 
-serve: $(INSTALLED)
+serve: .venv/installed
 	@$(SERVE)
 
-check: $(INSTALLED)
+test: .venv/installed-dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) $(TESTS)
+
+check: .venv/installed-dev
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
+	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
+
+soak: .venv/installed-dev
+	@RATECARD_SOAK=1 $(BIN)/python -m pytest -m soak
 
 bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks
 
-.venv/installed-bench: $(INSTALLED)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
-	@touch $@
+wheel:
+	@rm -rf build/lib build/bdist.* dist
+	@$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+# The tests against the wheel, in a folder that has no source code of the packages.
+test-wheel: wheel
+	@rm -rf build/wheel
+	@$(PYTHON) -m venv build/wheel/.venv
+	@build/wheel/.venv/bin/python $(PIP_INSTALL) "$$(echo dist/*.whl)[indexer,dev]"
+	@cp -R .ci .dockerignore CHANGELOG.md Dockerfile LICENSE Makefile README.md docs pyproject.toml seeds tests build/wheel
+	@cd build/wheel && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST) $(TESTS)
+
+# The tests of the HTTP service with the oldest dependencies that are declared; TESTS=tests runs all.
+test-floors: TESTS = tests/service
+test-floors:
+	@rm -rf build/floors
+	@$(PYTHON) -m venv build/floors
+	@$(PYTHON) tests/floors.py > build/floors/constraints.txt
+	@build/floors/bin/python $(PIP_INSTALL) --constraint build/floors/constraints.txt --editable '.[indexer,dev]'
+	@PATH="$(CURDIR)/build/floors/bin:$$PATH" $(PYTEST) $(TESTS)
 
 # The pictures of the README.
-screenshots: $(INSTALLED)
+screenshots: .venv/installed-dev
 	@$(BIN)/python -m tests.screenshots
 
 clean:
-	@rm -rf .venv artifacts build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv artifacts build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml
+.venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ratecard needs Python 3.11 or newer; choose one with PYTHON=")'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[indexer,dev]'
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer]'
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,dev]'
+	@touch $@
+
+.venv/installed-bench: .venv/installed-dev
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[bench]'
 	@touch $@

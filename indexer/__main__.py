@@ -1,4 +1,4 @@
-"""`python -m indexer`: build, search, compare, verify and withdraw snapshots."""
+"""The entry points: `python -m indexer`, and the console script `ratecard`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import sys
 
 from indexer.cli.main import main
 
-__all__ = ["main"]
+__all__ = ["main", "ratecard"]
+
+
+def ratecard() -> int:
+    """Run `ratecard`: `serve` starts the service, every other command is the indexer's."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["serve"]:
+        from service.__main__ import main as serve  # noqa: PLC0415  # loads the whole service
+
+        return serve(arguments[1:], "ratecard serve")
+    return main(arguments, "ratecard")
+
 
 if __name__ == "__main__":
     sys.exit(main())

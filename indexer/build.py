@@ -21,21 +21,18 @@ from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.progress import Progress, track
 from indexer.report import Report, make_report, recall, remember
-from indexer.resources import available_cpus, available_memory, worker_count
+from indexer.resources import available_cpus, available_memory
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.snapshot.filters import write_filters
-from indexer.snapshot.pool import Worker, hire
-from indexer.snapshot.postings import compile_postings
-from indexer.snapshot.prior import prior_of
+from indexer.snapshot.postings import compile_postings, popularity
 from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
 from indexer.snapshot.record_store import (
     read_record_store,
     write_ids,
-    write_record_store,
     write_records,
+    write_summaries,
 )
-from indexer.snapshot.summaries import summarise_services
-from indexer.snapshot.whoosh_index import index_span, indexing
+from indexer.snapshot.whoosh_index import indexing
 from indexer.sources.fingerprint import take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
 from indexer.sources.records import SourceRecord, read_records
@@ -44,13 +41,10 @@ from indexer.x402.grouping import Discovery
 from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
 from service.search.config import SEARCH_CONFIG
-from service.snapshot.snapshot import FORMAT, Manifest, Source
+from service.snapshot.manifest import FORMAT, Manifest, Source
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-PARALLEL_BYTES = 4 * 2**20
-"""Bytes of sources from which on indexing in several processes is worth starting them."""
 
 
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
@@ -68,22 +62,11 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             fingerprint = take_fingerprint(inputs, settings)
             report = recall(options.out, fingerprint, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
-            with (
-                hire(_worker_count(inputs, options), index_span) as workers,
-                collect_rejects(options.rejects, inputs.paths) as rejects,
-            ):
-                build = _Build(staging, options, inputs, rejects, workers, progress)
-                report = build.run()
+            with collect_rejects(options.rejects, inputs.paths) as rejects:
+                report = _Build(staging, options, inputs, rejects, progress).run()
             remember(options.out, staging, fingerprint, options.rejects, report)
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
-
-
-def _worker_count(inputs: Inputs, options: BuildOptions) -> int:
-    """Return the number of worker processes; how many services there are is not known yet."""
-    size = sum(PARALLEL_BYTES if source.size is None else source.size for source in inputs.sources)
-    jobs = worker_count(options.jobs or available_cpus(), options.memory or available_memory())
-    return jobs if jobs > 1 and size >= PARALLEL_BYTES else 0
 
 
 class _Build:
@@ -95,7 +78,6 @@ class _Build:
         options: BuildOptions,
         inputs: Inputs,
         rejects: Rejects,
-        workers: list[Worker],
         progress: Progress,
     ) -> None:
         self._staging = staging
@@ -103,7 +85,6 @@ class _Build:
         self._options = options
         self._inputs = inputs
         self._rejects = rejects
-        self._workers = workers
         self._progress = progress
 
     def run(self) -> Report:
@@ -228,18 +209,25 @@ class _Build:
 
         The summaries, the filters and the prices are computed while the workers index.
         """
-        built, count = self._built, len(entries)
+        built, count, options = self._built, len(entries), self._options
         with (
             self._progress.stage("index", count) as indexed,
-            indexing(built / "whoosh", built, count, self._workers, indexed.advance) as parts,
+            indexing(
+                built / "whoosh",
+                built,
+                count,
+                indexed.advance,
+                jobs=options.jobs or available_cpus(),
+                memory=options.memory or available_memory(),
+            ) as results,
         ):
-            summaries = summarise_services(read_record_store(built, "records"))
-            write_record_store(built, "summaries", summaries)
+            write_summaries(built, read_record_store(built, "records"))
             calls = [entry.calls for entry in entries]
-            write_filters(built / "narrowing", read_record_store(built, "records"), calls)
+            write_filters(built / "filters", read_record_store(built, "records"), calls)
             outliers = find_outliers(read_record_store(built, "records"))
+            parts = results()
         with self._progress.stage("compile"):
             names = [entry.name for entry in entries]
-            prior = np.array([prior_of(entry.enriched, entry.calls) for entry in entries])
+            prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
             compile_postings(parts, names, prior, built / "postings")
         return outliers

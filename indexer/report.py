@@ -13,7 +13,8 @@ from indexer.snapshot.compare import Changes
 from indexer.sources.fingerprint import Fingerprint
 from indexer.sources.rejects import OTHER_REASONS, Reject, Rejects, Tally
 from service.errors import SnapshotUnavailable
-from service.snapshot.snapshot import Manifest, read_current, sha256
+from service.snapshot.manifest import Manifest, sha256
+from service.snapshot.publication import read_current
 
 LAST = "last.json"
 """The file in the artifacts folder that holds the fingerprint and the report of the last build."""
@@ -95,7 +96,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     """
     try:
         last = _last_build.decode((artifacts / LAST).read_bytes())
-        served, _ = read_current(artifacts)
+        served = read_current(artifacts).id
         listed = _state_of(rejects)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, SnapshotUnavailable):
         return None

@@ -24,6 +24,10 @@ LEAST_MEMORY = 64 * MIB
 WORKER_MEMORY = 512 * MIB
 """Bytes that an indexing process takes, its interpreter and its postings together."""
 
+GC_THRESHOLDS = (100_000, 50, 100)
+"""For `gc.set_threshold`: a build makes few reference cycles, and to search for them at the default
+thresholds takes a sixth of its time."""
+
 
 def available_cpus(root: Path = ROOT) -> int:
     """Return how many CPUs this process may use.

@@ -17,8 +17,21 @@ LONGEST = ("test_whoosh_distributions.py", "test_crash.py", "test_hostile.py", "
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no core waits for the other in the end."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    """Mark tests by what they need, and group them for pytest-xdist.
+
+    Tests of a browser are one group, as two browsers at a time starve each other; other groups are
+    files. The longest groups begin, so that no process works alone at the end.
+    """
+    for item in items:
+        needs_browser = "browser" in getattr(item, "fixturenames", ())
+        if needs_browser:
+            item.add_marker("browser")
+        if item.path.parent.name == "system":
+            item.add_marker("system")
+        item.add_marker(pytest.mark.xdist_group("browser" if needs_browser else str(item.path)))
+    items.sort(
+        key=lambda item: (not item.get_closest_marker("browser"), item.path.name not in LONGEST)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,11 @@ from io import TextIOWrapper
 from indexer.cli import build, diff, evaluate, rollback, search, show, verify
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
-from indexer.snapshot.pool import MANY
+from indexer.resources import GC_THRESHOLDS
 from indexer.text import one_line
 from service.cli import Parser
 from service.errors import SnapshotUnavailable
 
-PROG = "python -m indexer"
 COMMANDS: dict[str, Command] = {
     "build": build,
     "search": search,
@@ -27,11 +26,13 @@ COMMANDS: dict[str, Command] = {
     "evaluate": evaluate,
 }
 FIRST_STEPS = ("build", "search", "show")
+SCRIPT = "ratecard"
+"""The console script, which also has the command `serve`."""
 
 
-def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
+def main(arguments: list[str] | None = None, prog: str = "python -m indexer") -> int:
     """Run a command; returns the exit status. `prog` is the program as help names it."""
-    gc.set_threshold(*MANY)
+    gc.set_threshold(*GC_THRESHOLDS)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal may lack letters of a name
         sys.stdout.reconfigure(errors="backslashreplace")
     options = parse_options(sys.argv[1:] if arguments is None else arguments, prog)
@@ -49,9 +50,9 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     return status
 
 
-def parse_options(arguments: list[str], prog: str = PROG) -> argparse.Namespace:
+def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     """Parse a command line, or exit; the options have `run`, of the command, and `prog`."""
-    serve = "python -m service" if prog == PROG else f"{prog} serve"
+    serve = f"{prog} serve" if prog == SCRIPT else "python -m service"
     first_steps = [f"{prog} {COMMANDS[name].EXAMPLES[0]}" for name in FIRST_STEPS]
     parser = Parser(
         prog=prog,
@@ -70,11 +71,13 @@ def parse_options(arguments: list[str], prog: str = PROG) -> argparse.Namespace:
         )
         subparser.set_defaults(run=command.run, prog=prog)
         command.add_options(subparser)
+    if prog == SCRIPT:  # for the help: the script itself runs this command
+        subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
     if not arguments:
         parser.print_help()
         parser.exit(2)
-    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-        parser.refuse("command", arguments[0], COMMANDS)
+    if not arguments[0].startswith("-") and arguments[0] not in subparsers.choices:
+        parser.refuse("command", arguments[0], subparsers.choices)
     return parser.parse_args(arguments)
 
 

@@ -6,7 +6,8 @@ import argparse
 
 from indexer.cli.command import add_artifacts_argument
 from indexer.cli.terminal import answer
-from service.snapshot.snapshot import SNAPSHOTS, read_current, verify
+from service.snapshot.manifest import verify
+from service.snapshot.publication import SNAPSHOTS, read_current
 
 SUMMARY = "check every file of the published snapshot"
 EXAMPLES: tuple[str, ...] = ("verify",)
@@ -15,7 +16,7 @@ add_options = add_artifacts_argument
 
 def run(options: argparse.Namespace) -> int:
     """Check the published snapshot against its manifest."""
-    snapshot_id, _ = read_current(options.artifacts)
+    snapshot_id = read_current(options.artifacts).id
     manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
     count = len(manifest.files)
     return answer(f"snapshot {snapshot_id} is whole: {count} files as they were published")

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from indexer.durable import sync, write_durably
 from indexer.feeds.url import origin
-from service.snapshot.snapshot import sha256
+from service.snapshot.manifest import sha256
 
 FORMAT = 2
 ENTRY = "entry.json"

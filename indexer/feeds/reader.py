@@ -21,7 +21,7 @@ from indexer.feeds.page import Page, parse_body, parse_page
 from indexer.feeds.url import page_url, parse_feed_url
 from indexer.feeds.walk import Walk, walk_feed
 from indexer.options import Limits
-from service.snapshot.snapshot import sha256
+from service.snapshot.manifest import sha256
 
 PAGE_SIZE = 200
 DAY = 24 * 60 * 60  # seconds

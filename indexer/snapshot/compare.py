@@ -1,4 +1,4 @@
-"""What differs between two snapshots: the services added, changed and removed."""
+"""The difference between two snapshots: services added, changed and removed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from msgspec import Raw, Struct
 from indexer.errors import Misuse
 from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
-from service.snapshot.snapshot import CURRENT, MANIFEST, SNAPSHOTS, read_current, read_manifest
-from service.storage.ids import IdTable
-from service.storage.record_store import RecordStore
+from service.snapshot.manifest import MANIFEST, read_manifest
+from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
+from service.storage.record_store import IdTable, RecordStore
 
-LONGEST_SHOWN = 200
-READ_AT_ONCE = 2**14
+LONGEST_SHOWN = 200  # characters
+REMAP_AFTER = 2**14
+"""Records after which the file is mapped anew, as its pages count as memory of the process."""
 RECORDS = "records"
-COMPARED = (f"{RECORDS}.", "ids.")
+COMPARED_FILES = (f"{RECORDS}.", "ids.")
 
 
 class Changes(Struct):
@@ -42,14 +43,14 @@ class PriceRange(Struct, rename="camel"):
         return f"{'–'.join(amounts)} {self.currency}" if amounts else "no fixed price"
 
 
-class Named(Struct):
-    """A service that one of two snapshots has."""
+class ServiceName(Struct):
+    """A service that only one of two snapshots has."""
 
     id: str
     name: str
 
 
-class Repricing(Struct):
+class PriceChange(Struct):
     """The price range of a service before and after, None where it has no prices."""
 
     old: PriceRange | None
@@ -60,32 +61,31 @@ class Repricing(Struct):
 
 
 class Change(Struct, omit_defaults=True):
-    """A service that differs: the top-level keys that do, and its price range where that does.
+    """A service that differs: its top-level keys that do, and its price range if that does.
 
-    No key differs when only their order or how they are written does.
+    There are no such keys where only the order of the keys or the spelling of values differs.
     """
 
     id: str
     name: str
     keys: list[str]
-    price: Repricing | None = None
+    price: PriceChange | None = None
 
 
 class Difference(Struct):
-    """How the services of two snapshots differ, by the ids of both.
+    """The difference between the snapshots `old` and `new`.
 
-    What was added and changed is in the listing order of the new one, what was removed in that of
-    the old one.
+    Added and changed services are in the new listing order, removed ones in the old.
     """
 
     old: str
     new: str
-    added: list[Named]
-    removed: list[Named]
+    added: list[ServiceName]
+    removed: list[ServiceName]
     changed: list[Change]
 
 
-class Summed(Struct, rename="camel"):
+class PricedService(Struct, rename="camel"):
     """The part of a service that a difference shows."""
 
     id: str
@@ -93,162 +93,141 @@ class Summed(Struct, rename="camel"):
     price_summary: PriceRange | None = None
 
 
-_summed = msgspec.json.Decoder(Summed)
+_service = msgspec.json.Decoder(PricedService)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def compare(old: Path, new: Path) -> Difference:
-    """How the services of two snapshot folders differ; only those that differ are decoded.
+    """Compare the services of two snapshot folders, decoding only those that differ.
 
-    Raises SnapshotDamaged for a folder that does not hold what a snapshot must.
+    Raises SnapshotDamaged for a folder that is not a whole snapshot.
     """
     difference = Difference(old.name, new.name, [], [], [])
-    with _damage_said(old, new):
-        before, after = Services(old), Services(new)
-        unmet = bytearray(b"\1") * len(before)
-        for ordinal, earlier in _counterparts(before, after):
-            text = after.text(ordinal)
-            if earlier is None:
-                difference.added.append(_named(text))
-                continue
-            unmet[earlier] = 0
-            if (was := before.text(earlier)) != text:
-                difference.changed.append(_change(was, text))
-        removed = (ordinal for ordinal, is_unmet in enumerate(unmet) if is_unmet)
-        difference.removed.extend(_named(before.text(ordinal)) for ordinal in removed)
+    with _reporting_damage(old, new):
+        for before, after in _differences(old, new):
+            if before and after:
+                difference.changed.append(_change(before, after))
+            else:
+                service = _service.decode(before or after)
+                side = difference.added if after else difference.removed
+                side.append(ServiceName(service.id, service.name))
     return difference
 
 
-def count_changes(old: Path, new: Path) -> tuple[int, int, int]:
-    """How many services were added, changed and removed between two folders; decodes nothing.
+def count_changes(old: Path, new: Path) -> Changes:
+    """Count the services that were added, changed and removed, decoding none.
 
-    A folder needs its record store and its ids: it may be of a snapshot that is being built.
+    A folder needs no more than its records and ids: it may hold a snapshot that is being built.
     Raises SnapshotDamaged as `compare` does.
     """
-    with _damage_said(old, new):
-        before, after = Services(old), Services(new)
-        added = changed = 0
-        for ordinal, earlier in _counterparts(before, after):
-            if earlier is None:
-                added += 1
-            else:
-                changed += before.text(earlier) != after.text(ordinal)
-        return added, changed, len(before) - (len(after) - added)
+    changes = Changes(0, 0, 0)
+    with _reporting_damage(old, new):
+        for before, after in _differences(old, new):
+            changes.changed += bool(before and after)
+            changes.added += not before
+            changes.removed += not after
+    return changes
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:
-    """The folder of a snapshot, whole as far as the sizes of what is compared tell.
+    """Return the folder of a snapshot, having checked the sizes of the files that are compared.
 
-    The name is an id or the start of one, of a snapshot in `artifacts`, or the path of a snapshot
-    folder or of an artifacts folder, which stands for the snapshot that it serves. Raises Misuse
-    when several ids start so, else SnapshotUnavailable.
+    The name is the id of a snapshot in `artifacts` or the start of one, the path of a snapshot
+    folder, or that of an artifacts folder, for the snapshot that it serves. Raises Misuse for an
+    ambiguous name, otherwise SnapshotUnavailable.
     """
     folder = _find(artifacts, name)
     try:
         for file_name, file in read_manifest(folder).files.items():
             path = folder / file_name
-            if file_name.startswith(COMPARED) and path.stat().st_size != file.bytes:
+            if file_name.startswith(COMPARED_FILES) and path.stat().st_size != file.bytes:
                 raise SnapshotDamaged(f"{path} has not the {file.bytes} bytes it should; {REBUILD}")
-    except (OSError, ValueError) as error:  # the latter for a manifest that is not UTF-8
+    except (OSError, ValueError) as error:  # a damaged name may hold a null character
         raise SnapshotDamaged(f"{folder}: {error}; {REBUILD}") from error
     return folder
 
 
 def summarise_difference(difference: Difference, *, as_json: bool) -> str:
-    """A line for each service that differs and one with the counts, or the difference as JSON."""
+    """Return a line for each service that differs and one with the counts, or JSON."""
     if as_json:
         return msgspec.json.encode(difference).decode()
     added, removed, changed = difference.added, difference.removed, difference.changed
     return "\n".join(
         [
-            *(f"+ {service.id}  {_shown(service.name)}" for service in added),
-            *(f"- {service.id}  {_shown(service.name)}" for service in removed),
-            *(f"~ {change.id}  {_shown(change.name)}: {_what(change)}" for change in changed),
+            *(f"+ {service.id}  {_shorten(service.name)}" for service in added),
+            *(f"- {service.id}  {_shorten(service.name)}" for service in removed),
+            *(f"~ {change.id}  {_shorten(change.name)}: {_describe(change)}" for change in changed),
             f"{len(added):,} added, {len(changed):,} changed, {len(removed):,} removed",
         ]
     )
 
 
-class Services:
-    """The stored services of a snapshot folder and their ids."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            self.ids = IdTable(folder)
-            self._records = RecordStore(folder, RECORDS)
-        except (OSError, ValueError) as error:
-            raise SnapshotDamaged(f"{folder}: {error}; {REBUILD}") from error
-        self._folder = folder
-        self._read = 0
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def text(self, ordinal: int) -> bytes:
-        """The stored JSON of a service.
-
-        Pages count as memory of the process for as long as their file stays mapped, so the records
-        are mapped anew now and then.
-        """
-        self._read += 1
-        if self._read % READ_AT_ONCE == 0:
-            self._records = RecordStore(self._folder, RECORDS)
-        return self._records.text(ordinal)
-
-
 @contextmanager
-def _damage_said(old: Path, new: Path) -> Iterator[None]:
-    """Turn what damaged bytes of one of these folders are taken for into SnapshotDamaged."""
+def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
+    """Raise SnapshotDamaged instead of the errors that damaged files cause."""
     try:
         yield
     except (OSError, ValueError, LookupError, msgspec.MsgspecError) as error:
         raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
 
 
-def _counterparts(before: Services, after: Services) -> Iterator[tuple[int, int | None]]:
-    """Each new ordinal with the old one of the same id."""
-    for ordinal in range(len(after)):
-        yield ordinal, before.ids.find(after.ids[ordinal])
+def _differences(old: Path, new: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the stored JSON of each service that differs, before and after; empty if absent.
 
-
-def _named(text: bytes) -> Named:
-    service = _summed.decode(text)
-    return Named(service.id, service.name)
+    Added and changed services come in the new listing order, then removed ones in the old.
+    """
+    old_ids, new_ids = IdTable(old), IdTable(new)
+    old_records, new_records = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
+    removed = bytearray(b"\1") * len(old_records)
+    for ordinal in range(len(new_records)):
+        if ordinal % REMAP_AFTER == 0:
+            old_records, new_records = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
+        earlier = old_ids.find(new_ids[ordinal])
+        before, after = b"", new_records.text(ordinal)
+        if earlier is not None:
+            removed[earlier] = 0
+            before = old_records.text(earlier)
+        if before != after:
+            yield before, after
+    for ordinal, is_removed in enumerate(removed):
+        if is_removed:
+            yield old_records.text(ordinal), b""
 
 
 def _change(old: bytes, new: bytes) -> Change:
-    before, after = _fields.decode(old), _fields.decode(new)
-    keys = [key for key in after | before if before.get(key) != after.get(key)]
-    was, service = _summed.decode(old), _summed.decode(new)
-    change = Change(service.id, service.name, keys)
-    if was.price_summary != service.price_summary:
-        change.price = Repricing(was.price_summary, service.price_summary)
+    old_fields, new_fields = _fields.decode(old), _fields.decode(new)
+    every_key = new_fields | old_fields
+    keys = [key for key in every_key if old_fields.get(key) != new_fields.get(key)]
+    before, after = _service.decode(old), _service.decode(new)
+    change = Change(after.id, after.name, keys)
+    if before.price_summary != after.price_summary:
+        change.price = PriceChange(before.price_summary, after.price_summary)
     return change
 
 
-def _what(change: Change) -> str:
-    keys = _shown(", ".join(change.keys) or "order or spelling")
-    return f"{keys} ({_shown(str(change.price))})" if change.price else keys
+def _describe(change: Change) -> str:
+    keys = _shorten(", ".join(change.keys) or "order or spelling")
+    return f"{keys} ({_shorten(str(change.price))})" if change.price else keys
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return one_line(text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…")
 
 
 def _find(artifacts: Path, name: str) -> Path:
-    known = artifacts / SNAPSHOTS
-    ids = sorted(path.name for path in known.iterdir()) if known.is_dir() else []
+    folder = artifacts / SNAPSHOTS
+    ids = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     path = Path(name).resolve()
     if name in ids:
-        return known / name
+        return folder / name
     if (path / CURRENT).exists():
-        return path / SNAPSHOTS / read_current(path)[0]
+        return path / SNAPSHOTS / read_current(path).id
     if (path / MANIFEST).exists():
         return path
-    found = [known_id for known_id in ids if known_id.startswith(name)]
-    if len(found) > 1:
-        raise Misuse(f"{name}: several snapshots start so; say which: {', '.join(found)}")
-    if not found:
+    matches = [each for each in ids if each.startswith(name)]
+    if len(matches) > 1:
+        raise Misuse(f"{name}: several snapshots start so; say which: {', '.join(matches)}")
+    if not matches:
         held = f"which holds {', '.join(ids) or 'none'}"
         raise SnapshotMissing(f"{name}: no snapshot of {artifacts}, {held}; nor the path of one")
-    return known / found[0]
+    return folder / matches[0]

@@ -1,9 +1,9 @@
-"""Writing what `service.search.filters` reads: facets, prices and orders."""
+"""Writing the files of a `FilterIndex`: facets, prices and orders."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from indexer.x402.testnets import mainnet_prices
 from service.networks import network_label
-from service.search.facets import FACETS, FREQUENT_SHARE
+from service.search.filters import FACETS
+from service.search.postings import DENSE_SHARE
 
 
 class Price(Struct, rename="camel"):
-    """What of a price narrows."""
+    """The part of a price that filters use."""
 
     amount: str
     network: str = ""
@@ -25,17 +26,17 @@ class Price(Struct, rename="camel"):
     max_amount: str = ""
 
 
-class Priced(Struct):
-    """What of an endpoint narrows."""
+class Endpoint(Struct):
+    """The part of an endpoint that filters use."""
 
     pricing: Price
 
 
-class Narrowed(Struct, rename="camel"):
-    """What of a service narrows."""
+class Service(Struct, rename="camel"):
+    """The part of a service that filters use."""
 
     name: str
-    endpoints: list[Priced]
+    endpoints: list[Endpoint]
     category: str = ""
     networks: list[str] = []
     integration_type: str = ""
@@ -43,13 +44,13 @@ class Narrowed(Struct, rename="camel"):
     enriched: bool = False
 
 
-_decoder = msgspec.json.Decoder(Narrowed)
+_decoder = msgspec.json.Decoder(Service)
 
 
-def write_filters(folder: Path, services: Iterable[bytes], calls: list[int]) -> None:
-    """Write the facets, prices and orders of the services, called so often in 30 days."""
+def write_filters(folder: Path, services: Iterable[bytes], calls: Sequence[int]) -> None:
+    """Write the filters of the stored services, and of their calls in the last 30 days."""
     folder.mkdir()
-    facets = {name: FacetValues(name) for name in FACETS}
+    facets = {name: FacetWriter(name) for name in FACETS}
     cheapest, enriched, names = [], [], []
     for ordinal, service in enumerate(map(_decoder.decode, services)):
         for name, values in _values(service).items():
@@ -63,13 +64,17 @@ def write_filters(folder: Path, services: Iterable[bytes], calls: list[int]) -> 
     np.save(folder / "cheapest.npy", prices)
     np.save(folder / "enriched.npy", np.asarray(enriched, np.bool_))
     ordinals = range(len(names))
-    _write_order(folder / "popularity.npy", sorted(ordinals, key=lambda ordinal: -calls[ordinal]))
-    _write_order(folder / "price.npy", np.argsort(prices, kind="stable").tolist())
-    _write_order(folder / "name.npy", sorted(ordinals, key=names.__getitem__))
+    orders = {
+        "popularity": sorted(ordinals, key=lambda ordinal: -calls[ordinal]),
+        "price": np.argsort(prices, kind="stable"),
+        "name": sorted(ordinals, key=names.__getitem__),
+    }
+    for name, order in orders.items():
+        np.save(folder / f"{name}.npy", np.asarray(order, np.uint32))
 
 
-class FacetValues:
-    """Gathers the values of one facet, of which several spellings may be one."""
+class FacetWriter:
+    """Collects the values of one facet; spellings with the same key are one value."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,34 +83,33 @@ class FacetValues:
         self._spellings: dict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, ordinal: int, values: list[str]) -> None:
-        """Add the values of one service."""
+        """Add the values of one service; services come in listing order."""
         for key, value in {self._key(value): value for value in values}.items():
             self._ordinals[key].append(ordinal)
             self._spellings[key][value] += 1
 
     def write(self, folder: Path, services: int) -> None:
-        """Write the values, most frequent first, each in its commonest spelling."""
+        """Write the values, most frequent first, each in its most frequent spelling."""
         keys = sorted(self._ordinals, key=lambda key: (-len(self._ordinals[key]), key))
-        spellings = [min(self._spellings[key].items(), key=_commonest)[0] for key in keys]
-        values = msgspec.json.encode(spellings)
-        (folder / f"{self._name}.values.json").write_bytes(values)
+        spellings = [min(self._spellings[key].items(), key=_most_frequent)[0] for key in keys]
+        (folder / f"{self._name}.values.json").write_bytes(msgspec.json.encode(spellings))
         lengths = [0, *(len(self._ordinals[key]) for key in keys)]
         np.save(folder / f"{self._name}.offsets.npy", np.cumsum(lengths, dtype=np.int64))
         ordinals = [ordinal for key in keys for ordinal in self._ordinals[key]]
         np.save(folder / f"{self._name}.ordinals.npy", np.asarray(ordinals, np.uint32))
-        frequent = [key for key in keys if len(self._ordinals[key]) > services * FREQUENT_SHARE]
-        columns = np.zeros((len(frequent), services), np.bool_)
-        for column, key in zip(columns, frequent, strict=True):
-            column[self._ordinals[key]] = True
-        np.save(folder / f"{self._name}.frequent.npy", columns)
+        dense = [key for key in keys if len(self._ordinals[key]) > services * DENSE_SHARE]
+        masks = np.zeros((len(dense), services), np.bool_)
+        for mask, key in zip(masks, dense, strict=True):
+            mask[self._ordinals[key]] = True
+        np.save(folder / f"{self._name}.dense.npy", masks)
 
 
-def _commonest(spelling: tuple[str, int]) -> tuple[int, str]:
+def _most_frequent(spelling: tuple[str, int]) -> tuple[int, str]:
     value, count = spelling
     return -count, value
 
 
-def _values(service: Narrowed) -> dict[str, list[str]]:
+def _values(service: Service) -> dict[str, list[str]]:
     prices = [endpoint.pricing for endpoint in service.endpoints]
     networks = service.networks or [price.network for price in prices if price.network]
     return {
@@ -117,15 +121,12 @@ def _values(service: Narrowed) -> dict[str, list[str]]:
     }
 
 
-def _cheapest(service: Narrowed) -> float:
-    """The least that any endpoint charges; one without a fixed price charges its bound.
+def _cheapest(service: Service) -> float:
+    """Return the lowest price of the endpoints, NaN if there is none.
 
-    Prices on test networks count only where there are no others.
+    An endpoint without a fixed price counts with its bound, and prices on test networks count only
+    where there are no others.
     """
     prices = mainnet_prices(endpoint.pricing for endpoint in service.endpoints)
-    bounds = [price.amount or price.min_amount or price.max_amount for price in prices]
-    return min((float(bound) for bound in bounds if bound), default=float("nan"))
-
-
-def _write_order(path: Path, ordinals: list[int]) -> None:
-    np.save(path, np.asarray(ordinals, np.uint32))
+    amounts = [price.amount or price.min_amount or price.max_amount for price in prices]
+    return min((float(amount) for amount in amounts if amount), default=float("nan"))

@@ -7,49 +7,61 @@ import fcntl
 import hashlib
 import logging
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+from msgspec import Struct
 
+from indexer.durable import sync, write_durably
 from indexer.errors import Busy, IndexerError
+from indexer.resources import available_cpus
 from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.search.config import SEARCH_CONFIG
-from service.snapshot.snapshot import (
+from service.snapshot.manifest import FORMAT, MANIFEST, File, Manifest, sha256, verify
+from service.snapshot.publication import (
     CURRENT,
-    FORMAT,
-    MANIFEST,
+    EPOCH,
+    HISTORY,
     SNAPSHOTS,
-    File,
-    Manifest,
-    list_snapshots,
+    Publication,
     read_current,
-    sha256,
-    verify,
+    read_history,
 )
 from service.storage.memory_map import open_array
 
 KEPT = 3
+"""Snapshots that stay on disk."""
+ID_DIGITS = 20
 LOCK = ".lock"
 STAGING = "staging"
-
-NEVER = 0
-"""The time of the folder of a snapshot that was not published yet, or withdrawn. That of others is
-when they were published last: by it a rollback finds the one before, and the oldest goes first."""
 
 _log = logging.getLogger(__name__)
 
 
+class _Header(Struct):
+    """The part of a manifest that every format has."""
+
+    id: str
+    built_at: datetime
+
+
+_header = msgspec.json.Decoder(_Header)
+_snapshot_id = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
+
+
 @contextmanager
 def stage(artifacts: Path) -> Iterator[Path]:
-    """A folder to work in, on the file system of `artifacts`, under a lock.
+    """Lock an artifacts folder and yield a folder on its file system to work in.
 
-    Whatever a build that was cut off left there is removed first, as this one's is at the end, with
-    the snapshots that are too many. Raises Busy while another build holds the lock.
+    The remains of a killed build are removed first; at the end the staging folder goes, and the
+    snapshots beyond the last three. Raises Busy while another build holds the lock.
     """
     (artifacts / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
     with _lock(artifacts):
@@ -57,19 +69,18 @@ def stage(artifacts: Path) -> Iterator[Path]:
         with suppress(FileNotFoundError):
             shutil.rmtree(staging)
         staging.mkdir()
-        _note_publication(artifacts)
         try:
             yield staging
         finally:
             _prune(artifacts)
-            with suppress(OSError):  # the next build removes it, or says why it cannot
+            with suppress(OSError):  # the next build removes it, or reports why it cannot
                 shutil.rmtree(staging)
 
 
 def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
-    """The size and hash of every file of a folder by its path in it, but for those known.
+    """Return the size and hash of each file by its path in the folder; `known` are not read again.
 
-    Raises OSError for an array that is not whole, too.
+    Raises OSError, also for an array that was not written whole.
     """
     files = dict(known)
     for path in sorted(Path(parent, name) for parent, names in _walk(folder) for name in names):
@@ -82,67 +93,84 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
 
 
 def identify(files: Mapping[str, File]) -> str:
-    """The id of a snapshot: a hash of what is served, and of how it is searched."""
-    served = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    engine = msgspec.json.encode(SEARCH_CONFIG).decode()
-    return hashlib.sha256("\n".join([str(FORMAT), engine, *served]).encode()).hexdigest()[:20]
+    """Return the id of a snapshot: a hash of its records, its format and the search parameters."""
+    records = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
+    config = msgspec.json.encode(SEARCH_CONFIG).decode()
+    digest = hashlib.sha256("\n".join([str(FORMAT), config, *records]).encode())
+    return digest.hexdigest()[:ID_DIGITS]
 
 
 def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:
-    """Publish the snapshot of this id if there is a whole one; returns its manifest."""
-    folder = artifacts / SNAPSHOTS / snapshot_id
+    """Publish the existing snapshot of this id if it is whole; returns its manifest, or None."""
     try:
-        manifest = verify(folder, threads=os.cpu_count() or 1)
-    except (SnapshotUnavailable, ValueError):  # the latter for a manifest that is not UTF-8
+        manifest = verify(artifacts / SNAPSHOTS / snapshot_id, threads=available_cpus())
+    except SnapshotUnavailable:
         return None
     make_current(artifacts, snapshot_id)
     return manifest
 
 
 def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
-    """The id of the snapshot served now, and how what is built differs, where it can be told."""
+    """Return the id of the served snapshot, and how the one in `built` differs, if known."""
     served = ""
     try:
-        served, _ = read_current(artifacts)
-        return served, Changes(*count_changes(artifacts / SNAPSHOTS / served, built))
+        served = read_current(artifacts).id
+        return served, count_changes(artifacts / SNAPSHOTS / served, built)
     except SnapshotUnavailable:
         return served, None
 
 
 def publish(artifacts: Path, built: Path, manifest: Manifest) -> None:
-    """Make what was built in a staging folder the snapshot to serve.
+    """Make the snapshot in a staging folder the published one; called in `stage`.
 
-    Every byte is on disk before the manifest, the manifest before the rename, and the rename
-    before `CURRENT`; a crash at any instant leaves the old snapshot served.
+    Every file is on disk before the manifest, the manifest before the rename, and the rename
+    before CURRENT: a crash at any instant leaves the old snapshot served.
     """
     for parent, names in _walk(built):
         for name in names:
-            _sync(Path(parent, name))
-        _sync(Path(parent))
-    _write_durably(built / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-    os.utime(built, (NEVER, NEVER))
-    _sync(built)
+            sync(Path(parent, name))
+        sync(Path(parent))
+    write_durably(built / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+    sync(built)
     folder = artifacts / SNAPSHOTS / manifest.id
-    if folder.exists():  # a damaged one, or it would have been reused
+    if folder.exists():  # it is damaged: a whole one would have been reused
         folder.rename(built.with_name("damaged"))
     built.rename(folder)
-    _sync(folder.parent)
+    sync(folder.parent)
     make_current(artifacts, manifest.id)
 
 
-def make_current(artifacts: Path, snapshot_id: str, checked_at: int | None = None) -> None:
-    """Have this snapshot served, as checked now or at a time in nanoseconds of the epoch.
+def make_current(artifacts: Path, snapshot_id: str) -> None:
+    """Have a snapshot served, as found up to date now; called in `stage`."""
+    history = read_history(artifacts)
+    if not history or history[-1].id != snapshot_id:
+        write_history(artifacts, [*history, Publication(snapshot_id, datetime.now(UTC))])
+    write_current(artifacts, snapshot_id)
 
-    Called in `stage`. Raises IndexerError where that may not outlast a power cut.
+
+def write_history(artifacts: Path, history: Sequence[Publication]) -> None:
+    """Record these publications, oldest first; `write_current` makes them durable."""
+    existing = [each for each in history if (artifacts / SNAPSHOTS / each.id).exists()]
+    content = msgspec.json.format(msgspec.json.encode(existing), indent=2)
+    fresh = artifacts / STAGING / HISTORY
+    write_durably(fresh, content)
+    fresh.replace(artifacts / HISTORY)
+
+
+def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None = None) -> None:
+    """Name the snapshot to serve, found up to date at this time (now if None).
+
+    Raises IndexerError where a power cut could undo it.
     """
     fresh = artifacts / STAGING / CURRENT
-    _write_durably(fresh, f"{snapshot_id}\n".encode())
+    write_durably(fresh, f"{snapshot_id}\n".encode())
     if checked_at is not None:
-        os.utime(fresh, ns=(checked_at, checked_at))
+        modified = (checked_at - EPOCH) // timedelta(microseconds=1) * 1000
+        os.utime(fresh, ns=(modified, modified))
+        sync(fresh)
     fresh.replace(artifacts / CURRENT)
-    _note_publication(artifacts)
     try:
-        _sync(artifacts)
+        sync(artifacts)
     except OSError as error:
         raise IndexerError(
             f"{artifacts}: {error.strerror}; {snapshot_id} is served, but a power cut may bring "
@@ -162,60 +190,58 @@ def _lock(artifacts: Path) -> Iterator[None]:
             ) from error
         yield
     finally:
-        with suppress(OSError):  # what was done under the lock is done
+        with suppress(OSError):  # the work under the lock is done
             file.close()
 
 
-def _note_publication(artifacts: Path) -> None:
-    """Give the folder of the served snapshot its time; the next build does when this one cannot."""
-    with suppress(OSError, SnapshotUnavailable):
-        published_at = (artifacts / CURRENT).stat().st_mtime_ns
-        snapshot_id, _ = read_current(artifacts)
-        os.utime(artifacts / SNAPSHOTS / snapshot_id, ns=(published_at, published_at))
-
-
 def _prune(artifacts: Path) -> None:
-    """Move the snapshots that are too many to where what is staged is removed."""
+    """Move the snapshots beyond the last three to the staging folder, which is removed.
+
+    The oldest publication goes first, after snapshots that were withdrawn or never published.
+    """
     try:
-        current, _ = read_current(artifacts)
-        others = [path for path in list_snapshots(artifacts) if path.name != current]
-        for path in others[KEPT - 1 :]:
+        current = read_current(artifacts).id
+        positions = {each.id: position for position, each in enumerate(read_history(artifacts))}
+        others = [
+            (positions.get(path.name, -1), built_at, path)
+            for path in (artifacts / SNAPSHOTS).iterdir()
+            if path.name != current
+            and (built_at := _built_at(path, known=path.name in positions)) is not None
+        ]
+        for _, _, path in sorted(others, reverse=True)[KEPT - 1 :]:
             path.rename(artifacts / STAGING / path.name)
     except SnapshotUnavailable:
         return
-    except OSError as error:  # what this build was for is done, or failed for a reason of its own
+    except OSError as error:  # the build is done, or failed for a reason of its own
         _log.warning("warning: older snapshots cannot be removed: %s", error)
 
 
+def _built_at(path: Path, *, known: bool) -> datetime | None:
+    """Return when a snapshot was built, or None for a folder that is not one of ours.
+
+    A published snapshot is `known` even if its manifest is damaged.
+    """
+    if _snapshot_id.fullmatch(path.name):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            header = _header.decode((path / MANIFEST).read_bytes())
+            if header.id == path.name:
+                return header.built_at
+    return EPOCH if known else None
+
+
 def _check_array(path: Path) -> None:
-    """NumPy is silent when the end of what it saves cannot be written."""
+    """Raise OSError for a truncated array: NumPy does not report that its end was not written."""
     try:
         open_array(path)
     except SnapshotDamaged as error:
-        cut_short = "was not written whole; is the disk full?"
-        raise OSError(errno.EIO, cut_short, str(path)) from error
+        raise OSError(errno.EIO, "was not written whole; is the disk full?", str(path)) from error
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """The folders in a folder, itself included, each with the files in it; raises OSError."""
+    """Yield each folder below a folder, itself included, and the files in it; raises OSError."""
 
     def fail(error: OSError) -> None:
         raise error
 
     for parent, _, names in os.walk(folder, onerror=fail):
         yield parent, names
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

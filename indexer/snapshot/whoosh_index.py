@@ -1,62 +1,98 @@
-"""The Whoosh index over the name, description and category of every service, in parts.
+"""The Whoosh index over the name, description and category of every service.
 
-A part is an index of its own, of services that follow each other in the listing. Parts are written,
-and read back, by processes of their own while the build does other things.
+It is written in parts, each an index of a span of the listing, by worker processes where there are
+several parts; each part is read back as plain arrays, which are compiled to postings. Only what all
+distributions of Whoosh offer publicly is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from whoosh import index
+from whoosh.fields import FieldType, Schema
+from whoosh.formats import Existence
 
 from indexer.errors import IndexerError
 from indexer.progress import Advance, track
-from indexer.snapshot.pool import Worker, results
-from indexer.snapshot.readback import FieldPostings, read_back
+from indexer.resources import MIB, WHOOSH_MEMORY, whoosh_memory, worker_count
+from indexer.snapshot.pool import start_workers
 from indexer.snapshot.record_store import read_record_store
-from service.search.analysis import schema, term_of, words_of
+from service.search.analysis import term_of, words_of
+
+FIELDS = ("name", "description", "category")
 
 WRITE_LOCK = "MAIN_WRITELOCK"
-"""What a writer of Whoosh leaves behind: an empty file that only a second writer would look for."""
-
-MEGABYTES_OF_POSTINGS = 256
-"""How much Whoosh may hold in memory, for each part, before it sorts and spills to disk."""
-
-STEPS = 500
-"""Services after which a part says how far it is."""
+"""An empty file that a Whoosh writer leaves behind, of use to a second writer alone."""
 
 SMALLEST_PART = 2500
-"""Services for which a process of its own is worth the trouble."""
+"""Services that take longer to index than a worker takes to start."""
 
+CACHED_PIECES, LONGEST_CACHED = 1 << 16, 32  # characters
+"""Pieces of text between blanks whose terms are cached: they repeat, and few are longer."""
 
-class UnorderedIndexError(IndexerError):
-    """The document numbers of the index are not the ordinals of the services."""
+PROGRESS_STEP = 500
+"""Services between two reports of progress."""
 
 
 class Text(Struct):
-    """What is searched of a service."""
+    """The part of a service that is searched."""
 
     name: str
     description: str
     category: str = ""
 
 
-class Part(NamedTuple):
-    """What was indexed of the services from the ordinal `first` on.
+class FieldPostings(NamedTuple):
+    """The postings of one field of a part.
 
-    That is its postings by field, and a vocabulary: every word as written (folded), and the term
-    that it is indexed as.
+    `terms` are in byte order and `sizes` (int64) are the counts of their postings. The postings are
+    `documents` (int32), numbered from 0 in each part, and `counts` (float32), the term frequencies.
     """
 
-    first: int
+    terms: list[bytes]
+    sizes: npt.NDArray[np.int64]
+    documents: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.float32]
+
+
+class Part(NamedTuple):
+    """The index of the services from the ordinal `start` on.
+
+    `fields` are its postings by field, `vocabulary` maps each folded word to its term.
+    """
+
+    start: int
     fields: dict[str, FieldPostings]
     vocabulary: dict[str, str]
+
+
+class Terms(FieldType):  # type: ignore[misc]  # Whoosh is untyped
+    """A field that stores the terms of a text, stop words included, and their counts as weights.
+
+    The index is read back and never searched, so that it has no positions, and lengths only if
+    `scorable`.
+    """
+
+    def __init__(self, *, scorable: bool = False) -> None:
+        super().__init__(format=Existence(), analyzer=None, scorable=scorable)
+
+    def index(self, value: str, **_: Any) -> Iterator[tuple[bytes, int, float, bytes]]:
+        """Yield each term with its frequency, its weight, and the value of its posting (none)."""
+        counts = Counter(chain.from_iterable(map(_terms_of_piece, value.split())))
+        for term, count in counts.items():
+            yield term, count, float(count), b""
 
 
 _text = msgspec.json.Decoder(Text)
@@ -64,71 +100,115 @@ _text = msgspec.json.Decoder(Text)
 
 @contextmanager
 def indexing(
-    folder: Path, services: Path, count: int, workers: Sequence[Worker], advance: Advance
-) -> Iterator[list[Part]]:
-    """Index the stored services in numbered folders while the body runs; its end waits for that.
+    folder: Path, services: Path, count: int, advance: Advance, *, jobs: int, memory: int
+) -> Iterator[Callable[[], list[Part]]]:
+    """Index the stored services in numbered folders while the body of a `with` statement runs.
 
-    A part is the work of a worker for `index_span`, where there are any. What is yielded is empty
-    until then, and holds the parts in order afterwards.
+    Yields a function that waits for the parts and returns them in order. At most `jobs` processes
+    are started, and they use about half of `memory` (bytes). `advance` is called from other
+    threads.
     """
-    at_work = workers[: count // SMALLEST_PART]
-    number = max(1, len(at_work))
-    bounds = [count * each // number for each in range(number + 1)]
+    parts = min(worker_count(jobs, memory), max(1, count // SMALLEST_PART))
+    bounds = [count * part // parts for part in range(parts + 1)]
+    share = whoosh_memory(memory, parts)
     tasks = [
-        (folder / str(each), services, range(*bounds[each : each + 2])) for each in range(number)
+        (folder / str(part), services, range(*bounds[part : part + 2]), share)
+        for part in range(parts)
     ]
-    parts: list[Part] = []
-    for worker, task in zip(at_work, tasks, strict=False):
-        worker.give(*task)
-    yield parts
-    parts += results(at_work, advance) or [index_span(*tasks[0], advance)]
+    if parts == 1:
+        yield lambda: [index_span(*tasks[0], advance)]
+        return
+    with start_workers(index_span, tasks, advance) as results:
+        yield results
 
 
-def index_span(folder: Path, services: Path, span: range, advance: Advance) -> Part:
-    """Index a span of the stored services as one part; says now and then how far it is."""
-    records = track(read_record_store(services, "records", span), advance, STEPS)
+def index_span(folder: Path, services: Path, span: range, memory: int, advance: Advance) -> Part:
+    """Index a span of the stored services as one part, with progress."""
+    records = track(read_record_store(services, "records", span), advance, PROGRESS_STEP)
     texts = map(_text.decode, records)
     documents = ((text.name, text.description, text.category) for text in texts)
-    return index_part(folder, documents, span.start)
+    return index_part(folder, documents, span.start, memory)
 
 
-def index_part(folder: Path, documents: Iterable[tuple[str, str, str]], first: int = 0) -> Part:
-    """Index `(name, description, category)` in listing order, the first with this ordinal."""
+def index_part(
+    folder: Path,
+    documents: Iterable[tuple[str, str, str]],
+    start: int = 0,
+    memory: int = WHOOSH_MEMORY,
+) -> Part:
+    """Index `(name, description, category)` in listing order, beginning with the ordinal `start`.
+
+    Beyond `memory` bytes of postings, Whoosh spills to disk. Raises IndexerError if it lost a
+    document.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    writer = index.create_in(str(folder), schema()).writer(limitmb=MEGABYTES_OF_POSTINGS)
+    schema = Schema(**{field: Terms() for field in FIELDS})
+    writer = index.create_in(str(folder), schema).writer(limitmb=memory // MIB)
     pieces: set[str] = set()
-    ordinal = first
+    count = 0
     try:
-        for name, description, category in documents:
-            pieces.update(name.split(), description.split(), category.split())
-            writer.add_document(
-                name=name, description=description, category=category, ordinal=ordinal
-            )
-            ordinal += 1
+        for document in documents:
+            for text in document:
+                pieces.update(text.split())
+            writer.add_document(**dict(zip(FIELDS, document, strict=True)))
+            count += 1
     except BaseException:
         writer.cancel()
         raise
     writer.commit(optimize=True)
     (folder / WRITE_LOCK).unlink(missing_ok=True)
-    check_order(folder, range(first, ordinal))
     vocabulary = {word.text: term_of(word.text) for piece in pieces for word in words_of(piece)}
-    return Part(first, read_back(folder), vocabulary)
+    return Part(start, _read_back(folder, count), vocabulary)
 
 
-def check_order(folder: Path, span: range) -> None:
-    """Raise unless the index is one segment whose documents are in the order of the ordinals."""
-    reader = index.open_dir(str(folder), readonly=True).reader()
+def _read_back(folder: Path, count: int) -> dict[str, FieldPostings]:
+    """Return the postings of each field; document numbers are in the order of writing."""
+    reader: Any = index.open_dir(str(folder), readonly=True).reader()
     try:
-        if not reader.is_atomic():
-            raise UnorderedIndexError(f"the index in {folder} has several segments")
-        if reader.doc_count_all() != len(span):
-            raise UnorderedIndexError(
-                f"the index in {folder} has {reader.doc_count_all()} documents, not {len(span)}"
+        if reader.doc_count_all() != count:
+            raise IndexerError(
+                f"the index in {folder} has {reader.doc_count_all()} documents, not {count}; "
+                "build again"
             )
-        for ordinal, stored in zip(span, reader.all_stored_fields(), strict=True):
-            if stored["ordinal"] != ordinal:
-                raise UnorderedIndexError(
-                    f"service {ordinal} stands for {stored['ordinal']} in the index in {folder}"
-                )
+        return {field: _read_field(reader, field) for field in FIELDS}
     finally:
         reader.close()
+
+
+def _read_field(reader: Any, field: str) -> FieldPostings:
+    terms, sizes, documents, counts = [], array("q"), array("i"), array("f")
+    if field in reader.indexed_field_names():
+        for term, info in reader.iter_field(field):
+            size, total = info.doc_frequency(), info.weight()
+            terms.append(term)
+            sizes.append(size)
+            if size == 1:
+                documents.append(info.min_id())
+                counts.append(total)
+                continue
+            matcher = reader.postings(field, term)
+            if total == size:
+                documents.extend(matcher.all_ids())
+                counts.extend(array("f", [1]) * size)
+                continue
+            while matcher.is_active():
+                documents.append(matcher.id())
+                counts.append(matcher.weight())
+                matcher.next()
+    return FieldPostings(
+        terms,
+        np.asarray(sizes, np.int64),
+        np.asarray(documents, np.int32),
+        np.asarray(counts, np.float32),
+    )
+
+
+def _terms_of_piece(piece: str) -> tuple[bytes, ...]:
+    return _cached_terms(piece) if len(piece) <= LONGEST_CACHED else _analyse(piece)
+
+
+def _analyse(piece: str) -> tuple[bytes, ...]:
+    return tuple(term_of(word.text).encode() for word in words_of(piece))
+
+
+_cached_terms = lru_cache(maxsize=CACHED_PIECES)(_analyse)

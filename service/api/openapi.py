@@ -44,7 +44,7 @@ from service.records import (
     StatsEnvelope,
     TransactionsEnvelope,
 )
-from service.search.facets import FACETS
+from service.search.filters import FACETS
 from service.snapshot import Snapshot
 
 Json = dict[str, Any]

@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from service.errors import InvalidParameter
-from service.search.facets import FACETS
-from service.search.filters import NO_FILTERS, Filters, Sort
+from service.search.filters import FACETS, NO_FILTERS, Filters, Sort
 
 MAX_LIMIT = 200
 MAX_QUERY = 2000

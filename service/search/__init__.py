@@ -1,4 +1,4 @@
-"""Text to terms, terms to postings, postings to the top k; filters and facets.
+"""Search: text to terms, terms to postings, postings to the top k; filters and facets.
 
-May import `storage` and the modules at the root of `service` that describe records.
+May import `service.storage`, `service.errors` and `service.networks`.
 """

@@ -1,138 +1,89 @@
-"""Text to terms: one definition for indexing and for queries.
+"""Text to words and terms: one definition for indexing and for queries.
 
-Text is normalised (NFKC, accents off), cut into words, identifiers are cut into their parts, and
-English words are stemmed. All of it is a chain of Whoosh analysers; because no step looks beyond
-white space, the chain runs once for each distinct piece of text between blanks, and its result is
-remembered.
+Text is normalised (NFKC, accents removed) and cut into words, identifiers are cut into their parts,
+and English words are stemmed, by a chain of Whoosh analysers. No step looks beyond white space, so
+that the chain runs once for each distinct piece of text between blanks, and its result is cached.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
-from whoosh.analysis import Filter, LowercaseFilter, RegexTokenizer, Token
-from whoosh.fields import STORED, TEXT, Schema
+from whoosh.analysis import Filter, RegexTokenizer, Token
 from whoosh.lang.porter import stem
-from whoosh.system import pack_uint
 
 from service.search.stopwords import STOP_WORDS
 
+LONGEST_CACHED = 16  # characters
+"""Nearly all pieces of text are shorter. As longer ones are not cached, hostile queries cannot make
+the caches of a process larger than some 50 MB."""
+CACHED_PIECES, CACHED_STEMS = 1 << 14, 1 << 16
+
 
 class Word(NamedTuple):
-    """A word of a text, folded but not stemmed, and whether the words before it say it all."""
+    """A folded word of a text; `redundant` when it is an identifier whose parts are words, too."""
 
     text: str
-    joined: bool
-
-
-def schema() -> Schema:
-    """The fields of the index; `ordinal` is stored so that the documents' order can be checked."""
-    return Schema(name=Terms(), description=Terms(), category=Terms(), ordinal=STORED)
+    redundant: bool
 
 
 def words_of(text: str) -> list[Word]:
-    """Every word of a text in order, stop words included."""
-    found: list[Word] = []
+    """Return every word of a text in order, stop words included."""
+    words: list[Word] = []
     for piece in text.split():
-        found += _words_of_piece(piece)
-    return found
+        words += _cached_words(piece) if len(piece) <= LONGEST_CACHED else _words_of_piece(piece)
+    return words
 
 
 def query_words(text: str) -> list[Word]:
-    """The distinct words of a query in order, without stop words unless nothing else is left."""
+    """Return the distinct words of a query in order, without stop words unless all are."""
     words: dict[str, Word] = {}
-    for piece in text.split():
-        for word in _words_of_piece(piece):
-            if not word.joined or word.text not in words:
-                words[word.text] = word
+    for word in words_of(text):
+        if not word.redundant or word.text not in words:
+            words[word.text] = word
     return [word for word in words.values() if word.text not in STOP_WORDS] or list(words.values())
 
 
-@lru_cache(maxsize=1 << 16)
 def term_of(word: str) -> str:
-    """The term that a folded word is indexed as: the Porter stem if it is in English letters."""
-    return stem(word) if word.isascii() and word.isalpha() else word
+    """Return the term of a folded word: its Porter stem if it is in English letters, or itself."""
+    if not (word.isascii() and word.isalpha()):
+        return word
+    return _cached_stem(word) if len(word) <= LONGEST_CACHED else stem(word)
 
 
 def name_key(text: str) -> str:
-    """What two spellings of one name share: its letters and digits, folded."""
+    """Return the folded letters and digits of a name, equal for all spellings of it."""
     if text.isascii():
         return text.lower().encode().translate(None, _NOT_IN_NAMES).decode()
-    return "".join(_NAME_CHARACTERS.findall(without_accents(text).casefold()))
-
-
-def without_accents(text: str) -> str:
-    """Compatibility forms composed (NFKC), and accents removed.
-
-    Of Latin, Greek, Cyrillic, Hebrew and Arabic letters, that is. The combining classes tell those
-    accents from the marks that make other letters: vowel signs of Indic scripts have class 0,
-    voicing marks of kana 8, and Hangul syllables must be composed again.
-    """
-    decomposed = unicodedata.normalize("NFKD", text.translate(_PLAIN_LETTERS))
-    return unicodedata.normalize("NFC", "".join(filter(_is_not_accent, decomposed)))
-
-
-class Terms(TEXT):  # type: ignore[misc]  # Whoosh is untyped
-    """A field of the terms of a text, stop words included.
-
-    No positions are kept, nor lengths, which the impacts are computed from exactly: it is to be
-    read back and not to be searched.
-    """
-
-    scorable = False
-
-    def __init__(self) -> None:
-        super().__init__(analyzer=_CHAIN, phrase=False)
-
-    def index(self, value: str, **_: Any) -> Iterator[tuple[bytes, int, float, bytes]]:
-        """Each term with its count, as such, as a weight and as a posting holds it.
-
-        Whoosh would ask the analyser for one token after the other; pieces of text repeat, so
-        their terms are remembered instead.
-        """
-        counts = Counter(chain.from_iterable(map(_terms_of_piece, value.split())))
-        for term, count in counts.items():
-            yield term, count, float(count), pack_uint(count)
-
-
-class NormalisingTokenizer(RegexTokenizer):  # type: ignore[misc]  # Whoosh is untyped
-    """Whoosh's tokenizer over normalised text."""
-
-    def __call__(self, value: str, **options: Any) -> Iterator[Token]:
-        """Tokens of the normalised text."""
-        plain = value if value.isascii() else without_accents(value)
-        tokens: Iterator[Token] = super().__call__(plain, **options)
-        return tokens
+    return "".join(_NAME_CHARACTERS.findall(_normalise(text).casefold()))
 
 
 class IdentifierFilter(Filter):  # type: ignore[misc]  # Whoosh is untyped
-    """Cuts identifiers where their case or kind changes, and keeps them whole as well.
+    """Splits identifiers where their case or character class changes, and keeps the whole as well.
 
-    YouTube is also youtube. Single letters that are left over (the o of GPT4o) say nothing by
-    themselves and live on in the whole only. Runs of scripts that are written without blanks become
-    pairs of adjacent characters.
+    YouTube becomes you, tube and youtube. Parts of a single letter (the o of GPT4o) are dropped, so
+    that only the whole has them. Runs of scripts that are written without blanks become bigrams.
     """
 
     def __call__(self, tokens: Iterable[Token]) -> Iterator[Token]:
-        """The parts of each token, then the whole."""
+        """Yield the parts of each token, then the whole."""
         for token in tokens:
             text = token.text
-            token.joined = False
+            token.redundant = False
             if text.isascii() and text.isalpha() and (text.islower() or text.isupper()):
                 yield token
                 continue
             parts = _PART.findall(text)
-            kept_whole = len(parts) > 1 and not _UNSPACED.search(text)
-            joined = kept_whole
+            keeps_whole = len(parts) > 1 and not _UNSPACED.search(text)
+            redundant = keeps_whole
             for part in parts:
-                if kept_whole and len(part) == 1 and part.isascii() and part.isalpha():
-                    joined = False  # the whole says what is left out here
+                if keeps_whole and len(part) == 1 and part.isascii() and part.isalpha():
+                    redundant = False  # the whole alone has this letter
                     continue
                 if _UNSPACED.match(part) and len(part) > 1:
                     for left, right in pairwise(part):
@@ -141,20 +92,10 @@ class IdentifierFilter(Filter):  # type: ignore[misc]  # Whoosh is untyped
                 else:
                     token.text = part
                     yield token
-            if kept_whole:
+            if keeps_whole:
                 token.text = "".join(parts)
-                token.joined = joined
+                token.redundant = redundant
                 yield token
-
-
-class CasefoldFilter(LowercaseFilter):  # type: ignore[misc]  # Whoosh is untyped
-    """Lower case in the sense of Unicode."""
-
-    def __call__(self, tokens: Iterable[Token]) -> Iterator[Token]:
-        """Each token, folded."""
-        for token in tokens:
-            token.text = token.text.casefold()
-            yield token
 
 
 # Scripts written without blanks between words: Thai, Lao, Myanmar, Khmer; kana, Han; and Hangul.
@@ -164,7 +105,7 @@ _UNSPACED_CHARACTERS = (
     "\u3041-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-# Python's \w has no combining marks, without which words of Indic scripts fall apart.
+# Python's \w lacks combining marks, without which words of Indic scripts would be cut apart.
 _MARKS = "".join(
     chr(code)
     for block in (
@@ -186,7 +127,7 @@ _PART = re.compile(
 _PUNCTUATION = ".,;:!?()[]{}<>'\"`*"
 _NOT_IN_NAMES = bytes(code for code in range(128) if not chr(code).isalnum())
 _NAME_CHARACTERS = re.compile(rf"(?:{_WORD_CHARACTER})+")
-_PLAIN_LETTERS = str.maketrans(
+_LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
     {
         "ß": "ss",
         "ẞ": "SS",
@@ -202,7 +143,25 @@ _PLAIN_LETTERS = str.maketrans(
     }
     | {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "Th", "ħ": "h", "Ħ": "H"}
 )
-_CHAIN = NormalisingTokenizer(rf"(?:{_WORD_CHARACTER}|_)+") | IdentifierFilter() | CasefoldFilter()
+
+ANALYZER = RegexTokenizer(rf"(?:{_WORD_CHARACTER}|_)+") | IdentifierFilter()
+
+
+def analyse(text: str) -> list[Word]:
+    """Run the chain over a text; `words_of` is faster and returns the same."""
+    tokens = ANALYZER(text if text.isascii() else _normalise(text))
+    return [Word(token.text.casefold(), token.redundant) for token in tokens]
+
+
+def _normalise(text: str) -> str:
+    """Return the text in NFKC, without the accents of alphabets.
+
+    Combining classes tell the accents of Latin, Greek, Cyrillic, Hebrew and Arabic letters from
+    marks that make other letters: vowel signs of Indic scripts have class 0, voicing marks of kana
+    8. Hangul syllables, which NFKD takes apart, are composed again.
+    """
+    decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS_WITHOUT_DECOMPOSITION))
+    return unicodedata.normalize("NFC", "".join(filter(_is_not_accent, decomposed)))
 
 
 def _is_not_accent(character: str) -> bool:
@@ -210,15 +169,13 @@ def _is_not_accent(character: str) -> bool:
     return not (combining_class >= 200 or 10 <= combining_class <= 36)
 
 
-@lru_cache(maxsize=1 << 16)
 def _words_of_piece(piece: str) -> tuple[Word, ...]:
     bare = piece.strip(_PUNCTUATION)
     if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle() or bare.isupper()):
-        # What the chain would say of nine pieces in ten, without its cost.
+        # Nine pieces in ten are plain words, for which the slow chain has the same result.
         return (Word(bare.lower(), False),)
-    return tuple(Word(token.text, token.joined) for token in _CHAIN(piece) if token.text)
+    return tuple(analyse(piece))
 
 
-@lru_cache(maxsize=1 << 16)
-def _terms_of_piece(piece: str) -> tuple[bytes, ...]:
-    return tuple(term_of(word.text).encode() for word in _words_of_piece(piece))
+_cached_words = lru_cache(maxsize=CACHED_PIECES)(_words_of_piece)
+_cached_stem: Callable[[str], str] = lru_cache(maxsize=CACHED_STEMS)(stem)

@@ -1,29 +1,51 @@
-"""Narrowing: which of the services that its words find a request wants, and in what order."""
+"""Filters and facets: which services a request allows, in which order, and counts of values.
+
+A facet with v values and p (service, value) pairs is four files: `<name>.values.json`, the values
+as shown, most frequent first, none without a service; `<name>.offsets.npy`, int64[v + 1], and
+`<name>.ordinals.npy`, uint32[p], the services of each value in listing order;
+`<name>.dense.npy`, bool[d, services], a mask for each of the first d values, those of more than
+DENSE_SHARE of the services.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
-from service.search.facets import FACETS, Facet, Mask
+from service.networks import network_key
+from service.search.postings import Mask
 from service.storage.memory_map import open_array
 
 CHUNK = 8192
+"""Services whose matches are listed at a time: a page seldom needs more."""
+
+# The functions that map the spellings of a value to one key.
+FACETS: dict[str, Callable[[str], str]] = {
+    "category": str.casefold,
+    "network": network_key,
+    "scheme": str.casefold,
+    "integrationType": str.casefold,
+    "tag": str.casefold,
+}
 
 Sort = Literal["relevance", "popularity", "price", "name"]
-Counted = dict[str, list[dict[str, str | int]]]
+FacetCounts = dict[str, list[dict[str, str | int]]]
+
+_values = msgspec.json.Decoder(list[str])
 
 
 class Filters(Struct, frozen=True):
-    """All conditions must hold; of the values of one facet any may.
+    """Conditions that a service must all satisfy, the order, and the facets to count.
 
-    `max_price` is compared with the cheapest price of a service, in units of its currency.
+    `facets` allows any of several values of a facet. `max_price` is compared with the lowest price
+    of a service, in units of its currency.
     """
 
     facets: dict[str, list[str]] = {}
@@ -37,23 +59,59 @@ class Filters(Struct, frozen=True):
 NO_FILTERS = Filters()
 
 
+class Facet:
+    """The values of one facet, and the services that have each."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._values = _values.decode((folder / f"{name}.values.json").read_bytes())
+        self._offsets = open_array(folder / f"{name}.offsets.npy")
+        self._ordinals = open_array(folder / f"{name}.ordinals.npy")
+        self._dense = open_array(folder / f"{name}.dense.npy")
+        self._key = FACETS[name]
+        self._numbers = {self._key(value): number for number, value in enumerate(self._values)}
+
+    def mask(self, values: Sequence[str], buffer: Mask) -> Mask:
+        """Return which services have any of these values: a stored mask, or `buffer`, filled."""
+        numbers = [self._numbers.get(self._key(value), -1) for value in values]
+        if len(numbers) == 1 and 0 <= numbers[0] < len(self._dense):
+            stored: Mask = self._dense[numbers[0]]
+            return stored
+        buffer.fill(False)
+        for number in numbers:
+            if number >= 0:
+                buffer[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
+        return buffer
+
+    def count(self, matches: Mask) -> list[dict[str, str | int]]:
+        """Return the values among the matches, each with its count, most frequent first."""
+        if not self._values:
+            return []
+        counts = np.add.reduceat(matches[self._ordinals], self._offsets[:-1], dtype=np.int64)
+        order = np.argsort(-counts, kind="stable")
+        return [
+            {"value": self._values[number], "count": int(counts[number])}
+            for number in order
+            if counts[number]
+        ]
+
+
 class Buffers(threading.local):
     """Masks over all services, one set for each thread."""
 
     def __init__(self, services: int) -> None:
-        self.kept = np.empty(services, np.bool_)
-        self.matched = np.empty(services, np.bool_)
-        self.one = np.empty(services, np.bool_)
+        self.result = np.empty(services, np.bool_)
+        self.condition = np.empty(services, np.bool_)
 
 
 class FilterIndex:
     """Selects and orders the services of one snapshot.
 
-    `cheapest` is float64[n], NaN where nothing has a price, `enriched` bool[n], and each order
-    uint32[n], the ordinals first to last.
+    `cheapest.npy` is float64[services], NaN for services without a price; `enriched.npy`
+    bool[services]; `popularity.npy`, `price.npy` and `name.npy` are the ordinals in these orders,
+    uint32[services].
     """
 
-    def __init__(self, folder: Path, services: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._facets = {name: Facet(folder, name) for name in FACETS}
         self._cheapest = open_array(folder / "cheapest.npy")
         self._enriched = open_array(folder / "enriched.npy")
@@ -62,61 +120,56 @@ class FilterIndex:
             "price": open_array(folder / "price.npy"),
             "name": open_array(folder / "name.npy"),
         }
-        self.buffers = Buffers(services)
+        self._buffers = Buffers(len(self._enriched))
 
-    def keep(self, narrowing: Filters) -> Mask | None:
-        """Which services may match (read only, until this thread's next), or None when all may."""
-        kept: Mask | None = None
-        for condition in self._conditions(narrowing):
-            kept = (
-                condition
-                if kept is None
-                else np.logical_and(kept, condition, out=self.buffers.kept)
-            )
-        return kept
+    def mask(self, filters: Filters) -> Mask | None:
+        """Return which services satisfy the conditions, or None when there are no conditions.
+
+        The mask is read-only, and valid until the next call in the same thread.
+        """
+        mask: Mask | None = None
+        for condition in self._conditions(filters):
+            if mask is None:
+                mask = condition
+            else:
+                mask = np.logical_and(mask, condition, out=self._buffers.result)
+        return mask
 
     def page(self, matches: Mask | None, sort: Sort, limit: int, offset: int) -> Sequence[int]:
-        """One page of the matches, or of all services when None.
+        """Return one page of the matches, or of all services when None.
 
-        `relevance` is listing order here, where no words are ranked.
+        `relevance` means listing order here, where no query ranks the matches.
         """
         order = self._orders.get(sort)
         if matches is None:
             services = len(self._enriched)
             run = range(min(offset, services), min(offset + limit, services))
             return run if order is None else order[run.start : run.stop].tolist()
-        found: list[int] = []
+        page: list[int] = []
         for start in range(0, len(matches), CHUNK):
             if order is None:
-                some = np.flatnonzero(matches[start : start + CHUNK]) + start
+                ordinals = np.flatnonzero(matches[start : start + CHUNK]) + start
             else:
-                some = order[start : start + CHUNK]
-                some = some[matches[some]]
-            found += some[offset : offset + limit - len(found)].tolist()
-            offset = max(offset - len(some), 0)
-            if len(found) == limit:
+                ordinals = order[start : start + CHUNK]
+                ordinals = ordinals[matches[ordinals]]
+            page += ordinals[offset : offset + limit - len(page)].tolist()
+            offset = max(offset - len(ordinals), 0)
+            if len(page) == limit:
                 break
-        return found
+        return page
 
-    def count(self, names: tuple[str, ...], matches: Mask | None) -> Counted:
-        """The values of these facets among the matches, each with its count, most first."""
+    def count(self, names: Sequence[str], matches: Mask | None) -> FacetCounts:
+        """Return the counts of these facets among the matches, or all services when None."""
         if matches is None:
-            matches = self.buffers.matched
-            matches.fill(True)
-        return {
-            name: [
-                {"value": value, "count": count}
-                for value, count in self._facets[name].counts(matches)
-            ]
-            for name in names
-        }
+            matches = np.ones(len(self._enriched), np.bool_)
+        return {name: self._facets[name].count(matches) for name in names}
 
-    def _conditions(self, narrowing: Filters) -> Iterator[Mask]:
-        """The services that satisfy each condition; all but the first share a buffer."""
-        buffers = chain([self.buffers.kept], repeat(self.buffers.one))
-        for name, values in narrowing.facets.items():
-            yield self._facets[name].having(values, next(buffers))
-        if narrowing.enriched is not None:
-            yield np.equal(self._enriched, narrowing.enriched, out=next(buffers))
-        if narrowing.max_price is not None:
-            yield np.less_equal(self._cheapest, narrowing.max_price, out=next(buffers))
+    def _conditions(self, filters: Filters) -> Iterator[Mask]:
+        """Yield the mask of each condition; all but the first share a buffer."""
+        buffers = chain([self._buffers.result], repeat(self._buffers.condition))
+        for name, values in filters.facets.items():
+            yield self._facets[name].mask(values, next(buffers))
+        if filters.enriched is not None:
+            yield np.equal(self._enriched, filters.enriched, out=next(buffers))
+        if filters.max_price is not None:
+            yield np.less_equal(self._cheapest, filters.max_price, out=next(buffers))

@@ -1,91 +1,139 @@
-"""The compiled postings: terms to impact lists, as mapped from their files."""
+"""The compiled postings: an impact list for each term, mapped from files."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from service.search.config import SearchConfig
-from service.search.query_expansion import FULL_WEIGHT, FULL_WEIGHT_BITS, WeightedTerm
-from service.search.top_k import IMPACT_MASK, DenseTerm, ImpactList, Integers
 from service.storage.memory_map import items_of, open_array
 
-FREQUENT_SHARE = 1 / 40
-"""Terms in more than this share of the services are frequent: they have their impacts in blocks."""
-REMEMBERED_LISTS = 1 << 14
-"""Terms whose lists, which are views of the files, are remembered."""
+Integers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+"""One flag for each service: whether it may match."""
+WeightedTerm: TypeAlias = tuple[int, int]
+"""The number of a term, and its weight in units of 1 / FULL_WEIGHT."""
+
+WEIGHT_BITS = 8
+FULL_WEIGHT = 1 << WEIGHT_BITS
+"""Weights are integers, so that weighted impacts stay integers."""
+
+IMPACT_BITS = 24
+"""A posting is the integer `ordinal << 24 | impact`, so that sorting postings merges lists."""
+IMPACT_MASK = (1 << IMPACT_BITS) - 1
+
+BLOCK_BITS = 6
+BLOCK_SIZE = 1 << BLOCK_BITS
+"""Ordinals of a block: one for each bit of a uint64."""
+CHAMPIONS = 256
+"""Entries of a champion list."""
+DENSE_SHARE = 1 / 40
+"""A term in more than this share of the services has a dense column besides its postings."""
+
+CACHED_LISTS = 1 << 14  # views of the mapped files, some 300 bytes each
 
 
-class Summary(msgspec.Struct, frozen=True):
-    """What the compiled files hold."""
+class DenseTerm(NamedTuple):
+    """The impacts of a frequent term over all ordinals, in blocks of 64.
+
+    `impacts` is uint16[blocks, 64], 0 where a service lacks the term; `maxima` int32[blocks], the
+    largest impact of each block; `bits` uint64[blocks], the services that have the term;
+    `champions` int64[up to CHAMPIONS], the ordinals of the largest impacts, best first;
+    `document_frequency` the count of services that have the term.
+    """
+
+    impacts: npt.NDArray[np.uint16]
+    maxima: npt.NDArray[np.int32]
+    bits: npt.NDArray[np.uint64]
+    champions: Integers
+    document_frequency: int
+
+
+class ImpactList(NamedTuple):
+    """The postings of a query word, and its dense column if it has one.
+
+    `postings` are ascending and their ordinals distinct unless `distinct` is false: then they are
+    the concatenated postings of several terms.
+    """
+
+    postings: Integers
+    dense: DenseTerm | None = None
+    distinct: bool = True
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The counts of the compiled files, and the parameters that they were compiled with."""
 
     documents: int
     terms: int
     postings: int
-    engine: SearchConfig
+    config: SearchConfig
 
 
 class PostingLists:
     """Impact lists by term number.
 
-    `postings.npy` is int64, the postings of all terms; `offsets.npy`, int64[terms + 1], says where
-    those of each term begin. `frequent_rows.npy`, int32[terms], is the row of a frequent term in
-    `frequent_impacts.npy`, `frequent_bounds.npy`, `frequent_bits.npy` and
-    `frequent_champions.npy`, or -1.
+    `postings.npy` (int64) holds the postings of all terms; `offsets.npy`, int64[terms + 1], says
+    where those of each term begin. `dense_rows.npy`, int32[terms], is the row of a term in the
+    arrays `dense_impacts`, `dense_maxima`, `dense_bits` and `dense_champions`, or -1.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._offsets = open_array(folder / "offsets.npy")
+        offsets = open_array(folder / "offsets.npy")
+        rows = open_array(folder / "dense_rows.npy")
+        self.document_frequencies: Integers = np.diff(offsets)
         self._postings = open_array(folder / "postings.npy")
-        impacts, bounds, bits, champions = (
-            open_array(folder / f"frequent_{part}.npy")
-            for part in ("impacts", "bounds", "bits", "champions")
+        columns = (
+            open_array(folder / f"dense_{part}.npy")
+            for part in ("impacts", "maxima", "bits", "champions")
         )
-        rows = open_array(folder / "frequent_rows.npy")
-        counts = self.document_frequencies()[rows >= 0].tolist()
-        self._frequent = list(map(DenseTerm, impacts, bounds, bits, champions, counts))
-        self._offset_of = items_of(self._offsets)
-        self._row_of = items_of(rows)
-        # A cache of a bound method would be a cycle, which keeps a snapshot mapped after use.
-        self.of_term = lru_cache(maxsize=REMEMBERED_LISTS)(
+        frequencies = self.document_frequencies[rows >= 0].tolist()
+        self._dense = [DenseTerm(*parts) for parts in zip(*columns, frequencies, strict=True)]
+        self._offsets = items_of(offsets)
+        self._rows = items_of(rows)
+        # A cache of a bound method is a reference cycle, which would keep the files mapped.
+        self.of_term = lru_cache(maxsize=CACHED_LISTS)(
             partial(PostingLists._of_term, weakref.proxy(self))
         )
 
-    def document_frequencies(self) -> npt.NDArray[np.int64]:
-        """In how many services each term is."""
-        return np.diff(self._offsets)
-
-    def _of_term(self, term: int) -> ImpactList:
-        """The list of one term, which `of_term` remembers."""
-        postings = self._postings[self._offset_of[term] : self._offset_of[term + 1]]
-        row = self._row_of[term]
-        return ImpactList(postings, self._frequent[row] if row >= 0 else None)
-
-    def of_word(self, meanings: list[WeightedTerm]) -> ImpactList:
-        """The list of a word: the weighted postings of its meanings, one after the other."""
-        if len(meanings) == 1 and meanings[0][1] == FULL_WEIGHT:
-            return self.of_term(meanings[0][0])
-        offset_of = self._offset_of
-        spans = [self._postings[offset_of[term] : offset_of[term + 1]] for term, _ in meanings]
+    def of_word(self, terms: Sequence[WeightedTerm]) -> ImpactList:
+        """Return the postings of the terms that a query word was expanded to, weighted."""
+        if len(terms) == 1 and terms[0][1] == FULL_WEIGHT:
+            return self.of_term(terms[0][0])
+        offsets = self._offsets
         weighted = [
-            span if weight == FULL_WEIGHT else _weighted(span, weight)
-            for span, (_, weight) in zip(spans, meanings, strict=True)
+            _weigh(self._postings[offsets[term] : offsets[term + 1]], weight)
+            for term, weight in terms
         ]
         if len(weighted) == 1:
             return ImpactList(weighted[0])
         return ImpactList(np.concatenate(weighted), distinct=False)
 
+    def _of_term(self, term: int) -> ImpactList:
+        postings = self._postings[self._offsets[term] : self._offsets[term + 1]]
+        row = self._rows[term]
+        return ImpactList(postings, self._dense[row] if row >= 0 else None)
 
-def _weighted(postings: Integers, weight: int) -> Integers:
-    """Postings with this share of their impacts, at least 1, as 0 would be no match."""
+
+def block_count(documents: int) -> int:
+    """Return how many blocks hold so many ordinals; at least one."""
+    return -(-max(documents, 1) // BLOCK_SIZE)
+
+
+def _weigh(postings: Integers, weight: int) -> Integers:
+    """Scale the impacts, to 1 at least: an impact of 0 would be no match."""
+    if weight == FULL_WEIGHT:
+        return postings
     impacts = postings & IMPACT_MASK
-    less = impacts * weight >> FULL_WEIGHT_BITS
-    np.maximum(less, 1, out=less)
-    less -= impacts
-    less += postings
-    return less
+    weighed = impacts * weight >> WEIGHT_BITS
+    np.maximum(weighed, 1, out=weighed)
+    weighed -= impacts
+    weighed += postings
+    return weighed

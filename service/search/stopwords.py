@@ -1,4 +1,4 @@
-"""Words that say nothing about the service that is looked for."""
+"""English words that do not describe a service: function words and the words of requests."""
 
 from __future__ import annotations
 

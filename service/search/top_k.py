@@ -1,10 +1,10 @@
-"""Summing impacts: the best services of some impact lists, and how many there are, exactly.
+"""Summing impact lists: the top k services, and the exact count of all matches.
 
-Lists of rare terms are merged by sorting. Frequent terms have a column of impacts over all
-ordinals, in blocks, with the largest impact of each block as its bound: a block whose bounds
-together stay below the last place of the page is never looked at (block-max pruning; Ding and Suel,
-2011). How many match is counted apart, by the bits of the frequent terms. Nothing depends on the
-order of the lists, since sums of integers do not.
+Lists of rare terms are merged by sorting. Frequent terms have dense columns in blocks, with the
+largest impact of each block as its bound: blocks whose bounds add up to less than the threshold of
+the page are skipped (block-max pruning; Ding and Suel, 2011). Matches are counted apart, by the
+bits of the frequent terms. Sums of integers do not depend on their order, so that the result does
+not depend on the order of the lists.
 """
 
 from __future__ import annotations
@@ -14,157 +14,139 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from service.search.postings import (
+    BLOCK_BITS,
+    BLOCK_SIZE,
+    IMPACT_BITS,
+    IMPACT_MASK,
+    DenseTerm,
+    ImpactList,
+    Integers,
+    Mask,
+    block_count,
+)
 from service.storage.memory_map import items_of
 
-Integers = npt.NDArray[np.int64]
-Keep = npt.NDArray[np.bool_] | None
+BATCH = 512
+"""Blocks that are summed at a time: their sums stay in the processor's cache."""
+TIGHTEN_ABOVE = 64  # blocks
+"""Above this many blocks, champion lists raise the threshold first: to skip blocks pays then."""
+LOOP_UP_TO = 24  # duplicates
+"""Up to this many, a loop adds duplicates faster than NumPy does."""
+FULL_SORT_UP_TO = 512  # keys
+"""Up to this many, a full sort is faster than a partition."""
 
-BLOCK_BITS = 6
-BLOCK = 1 << BLOCK_BITS
-"""Ordinals of one block: as many as an integer of the bits has."""
-AT_ONCE = 512
-"""Blocks that are summed at once, at most."""
-MANY = 64
-"""Blocks to look at from which on it pays to learn first what a page takes."""
-FEW = 24
-"""Repeats up to which to add one after the other is faster than to add all at once."""
-SORTED_WHOLE = 512
-"""Up to so many, to sort them all is faster than to part the best from the others first."""
-CHAMPIONS = 256
-"""How many of the best services of a frequent term are kept in order."""
-IMPACT_BITS = 24
-"""A posting is one integer, `ordinal << 24 | impact`, so that sorting postings merges lists."""
-IMPACT_MASK = (1 << IMPACT_BITS) - 1
-ORDINAL_MASK = (1 << 32) - 1
-NONE = np.empty(0, np.int64)
+SUM_BITS = 32
+ORDINAL_MASK = (1 << SUM_BITS) - 1
+"""A sort key is the integer `ordinal - (sum << 32)`: largest sum first, then lowest ordinal."""
+
+NO_ORDINALS = np.empty(0, np.int64)
 
 
-class DenseTerm(NamedTuple):
-    """A frequent term over all blocks.
-
-    `impacts` is uint16[blocks, 64], `bounds` int32[blocks], the largest impact of each block,
-    `bits` uint64[blocks], which services have the term, `champions` int64[at most CHAMPIONS] the
-    ordinals of the largest impacts, best first, and `services` how many have the term.
-    """
-
-    impacts: npt.NDArray[np.uint16]
-    bounds: npt.NDArray[np.int32]
-    bits: npt.NDArray[np.uint64]
-    champions: Integers
-    services: int
-
-
-class ImpactList(NamedTuple):
-    """What one word of a query adds to the sums.
-
-    `postings` is int64, ascending if they are `distinct`; where a word has several meanings they
-    follow each other, and an ordinal may be there again.
-    """
-
-    postings: Integers
-    frequent: DenseTerm | None = None
-    distinct: bool = True
-
-
-class Ranked(NamedTuple):
-    """Exact total, and the best ordinals, best first; of equal sums the first ordinal first."""
+class TopK(NamedTuple):
+    """The exact count of matches, and the ordinals of the best, best first, ties by ordinal."""
 
     total: int
     ordinals: Integers
 
 
+class Merged(NamedTuple):
+    """Impact lists merged: ascending ordinals, and the sum of each.
+
+    `zeros` are the positions whose sum is 0: repeated ordinals, and those that a mask excludes.
+    """
+
+    ordinals: Integers
+    sums: Integers
+    zeros: Integers
+
+
 class Accumulator(threading.local):
-    """Ranks; its buffers, one set for each thread, have a number for each block."""
+    """Ranks impact lists, with buffers of one item per block for each thread."""
 
     def __init__(self, documents: int) -> None:
+        self.documents = documents
         blocks = block_count(documents)
         self._bounds = np.empty(blocks, np.int32)
         self._bits = np.empty(blocks, np.uint64)
         self._counts = np.empty(blocks, np.uint8)
 
-    def rank(self, lists: Sequence[ImpactList], first: int, keep: Keep) -> Ranked:
-        """The best `first` of what the lists sum up to."""
-        rare = [each for each in lists if each.frequent is None]
+    def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopK:
+        """Return the top k of the sum of the lists, and the count of services in any of them."""
+        rare = [each for each in lists if each.dense is None]
         if len(rare) == len(lists):
-            ordinals, sums, void = merged(rare, keep)
-            total = len(ordinals) - len(void)
-            return Ranked(total, best(ordinals, sums, min(first, total)))
-        alone = lists[0].frequent if len(lists) == 1 and keep is None else None
-        if alone is not None and first <= len(alone.champions):
-            return Ranked(alone.services, alone.champions[:first])
-        frequent = [each.frequent for each in lists if each.frequent is not None]
-        total = self._count(frequent, keep)
+            ordinals, sums, zeros = merge(rare, mask)
+            total = len(ordinals) - len(zeros)
+            return TopK(total, top_k(ordinals, sums, min(k, total)))
+        only = lists[0].dense if len(lists) == 1 and mask is None else None
+        if only is not None and k <= len(only.champions):
+            return TopK(only.document_frequency, only.champions[:k])
+        dense = [each.dense for each in lists if each.dense is not None]
+        total = self._count(dense, mask)
         if not rare:
-            return Ranked(total, best(*self._above(1, frequent, first, keep), first))
-        ordinals, sums, void = merged(rare, keep)
-        added = _added(frequent, ordinals)
-        added[void] = 0
-        total += len(ordinals) - len(void) - int(np.count_nonzero(added))
-        sums += added
-        keys = _best_keys(ordinals, sums, first)
-        # What the last of them reaches; every match reaches 1.
-        floor = max(1, -int(keys[first - 1] >> 32)) if 0 < first <= len(keys) else 1
-        others, other_sums = self._above(floor, frequent, first, keep)
-        if first and len(others):
-            # What has a rare term as well is there with its full sum, or not among the best.
-            known = keys & ORDINAL_MASK
-            known.sort()
-            places = known.searchsorted(others)
-            places[places == len(known)] = 0
-            new = known.take(places) != others
-            keys = np.concatenate((keys, others[new] - (other_sums[new] << 32)))
+            return TopK(total, top_k(*self._at_least(1, dense, k, mask), k))
+        ordinals, sums, zeros = merge(rare, mask)
+        dense_sums = _impacts_at(dense, ordinals)
+        dense_sums[zeros] = 0
+        total += len(ordinals) - len(zeros) - int(np.count_nonzero(dense_sums))
+        sums += dense_sums
+        keys = _top_keys(ordinals, sums, k)
+        # Services without a rare term have to beat the last of the k that have one.
+        threshold = max(1, -int(keys[k - 1] >> SUM_BITS)) if 0 < k <= len(keys) else 1
+        others, other_sums = self._at_least(threshold, dense, k, mask)
+        if k and len(others):
+            # A service with a rare term is in `keys` with its full sum, or not in the top k.
+            ranked = keys & ORDINAL_MASK
+            ranked.sort()
+            positions = ranked.searchsorted(others)
+            positions[positions == len(ranked)] = 0
+            new = ranked.take(positions) != others
+            keys = np.concatenate((keys, others[new] - (other_sums[new] << SUM_BITS)))
             keys.sort()
-        return Ranked(total, keys[: min(first, total)] & ORDINAL_MASK)
+        return TopK(total, keys[: min(k, total)] & ORDINAL_MASK)
 
-    def _count(self, frequent: list[DenseTerm], keep: Keep) -> int:
-        """How many services have any of these terms."""
-        if len(frequent) == 1 and keep is None:
-            return frequent[0].services
-        bits = frequent[0].bits
-        for each in frequent[1:]:
-            bits = np.bitwise_or(bits, each.bits, out=self._bits)
-        if keep is not None:
+    def _count(self, dense: list[DenseTerm], mask: Mask | None) -> int:
+        """Count the services that have any of the terms."""
+        if len(dense) == 1 and mask is None:
+            return dense[0].document_frequency
+        bits = dense[0].bits
+        for term in dense[1:]:
+            bits = np.bitwise_or(bits, term.bits, out=self._bits)
+        if mask is not None:
             packed = np.zeros(bits.nbytes, np.uint8)
-            packed[: -(-len(keep) // 8)] = np.packbits(keep, bitorder="little")
+            packed[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")
             bits = np.bitwise_and(bits, packed.view(np.uint64), out=self._bits)
         return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
 
-    def _above(
-        self, floor: int, frequent: list[DenseTerm], first: int, keep: Keep
+    def _at_least(
+        self, threshold: int, dense: list[DenseTerm], k: int, mask: Mask | None
     ) -> tuple[Integers, Integers]:
-        """The ordinals and sums of the frequent terms that can be among the best `first`.
-
-        Only blocks whose bounds reach the floor are looked at.
-        """
-        bounds = frequent[0].bounds
-        for each in frequent[1:]:
-            bounds = np.add(bounds, each.bounds, out=self._bounds)
-        rows = (bounds >= floor).nonzero()[0]
-        if not len(rows):
-            return NONE, NONE
-        if len(rows) > MANY:
-            floor = max(floor, _champions_floor(frequent, first, keep))
-            rows = (bounds >= floor).nonzero()[0]
-        if len(rows) <= AT_ONCE:
-            return _summed(frequent, rows, floor, keep)
-        found = [
-            _summed(frequent, rows[start : start + AT_ONCE], floor, keep)
-            for start in range(0, len(rows), AT_ONCE)
+        """Return the ordinals whose sums reach the threshold or a higher one of the top k; sums."""
+        bounds = dense[0].maxima
+        for term in dense[1:]:
+            bounds = np.add(bounds, term.maxima, out=self._bounds)
+        blocks = (bounds >= threshold).nonzero()[0]
+        if not len(blocks):
+            return NO_ORDINALS, NO_ORDINALS
+        if len(blocks) > TIGHTEN_ABOVE:
+            threshold = max(threshold, _champion_threshold(dense, k, mask))
+            blocks = (bounds >= threshold).nonzero()[0]
+        if len(blocks) <= BATCH:
+            return _sum_blocks(dense, blocks, threshold, mask)
+        batches = [
+            _sum_blocks(dense, blocks[start : start + BATCH], threshold, mask)
+            for start in range(0, len(blocks), BATCH)
         ]
-        ordinals, sums = zip(*found, strict=True)
+        ordinals, sums = zip(*batches, strict=True)
         return np.concatenate(ordinals), np.concatenate(sums)
 
 
-def merged(lists: Sequence[ImpactList], keep: Keep = None) -> tuple[Integers, Integers, Integers]:
-    """The ordinals of some lists, ascending, the sum of the impacts of each, and the void places.
-
-    There the sum is 0, as an ordinal is there again, or is not to be kept.
-    """
+def merge(lists: Sequence[ImpactList], mask: Mask | None = None) -> Merged:
+    """Merge impact lists and add up the impacts of each ordinal."""
     if not lists:
-        return NONE, NONE, NONE
-    repeats = NONE
+        return Merged(NO_ORDINALS, NO_ORDINALS, NO_ORDINALS)
+    duplicates = NO_ORDINALS
     if len(lists) == 1 and lists[0].distinct:
         postings = lists[0].postings
         ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
@@ -172,82 +154,111 @@ def merged(lists: Sequence[ImpactList], keep: Keep = None) -> tuple[Integers, In
         postings = np.concatenate([each.postings for each in lists])
         postings.sort()
         ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
-        repeats = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
-        if len(repeats):
-            repeats += 1
-            _gather(sums, repeats)
-    if keep is None:
-        return ordinals, sums, repeats
-    sums *= keep.take(ordinals)
-    return ordinals, sums, (sums == 0).nonzero()[0]
+        duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
+        if len(duplicates):
+            duplicates += 1
+            _add_duplicates(sums, duplicates)
+    if mask is None:
+        return Merged(ordinals, sums, duplicates)
+    sums *= mask.take(ordinals)
+    return Merged(ordinals, sums, (sums == 0).nonzero()[0])
 
 
-def best(ordinals: Integers, sums: Integers, first: int) -> Integers:
-    """The `first` ordinals of the largest sums; of equal sums the first ordinal first."""
-    return _best_keys(ordinals, sums, first) & ORDINAL_MASK
+def intersect(lists: Sequence[ImpactList]) -> Integers:
+    """Return the ordinals that are in every list, ascending; none without lists."""
+    if not lists:
+        return NO_ORDINALS
+    shortest, *longer = sorted(lists, key=lambda each: len(each.postings))
+    ordinals, sums, _ = merge([shortest])
+    common = ordinals.take(sums.nonzero()[0])
+    for each in longer:
+        common = common.take(_list_impacts_at(each, common).nonzero()[0])
+    return common
 
 
-def block_count(documents: int) -> int:
-    """How many blocks hold so many documents; at least one."""
-    return -(-max(documents, 1) // BLOCK)
+def sums_at(lists: Sequence[ImpactList], ordinals: Integers) -> Integers:
+    """Return the sums of the lists at these ordinals."""
+    sums = np.zeros(len(ordinals), np.int64)
+    for each in lists:
+        sums += _list_impacts_at(each, ordinals)
+    return sums
 
 
-def _best_keys(ordinals: Integers, sums: Integers, first: int) -> Integers:
-    """The `first` keys, ascending: negated sum and ordinal in one number, to order by both."""
-    keys = ordinals - (sums << 32)
-    if len(keys) > SORTED_WHOLE and 0 < first < len(keys):
-        keys.partition(first - 1)
-        keys = keys[:first]
+def top_k(ordinals: Integers, sums: Integers, k: int) -> Integers:
+    """Return the k ordinals of the largest sums, best first, ties by ordinal."""
+    return _top_keys(ordinals, sums, k) & ORDINAL_MASK
+
+
+def _top_keys(ordinals: Integers, sums: Integers, k: int) -> Integers:
+    keys = ordinals - (sums << SUM_BITS)
+    if len(keys) > FULL_SORT_UP_TO and 0 < k < len(keys):
+        keys.partition(k - 1)
+        keys = keys[:k]
     keys.sort()
-    return keys[:first]
+    return keys[:k]
 
 
-def _gather(sums: Integers, repeats: Integers) -> None:
-    """Add what is at the places of repeats to the first place of their ordinals."""
-    if len(repeats) <= FEW:
+def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
+    """Add the sums at repeated ordinals to the first position of each, and leave 0 there."""
+    if len(duplicates) <= LOOP_UP_TO:
         items = items_of(sums)
-        for place in reversed(repeats.tolist()):
-            items[place - 1] += items[place]
-            items[place] = 0
+        for position in reversed(duplicates.tolist()):
+            items[position - 1] += items[position]
+            items[position] = 0
         return
-    # In a row of them, all belong to the place before the first.
-    rows = repeats - np.arange(len(repeats))
-    owners = repeats.take(rows.searchsorted(rows)) - 1
-    np.add.at(sums, owners, sums.take(repeats))
-    sums[repeats] = 0
+    # Consecutive duplicates are one run: they all belong to the position before it.
+    runs = duplicates - np.arange(len(duplicates))
+    owners = duplicates.take(runs.searchsorted(runs)) - 1
+    np.add.at(sums, owners, sums.take(duplicates))
+    sums[duplicates] = 0
 
 
-def _added(frequent: list[DenseTerm], ordinals: Integers) -> Integers:
-    """What frequent terms add to the sums of these ordinals."""
-    added = frequent[0].impacts.ravel().take(ordinals).astype(np.int64)
-    for each in frequent[1:]:
-        added += each.impacts.ravel().take(ordinals)
-    return added
+def _impacts_at(dense: list[DenseTerm], ordinals: Integers) -> Integers:
+    impacts = dense[0].impacts.ravel().take(ordinals).astype(np.int64)
+    for term in dense[1:]:
+        impacts += term.impacts.ravel().take(ordinals)
+    return impacts
 
 
-def _champions_floor(frequent: list[DenseTerm], first: int, keep: Keep) -> int:
-    """What the best `first` reach at least, as that many champions of the terms do, or 1."""
+def _list_impacts_at(each: ImpactList, ordinals: Integers) -> Integers:
+    """Return the impacts of a list at these ordinals, 0 where it has none."""
+    if each.dense is not None:
+        return _impacts_at([each.dense], ordinals)
+    if not each.distinct:
+        own, sums, _ = merge([each])
+        positions = np.searchsorted(own, ordinals)
+        positions[positions == len(own)] = 0
+        return np.where(own[positions] == ordinals, sums[positions], 0)
+    # No impact is 0, so this is the position of the posting of an ordinal, if it has one.
+    positions = np.searchsorted(each.postings, ordinals << IMPACT_BITS)
+    positions[positions == len(each.postings)] = 0
+    postings = each.postings[positions]
+    return np.where(postings >> IMPACT_BITS == ordinals, postings & IMPACT_MASK, 0)
+
+
+def _champion_threshold(dense: list[DenseTerm], k: int, mask: Mask | None) -> int:
+    """Return a lower bound of the k-th best sum: that of the k-th best champion, or 1."""
     champions = [
-        each.champions[:first] if keep is None else each.champions[keep.take(each.champions)]
-        for each in frequent
+        term.champions[:k] if mask is None else term.champions[mask.take(term.champions)]
+        for term in dense
     ]
     ordinals = np.concatenate(champions)
-    keys = np.unique(ordinals - (_added(frequent, ordinals) << 32))
-    return -int(keys[first - 1] >> 32) if 0 < first <= len(keys) else 1
+    keys = np.unique(ordinals - (_impacts_at(dense, ordinals) << SUM_BITS))
+    return -int(keys[k - 1] >> SUM_BITS) if 0 < k <= len(keys) else 1
 
 
-def _summed(
-    frequent: list[DenseTerm], rows: Integers, floor: int, keep: Keep
+def _sum_blocks(
+    dense: list[DenseTerm], blocks: Integers, threshold: int, mask: Mask | None
 ) -> tuple[Integers, Integers]:
-    """The ordinals of these blocks whose sums reach the floor, and the sums."""
-    blocks = frequent[0].impacts.take(rows, axis=0).astype(np.int32)
-    for each in frequent[1:]:
-        blocks += each.impacts.take(rows, axis=0)
-    flat = blocks.ravel()
-    places = (flat >= floor).nonzero()[0]
-    ordinals = rows.take(places >> BLOCK_BITS) << BLOCK_BITS | places & (BLOCK - 1)
-    sums = flat.take(places).astype(np.int64)
-    if keep is None:
+    """Return the ordinals of these blocks whose sums reach the threshold, and the sums."""
+    block_sums = dense[0].impacts.take(blocks, axis=0).astype(np.int32)
+    for term in dense[1:]:
+        block_sums += term.impacts.take(blocks, axis=0)
+    flat = block_sums.ravel()
+    positions = (flat >= threshold).nonzero()[0]
+    ordinals = blocks.take(positions >> BLOCK_BITS) << BLOCK_BITS | positions & (BLOCK_SIZE - 1)
+    sums = flat.take(positions).astype(np.int64)
+    if mask is None:
         return ordinals, sums
-    kept = keep.take(ordinals).nonzero()[0]
-    return ordinals.take(kept), sums.take(kept)
+    allowed = mask.take(ordinals).nonzero()[0]
+    return ordinals.take(allowed), sums.take(allowed)

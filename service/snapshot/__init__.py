@@ -1,8 +1,8 @@
-"""The snapshot on disk: opening, verifying, and swapping in the one that is published.
+"""The snapshot on disk: its format, opening, verifying, and swapping in the published one.
 
-May import `search` and `storage`.
+May import `service.search`, `service.storage`, `service.records` and `service.errors`.
 """
 
-from service.snapshot.snapshot import Snapshot, open_snapshot
+from service.snapshot.snapshot import Hits, Snapshot, open_snapshot
 
-__all__ = ["Snapshot", "open_snapshot"]
+__all__ = ["Hits", "Snapshot", "open_snapshot"]

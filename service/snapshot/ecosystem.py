@@ -1,4 +1,4 @@
-"""Ecosystem numbers: every possible answer is a row, or a run of rows, computed at index time."""
+"""The ecosystem tables: each answer is a row, or a run of rows, computed at indexing time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from service.storage.record_store import RecordStore
 
 
 class Ecosystem:
-    """The tables of what was paid, each a store of JSON texts.
+    """Payment statistics, as stores of JSON texts.
 
-    `overview` holds the totals of 1, 2, … days before the newest payment, its last row those of
-    all payments. `days` holds the UTC days from the first payment to the newest, oldest first.
-    A timeframe starts within a day: `first_days` holds what of that day belongs to it, for 1, 2, …
-    days. `hours` holds the hours of a timeframe of one day. `transactions` holds the newest
-    payments, newest first.
+    `overview`: the totals of the last 1, 2, … days before the newest payment, then those of all.
+    `days`: the UTC days from the first payment to the newest, oldest first.
+    `first_days`: for a timeframe of 1, 2, … days, which starts within a day, its part of that day.
+    `hours`: the hours of a timeframe of one day.
+    `transactions`: the newest payments, newest first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -25,11 +25,11 @@ class Ecosystem:
         self._transactions = RecordStore(folder, "transactions")
 
     def overview(self, timeframe: int) -> bytes:
-        """The totals of the last `timeframe` days, as a JSON object."""
+        """Return the totals of the last `timeframe` days, as a JSON object."""
         return self._overview.text(min(timeframe, len(self._overview)) - 1)
 
     def stats(self, timeframe: int) -> bytes:
-        """The buckets of the last `timeframe` days, as JSON objects joined by commas."""
+        """Return the buckets of the last `timeframe` days, as JSON objects joined by commas."""
         days = len(self._days)
         if timeframe == 1:
             return bytes(self._hours.slice(0, len(self._hours)))
@@ -39,6 +39,6 @@ class Ecosystem:
         return self._first_days.text(timeframe - 1) + b"," + whole_days
 
     def transactions(self, page: int, limit: int) -> tuple[bytes, bool]:
-        """One page of payments joined by commas, and whether another follows."""
+        """Return one page of payments joined by commas, and whether another follows."""
         start, stop = page * limit, (page + 1) * limit
         return bytes(self._transactions.slice(start, stop)), stop < len(self._transactions)

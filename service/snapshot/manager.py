@@ -1,137 +1,196 @@
-"""The published snapshot: opened on first use, and replaced when another one is published."""
+"""The served snapshot, swapped by a watcher thread when another one is published."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.search.facets import FACETS
-from service.search.filters import Filters
-from service.snapshot.snapshot import (
-    CURRENT,
-    SNAPSHOTS,
-    Snapshot,
-    list_snapshots,
-    open_folder,
-    read_current,
-    verify,
-)
+from service.search.filters import FACETS, Filters
+from service.snapshot.manifest import verify
+from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
+from service.snapshot.snapshot import Snapshot, open_folder
 
-LOOK_EVERY = 0.5
-"""Seconds between two looks at what is published."""
+POLL_INTERVAL = 0.5
+"""Seconds between two looks at the artifacts folder."""
+FIRST_RETRY, LAST_RETRY = 1.0, 30.0
+"""Seconds after which a snapshot that was refused is tried again: they double with each failure."""
+JOIN_TIMEOUT = 5.0
+"""Seconds that `stop` waits for the watcher, which a hung disk could hold up for ever."""
 
-Signature = tuple[tuple[int, int, int], ...]
+FileState = tuple[int, int, int]
 
 _log = logging.getLogger("uvicorn.error")
 
 
-class SnapshotManager:
-    """What an artifacts folder publishes, as one application serves it.
+class _Served(NamedTuple):
+    """The served snapshot, the inode of its folder, and when it was last found up to date.
 
-    A thread looks at it twice a second. A snapshot that was published since is verified, opened and
-    warmed there, and then served by replacing one reference: requests that began before keep the
-    one that they began with, and the last of them unmaps it. One that does not verify is refused:
-    `refusal` says why until it is repaired or replaced.
+    A snapshot that is built again where it was damaged has the same id in a folder of another
+    inode.
+    """
+
+    snapshot: Snapshot
+    inode: int
+    checked_at: datetime
+
+
+class SnapshotManager:
+    """Holds the snapshot to serve, and swaps in the one that an artifacts folder publishes.
+
+    A watcher thread polls the folder. It opens the first snapshot; later ones it verifies, opens
+    and warms before it replaces the served one, by assigning one reference: requests keep the
+    snapshot that they began with, and the last of them unmaps it. A snapshot that cannot be served
+    is refused, and tried again when its folder changes or after a back-off.
     """
 
     def __init__(self, artifacts: Path) -> None:
-        self._artifacts = artifacts
-        self.opened: Snapshot | None = None
-        self._folder = 0  # the inode of what is served: once repaired, a snapshot has the same id
-        self._verified = False
-        self._seen: Signature = ()
-        self._opening = threading.Lock()
-        self._closed = threading.Event()
-        self._follower: threading.Thread | None = None
         self.refusal: SnapshotUnavailable | None = None
-        self.swaps = self.refusals = 0
-        self._checked_at: dict[str, datetime] = {}
-        self._error: SnapshotUnavailable = SnapshotUnavailable("opening")
+        """Why the published snapshot is not the served one, or why there is none."""
+        self.swaps = 0
+        self.refusals = 0
+        self.on_swap: list[Callable[[Snapshot], None]] = []
+        """Called with each snapshot that becomes the served one, in the thread that opened it."""
+        self._artifacts = artifacts
+        self._served: _Served | None = None
+        self._verified = False
+        self._seen: tuple[FileState, ...] = ()
+        self._retry_after, self._retry_at = FIRST_RETRY, 0.0
+        self._updating = threading.RLock()  # a callback of `on_swap` may call `open`
+        self._starting = threading.Lock()
+        self._watcher: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    @property
+    def opened(self) -> Snapshot | None:
+        """The served snapshot, or None."""
+        served = self._served
+        return None if served is None else served.snapshot
 
     def current(self) -> Snapshot:
-        if self.opened is None:
-            raise self._error
-        return self.opened
-
-    def open(self) -> None:
-        with self._opening:
-            if self.opened is None:
-                try:
-                    self._open_first()
-                except SnapshotUnavailable as error:
-                    self._error = error
+        """Return the served snapshot, or raise why there is none; never touches the disk."""
+        served = self._served
+        if served is None:
+            if self.refusal is not None:
+                raise _copy(self.refusal)
+            raise SnapshotUnavailable(f"no snapshot of {self._artifacts} has been opened yet")
+        return served.snapshot
 
     def checked_at(self, snapshot: Snapshot) -> datetime:
-        try:
-            published, checked_at = read_current(self._artifacts)
-        except SnapshotUnavailable:
+        """Return when a build last found a snapshot up to date, as the watcher last read it."""
+        served = self._served
+        if served is None or served.snapshot is not snapshot:
             return snapshot.checked_at
-        return checked_at if published == snapshot.id else snapshot.checked_at
+        return served.checked_at
 
     def start(self) -> None:
-        if self._follower is None:
-            self._closed = threading.Event()
-            self._follower = threading.Thread(
-                target=_follow, args=(weakref.ref(self), self._closed), daemon=True
-            )
-            self._follower.start()
+        """Start the watcher unless it runs; it ends with `stop`, or when the manager is freed."""
+        if self._watcher is not None:
+            return
+        with self._starting:
+            if self._watcher is None:
+                stopping = threading.Event()
+                watcher = threading.Thread(
+                    target=_watch, args=(weakref.ref(self), stopping), daemon=True
+                )
+                try:
+                    watcher.start()
+                except RuntimeError as error:  # too many threads; the next call tries again
+                    _log.error("%s is not watched: %s", self._artifacts, error)
+                    return
+                self._watcher, self._stopping = watcher, stopping
 
     def stop(self) -> None:
-        self._closed.set()
-        self._follower = None
+        """Stop the watcher and wait for it; the served snapshot stays."""
+        with self._starting:
+            watcher, self._watcher = self._watcher, None
+            self._stopping.set()
+        if watcher is not None:
+            watcher.join(JOIN_TIMEOUT)
 
-    def look(self) -> None:
-        if self.opened is None:
-            self.open()
-            return
-        if (seen := self._look_at_files()) == self._seen:
-            return
-        self._seen = seen
+    def open(self) -> None:
+        """Open the first snapshot in this thread, unless one is open; `current` raises failures."""
+        with self._updating:
+            if self._served is None:
+                self._attempt(self._open_first)
+
+    def poll(self) -> None:
+        """Serve the published snapshot if it is another one, or if it is time for a retry."""
+        with self._updating:
+            self._attempt(self._update)
+
+    def _attempt(self, update: Callable[[], None]) -> None:
+        """Keep the served snapshot, and the reason, when an update fails."""
         try:
-            self._serve_published(self.opened)
+            update()
         except SnapshotUnavailable as error:
             self._refuse(error)
+        except Exception as error:  # noqa: BLE001  # such as MemoryError: the watcher must not end
+            _log.exception("the published snapshot cannot be opened; trying again")
+            self._refuse(SnapshotUnavailable(f"{self._artifacts} cannot be opened: {error!r}"))
 
-    def _open_first(self) -> Snapshot:
-        snapshot_id, checked_at = read_current(self._artifacts)
-        folder = self._artifacts / SNAPSHOTS / snapshot_id
+    def _update(self) -> None:
+        seen, now = self._look(), time.monotonic()
+        if seen == self._seen and now < self._retry_at:
+            return
+        self._seen, self._retry_at = seen, now + self._retry_after
+        self._retry_after = min(2 * self._retry_after, LAST_RETRY)
+        if self._served is None:
+            self._open_first()
+            self._seen = ()  # the next poll verifies the hashes
+        else:
+            self._serve_published(self._served)
+        if self.refusal is None:
+            self._retry_after, self._retry_at = FIRST_RETRY, float("inf")
+
+    def _open_first(self) -> None:
+        """Serve the published snapshot, or the newest one before it that is whole.
+
+        The hashes of the published one are left to the next poll: they take time, and nothing is
+        served meanwhile.
+        """
+        current = read_current(self._artifacts)
         try:
-            return self._serve(folder, open_folder(folder, checked_at))
+            self._serve(self._folder(current.id), current.checked_at)
         except SnapshotUnavailable as error:
-            for earlier in list_snapshots(self._artifacts):
-                if not earlier.stat().st_mtime:  # it was withdrawn, or never published
-                    continue
+            for earlier in reversed(read_history(self._artifacts)[:-1]):
+                folder = self._folder(earlier.id)
                 try:
-                    manifest = verify(earlier)
-                    serving = self._serve(earlier, open_folder(earlier, manifest.built_at))
+                    verify(folder)
+                    self._serve(folder, earlier.checked_at)
                 except SnapshotUnavailable:
                     continue
                 self._refuse(error)
-                return serving
+                return
             raise
 
-    def _serve_published(self, served: Snapshot) -> None:
-        snapshot_id, checked_at = read_current(self._artifacts)
-        folder = self._artifacts / SNAPSHOTS / snapshot_id
-        is_served = snapshot_id == served.id and _inode(folder) == self._folder
+    def _serve_published(self, served: _Served) -> None:
+        current = read_current(self._artifacts)
+        folder = self._folder(current.id)
+        is_served = current.id == served.snapshot.id and _state_of(folder)[0] == served.inode
+        if is_served:
+            self._served = served._replace(checked_at=current.checked_at)
         if is_served and self._verified and self.refusal is None:
             return
         verify(folder)
         if not is_served or self.refusal is not None:
-            snapshot = open_folder(folder, checked_at)
-            _warm(snapshot)
-            self._serve(folder, snapshot)
+            self._serve(folder, current.checked_at)
         self._verified = True
 
-    def _serve(self, folder: Path, snapshot: Snapshot) -> Snapshot:
-        before = self.opened
-        self.refusal = None
-        self.opened, self._folder, self._verified = snapshot, _inode(folder), False
-        counts = snapshot.manifest.counts
+    def _serve(self, folder: Path, checked_at: datetime) -> None:
+        snapshot = open_folder(folder, checked_at)
+        _warm(snapshot)
+        before, counts = self.opened, snapshot.manifest.counts
+        self._served = _Served(snapshot, _state_of(folder)[0], checked_at)
+        self._verified, self.refusal = False, None
+        if before:
+            self.swaps += 1
         _log.info(
             "serving snapshot %s%s: %d services, %d endpoints, %d payments",
             snapshot.id,
@@ -140,60 +199,58 @@ class SnapshotManager:
             counts.endpoints,
             counts.payments,
         )
-        if before:
-            self.swaps += 1
-        return snapshot
+        for notify in self.on_swap:
+            notify(snapshot)
 
     def _refuse(self, error: SnapshotUnavailable) -> None:
-        before, self.refusal = self.refusal, error
-        if str(before) == str(error):
-            return
-        self.refusals += 1
-        served = self.opened.id if self.opened else "nothing"
-        _log.error("still serving %s: %s", served, error)
+        before, self.refusal = self.refusal, _copy(error)
+        if self._served is not None and str(before) != str(error):
+            self.refusals += 1
+            _log.error("still serving %s: %s", self._served.snapshot.id, self.refusal)
 
-    def _look_at_files(self) -> Signature:
-        """What changes when something is published or, while that is refused, repaired."""
-        paths = [self._artifacts / CURRENT]
-        if self.refusal is not None:
-            paths += sorted((self._artifacts / SNAPSHOTS).rglob("*"))
-        return tuple(_state_of(path) for path in paths)
-
-
-def _follow(reference: weakref.ref[SnapshotManager], closed: threading.Event) -> None:
-    while not closed.wait(LOOK_EVERY):
-        published = reference()
-        if published is None:
-            return
+    def _look(self) -> tuple[FileState, ...]:
+        """Return the state of the files that change when a snapshot is published or repaired."""
         try:
-            published.look()
-        except Exception:  # noqa: BLE001  # what is served stays, whatever a disk comes up with
-            _log.exception("looking at what is published failed; trying again")
-        del published
+            folder = self._folder(read_current(self._artifacts).id)
+        except SnapshotUnavailable:
+            folder = self._artifacts / SNAPSHOTS
+        return _state_of(self._artifacts / CURRENT), _state_of(folder)
+
+    def _folder(self, snapshot_id: str) -> Path:
+        return self._artifacts / SNAPSHOTS / snapshot_id
+
+
+def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -> None:
+    while (manager := reference()) is not None:
+        manager.poll()
+        del manager
+        if stopping.wait(POLL_INTERVAL):
+            return
 
 
 def _warm(snapshot: Snapshot) -> None:
-    """Ask once what the first requests will ask; better it fails here."""
+    """Run the operations of the first requests, which fail here if they fail."""
     try:
-        hits = snapshot.list(narrowing=Filters(counted=tuple(FACETS)))
-        for name in hits.ids:
-            snapshot.find(name)
+        hits = snapshot.list(filters=Filters(counted=tuple(FACETS)))
+        for service_id in hits.ids:
+            snapshot.find(service_id)
         snapshot.search(" ".join(hits.ids))
         snapshot.summaries.run(hits.ordinals)
         snapshot.ecosystem.overview(1)
         snapshot.ecosystem.stats(1)
         snapshot.ecosystem.transactions(0, 1)
-    except Exception as error:  # there is no end to what damaged bytes can be taken for
+    except Exception as error:  # damaged bytes may raise any exception
         raise SnapshotDamaged(f"the snapshot {snapshot.id} cannot be searched: {error}") from error
 
 
-def _state_of(path: Path) -> tuple[int, int, int]:
+def _copy(error: SnapshotUnavailable) -> SnapshotUnavailable:
+    """Return the error without its traceback, which would keep what its frames hold."""
+    return type(error)(*error.args)
+
+
+def _state_of(path: Path) -> FileState:
     try:
         state = path.stat()
     except OSError:
         return (0, 0, 0)
     return state.st_ino, state.st_size, state.st_mtime_ns
-
-
-def _inode(folder: Path) -> int:
-    return _state_of(folder)[0]

@@ -1,4 +1,4 @@
-"""Memory-mapped structures: arrays, records, strings, hash tables.
+"""Memory-mapped structures: plain arrays, hash tables, sorted strings, JSON records.
 
 May import `service.errors` alone.
 """

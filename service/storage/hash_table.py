@@ -1,8 +1,9 @@
-"""Members grouped by hash, in plain arrays: a hash table that opens without being read."""
+"""A static hash table in plain arrays, which is opened without being read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,51 +14,52 @@ from service.storage.memory_map import items_of, open_array
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
-MULTIPLIER = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio: spreads what differs in the low bits over the high ones."""
-MASK = (1 << 64) - 1
+HASH_MASK = (1 << 64) - 1
+TAG_MASK = 0xFF
 
 
 class HashTable:
-    """Finds the members of a hash.
+    """Maps 64-bit hashes to int32 values.
 
-    `starts` (buckets + 1, int32) says where each bucket begins in `members` (int32) and `tags`
-    (uint8), the lowest 8 bits of each member's hash. The bucket of a hash is its highest
-    `64 - shift` bits.
+    `<path>.starts.npy` (int32[buckets + 1]) says where each bucket begins in `<path>.values.npy`
+    (int32) and `<path>.tags.npy` (uint8), the lowest 8 bits of the hash of each value. The bucket
+    of a hash is its highest `64 - shift` bits.
     """
 
-    def __init__(
-        self,
-        starts: npt.NDArray[np.int32],
-        members: npt.NDArray[np.int32],
-        tags: npt.NDArray[np.uint8],
-    ):
-        self._starts = items_of(starts)
-        self._members = items_of(members)
-        self._tags = items_of(tags)
-        self._shift = 64 - (len(starts) - 2).bit_length()
+    def __init__(self, path: Path) -> None:
+        self._starts, self._values, self._tags = (
+            items_of(open_array(Path(f"{path}.{part}.npy")))
+            for part in ("starts", "values", "tags")
+        )
+        self._shift = 64 - (len(self._starts) - 2).bit_length()
 
-    def of(self, hashes: Iterable[int]) -> list[int]:
-        """The members of any of the hashes, some twice, and few that only share a bucket with one.
+    def candidates(self, hashes: Iterable[int]) -> list[int]:
+        """Return the values of any of the hashes; callers compare the keys.
 
-        Of those, one in 256 has the same tag.
+        The list may hold duplicates, and one in 256 of the other values in the same buckets.
         """
-        starts, tags, members, shift = self._starts, self._tags, self._members, self._shift
-        found = []
-        for hashed in hashes:
-            bucket = hashed >> shift
-            start, end = starts[bucket], starts[bucket + 1]
-            if start != end:
-                tag = hashed & 0xFF
-                while start < end:
-                    if tags[start] == tag:
-                        found.append(members[start])
-                    start += 1
-        return found
+        starts, tags, values, shift = self._starts, self._tags, self._values, self._shift
+        candidates = []
+        for key_hash in hashes:
+            bucket = key_hash >> shift
+            position, end = starts[bucket], starts[bucket + 1]
+            if position != end:
+                tag = key_hash & TAG_MASK
+                while position < end:
+                    if tags[position] == tag:
+                        candidates.append(values[position])
+                    position += 1
+        return candidates
 
 
-def write_hash_table(path: Path, hashes: Hashes, members: npt.NDArray[np.int32]) -> None:
-    """Write the members of the hashes (both one-dimensional, aligned), about a bucket for each."""
+def text_hash(text: str) -> int:
+    """Return 64 bits of the BLAKE2b of a text; lone surrogates are hashed as well."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def write_hash_table(path: Path, hashes: Hashes, values: npt.NDArray[np.int32]) -> None:
+    """Write a table with about one bucket for each hash; `values` is aligned with `hashes`."""
     bits = max(1, len(hashes).bit_length())
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]
@@ -65,13 +67,5 @@ def write_hash_table(path: Path, hashes: Hashes, members: npt.NDArray[np.int32])
     starts = np.zeros((1 << bits) + 1, dtype=np.int32)
     np.cumsum(counts, out=starts[1:])
     np.save(f"{path}.starts.npy", starts)
-    np.save(f"{path}.members.npy", members[order].astype(np.int32))
+    np.save(f"{path}.values.npy", values[order].astype(np.int32))
     np.save(f"{path}.tags.npy", hashes.astype(np.uint8))
-
-
-def open_hash_table(path: Path) -> HashTable:
-    """Map what `write_hash_table` wrote."""
-    starts, members, tags = (
-        open_array(Path(f"{path}.{part}.npy")) for part in ("starts", "members", "tags")
-    )
-    return HashTable(starts, members, tags)

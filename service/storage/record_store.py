@@ -1,19 +1,20 @@
-"""The record store: JSON texts laid end to end, so that a page is one slice of a file.
-
-`<name>.json` holds the texts joined by commas; `<name>.offsets.npy` holds, as int64, the byte at
-which each starts and one past the last comma that would follow the last text.
-"""
+"""JSON records laid end to end, so that a page of them is one slice of a file; and their ids."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array, open_bytes
 
 
 class RecordStore:
-    """JSON texts by ordinal."""
+    """JSON texts by ordinal.
+
+    `<name>.json` holds the texts joined by commas. `<name>.offsets.npy`, int64[texts + 1], holds
+    the byte at which each text starts, and at which one more would start.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self._texts = memoryview(open_bytes(folder / f"{name}.json"))
@@ -23,23 +24,41 @@ class RecordStore:
         return len(self._offsets) - 1
 
     def text(self, ordinal: int) -> bytes:
-        """One JSON text."""
+        """Return a copy of one JSON text."""
         return bytes(self.view(ordinal))
 
     def view(self, ordinal: int) -> memoryview:
-        """One JSON text as it lies in the file, to be copied once, where it goes."""
+        """Return one JSON text without copying it."""
         return self._texts[self._offsets[ordinal] : self._offsets[ordinal + 1] - 1]
 
     def run(self, ordinals: Sequence[int]) -> list[memoryview]:
-        """JSON texts that make the list of these ordinals when they are joined by commas."""
+        """Return slices of the file that, joined by commas, are the texts of these ordinals."""
         if isinstance(ordinals, range):
             return [self.slice(ordinals.start, ordinals.stop)] if ordinals else []
         texts, offsets = self._texts, self._offsets
         return [texts[offsets[ordinal] : offsets[ordinal + 1] - 1] for ordinal in ordinals]
 
     def slice(self, start: int, stop: int) -> memoryview:
-        """The texts from `start` up to `stop`, joined by commas; empty past the end."""
+        """Return the texts from `start` up to `stop`, joined by commas; empty past the end."""
         stop = min(stop, len(self))
         if start >= stop:
             return self._texts[:0]
         return self._texts[self._offsets[start] : self._offsets[stop] - 1]
+
+
+class IdTable:
+    """The ids of the services, found by ordinal and by value."""
+
+    def __init__(self, folder: Path) -> None:
+        self._texts = RecordStore(folder, "ids")
+        self._ordinals = HashTable(folder / "ids")
+
+    def __getitem__(self, ordinal: int) -> str:
+        return self._texts.text(ordinal)[1:-1].decode("ascii")
+
+    def find(self, service_id: str) -> int | None:
+        """Return the ordinal of a service, or None."""
+        for ordinal in self._ordinals.candidates((text_hash(service_id),)):
+            if self[ordinal] == service_id:
+                return ordinal
+        return None

@@ -11,18 +11,13 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from service.search.analysis import Terms, query_words, term_of, words_of
+from indexer.snapshot.whoosh_index import Terms
+from service.search.analysis import query_words, term_of, words_of
 from tests.benchmarks.corpus import Document, Query
 
 Search = Callable[[Query], int]
 PAGE = 24
 PUNCTUATION = re.compile(r"[^\w ]+")
-
-
-class Scored(Terms):
-    """Our terms, with the lengths that Whoosh scores by."""
-
-    scorable = True
 
 
 def open_tantivy(documents: list[Document], folder: Path) -> Search:
@@ -117,7 +112,8 @@ def open_whoosh(documents: list[Document], folder: Path) -> Search:
     """Whoosh's own searcher and BM25F, on an index of our terms."""
     from whoosh import fields, index, query, scoring
 
-    schema = fields.Schema(name=Scored(), description=Scored(), category=Scored())
+    scored = Terms(scorable=True)
+    schema = fields.Schema(name=scored, description=scored, category=scored)
     writer = index.create_in(str(folder), schema).writer(limitmb=512)
     for each in documents:
         writer.add_document(name=each.name, description=each.description, category=each.category)

@@ -70,7 +70,7 @@ def test_a_terminal_shows_the_items_and_bytes_of_a_feed(artifacts: Path) -> None
 
 def test_a_terminal_without_rich_shows_lines(tmp_path: Path, artifacts: Path) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
-    code = "import sys; sys.modules['rich'] = None; from indexer.cli.main import main; main()"
+    code = "import sys; sys.modules['rich'] = None; from indexer.__main__ import main; main()"
     shown, printed = bars_of(source, artifacts, python=("-c", code))
     assert shown == ""
     assert printed.splitlines()[-1].startswith("published ")

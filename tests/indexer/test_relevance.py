@@ -11,7 +11,7 @@ import pytest
 
 from indexer.__main__ import main
 from tests.support.running import Json, run_indexer, write_lines
-from tests.support.searching import catalogue, found
+from tests.support.searching import catalogue, positions
 
 CORPUS = [
     {"id": "w/1", "name": "Weather", "description": "Forecasts of the weather"},
@@ -68,7 +68,7 @@ def test_a_document_at_the_second_rank_gains_less(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     known = [(str(d["name"]), str(d.get("description", "")), "") for d in CORPUS]
-    second = found(catalogue(tmp_path, known), "weather")[1]
+    second = positions(catalogue(tmp_path, known), "weather")[1]
     capsys.readouterr()
     judged = {"query": "weather", "relevant": {CORPUS[second]["id"]: 1}}
     assert figures(capsys, tmp_path, [judged])["ndcg@10"] == pytest.approx(1 / log2(3))

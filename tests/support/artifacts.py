@@ -7,11 +7,25 @@ from pathlib import Path
 
 
 def snapshots(artifacts: Path) -> set[str]:
+    """Return the ids of the snapshots on disk."""
     return {path.name for path in (artifacts / "snapshots").iterdir()}
 
 
+def current(artifacts: Path) -> str:
+    """Return the id of the published snapshot."""
+    return (artifacts / "CURRENT").read_text().strip()
+
+
 def folder(artifacts: Path) -> Path:
-    return artifacts / "snapshots" / (artifacts / "CURRENT").read_text().strip()
+    """Return the folder of the published snapshot."""
+    return artifacts / "snapshots" / current(artifacts)
+
+
+def flip_a_bit(path: Path) -> None:
+    """Damage a file without changing its size."""
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
 
 
 HARMS: dict[str, Callable[[bytes], bytes]] = {
@@ -21,3 +35,4 @@ HARMS: dict[str, Callable[[bytes], bytes]] = {
     "brackets": lambda content: content.translate(bytes.maketrans(b'{}[]()"', b"[]{}{}'")),
     "shifted": lambda content: content[1:] + content[:1],
 }
+"""Ways to damage a file without changing its size."""

@@ -1,4 +1,4 @@
-"""Small catalogues to search, and a ranking of them that is slow and obvious."""
+"""Small catalogues to search, and a slow, obvious ranking to compare with."""
 
 from __future__ import annotations
 
@@ -8,87 +8,99 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from math import log
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from whoosh import index
 
 from indexer.__main__ import main
 from indexer.snapshot.postings import compile_postings
-from indexer.snapshot.whoosh_index import index_part
+from indexer.snapshot.whoosh_index import FIELDS, index_part
 from service.search.config import SEARCH_CONFIG
-from service.search.searcher import Searcher, open_searcher
+from service.search.postings import Mask
+from service.search.searcher import Searcher
+from service.search.top_k import TopK
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, endpoint, service, write_lines
 
 Document = tuple[str, str, str]
 """Name, description and category."""
-Keep: TypeAlias = "npt.NDArray[np.bool_] | None"
 
-FIELDS = ("name", "description", "category")
-
-# Three letters are too few for corrections and none begins another, none has an ending or is a
-# stop word: what they find depends on BM25F alone. The first half is frequent, the rest rare.
+# Three letters are too few for corrections, none is a prefix of another, none has an ending or is a
+# stop word: their ranking depends on BM25F alone. The first half is frequent, the rest rare.
 WORDS = ["".join(letters) for letters in product("bcdf", "lmnpr", "tvwx")][:72]
 IDENTIFIERS = [left + right.title() for left, right in zip(WORDS[:6], WORDS[6:12], strict=True)]
 
 
 def publish(folder: Path, records: Sequence[Json]) -> Snapshot:
-    """Build a catalogue of these records as a user does, and open it."""
+    """Build a catalogue of these records by the command line, and open it."""
     source = write_lines(folder / "services.jsonl", records)
     assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
     return open_snapshot(folder / "artifacts")
 
 
 def catalogue(folder: Path, documents: Sequence[Document]) -> Snapshot:
-    """A published catalogue that lists these documents in this order, by their positions."""
+    """Publish a catalogue that lists these documents in this order; ids are their positions."""
     return publish(
         folder,
         [
             service(
-                identifier(number),
+                identifier(position),
                 name=name,
                 description=description,
                 category=category,
                 endpoints=[endpoint()],
             )
-            for number, (name, description, category) in enumerate(documents)
+            for position, (name, description, category) in enumerate(documents)
         ],
     )
 
 
-def identifier(number: int) -> str:
-    """An id by which equals are listed in the order of their numbers."""
-    return f"{number:06}"
+def identifier(position: int) -> str:
+    """Return an id that sorts as its position does."""
+    return f"{position:06}"
 
 
-def found(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
-    """The positions in `catalogue` of what a query finds, best first."""
+def positions(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
+    """Return the positions of the matches of a query in a `catalogue`, best first."""
     return [int(service_id) for service_id in snapshot.search(query, limit).ids]
 
 
 def compiled(
     folder: Path, documents: Sequence[Document], prior: Sequence[float] | None = None
 ) -> Searcher:
-    """Documents indexed, compiled and opened, each with its prior."""
-    known = np.array(prior if prior is not None else [0.0] * len(documents), dtype=np.float64)
+    """Index and compile documents, each with its prior, and open them."""
+    priors = np.array(prior if prior is not None else [0.0] * len(documents), dtype=np.float64)
     names = [name for name, _, _ in documents]
     part = index_part(folder / "whoosh", documents)
-    compile_postings([part], names, known, folder / "postings")
-    return open_searcher(folder / "postings")
+    compile_postings([part], names, priors, folder / "postings")
+    return Searcher(folder / "postings")
 
 
-def every(postings: Searcher, query: str, **options: Any) -> list[int]:
-    """The ordinals of all that a query finds, best first."""
-    hits = postings.search(query, postings.summary.documents, **options)
-    assert hits.total == len(hits.ordinals)
-    ordinals: list[int] = hits.ordinals.tolist()
+def rank(
+    searcher: Searcher,
+    query: str,
+    limit: int,
+    offset: int = 0,
+    mask: Mask | None = None,
+    match_all: bool = False,
+) -> TopK:
+    """Rank one page of a query."""
+    return searcher.plan(query, mask, match_all=match_all).rank(limit, offset)
+
+
+def rank_all(
+    searcher: Searcher, query: str, mask: Mask | None = None, match_all: bool = False
+) -> list[int]:
+    """Return the ordinals of all matches of a query, best first."""
+    top = rank(searcher, query, searcher.header.documents, 0, mask, match_all)
+    assert top.total == len(top.ordinals)
+    ordinals: list[int] = top.ordinals.tolist()
     return ordinals
 
 
-class Obvious:
-    """BM25F straight from Whoosh's postings, one posting at a time, for queries of `WORDS`."""
+class ObviousRanking:
+    """BM25F from Whoosh's postings, one posting at a time, for queries of `WORDS`."""
 
     def __init__(self, folder: Path, documents: Sequence[Document], prior: Sequence[float]) -> None:
         self._keys = ["".join(name.split()).lower() for name, _, _ in documents]
@@ -108,29 +120,29 @@ class Obvious:
                     matcher.next()
 
     def impacts(self, term: str) -> Counter[int]:
-        """Documents with a term → what it adds to their scores."""
+        """Map the documents with a term to its impacts."""
         if term not in self._impacts:
             self._impacts[term] = self._compute(term)
         return self._impacts[term]
 
     def scores(self, words: Sequence[str]) -> Counter[int]:
-        """Documents with any of the words → score, in units of impact."""
+        """Map the documents with any of the words to their scores, in impact units."""
         scores: Counter[int] = Counter()
         for term in set(_terms(words)):
             scores.update(self.impacts(term))
         return scores
 
     def ranking(
-        self, words: Sequence[str], keep: Keep = None, match_all: bool = False
+        self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
     ) -> list[int]:
-        """All matches: exact names first, then by score, then in listing order."""
+        """Return all matches: exact names first, then by score, then in listing order."""
         scores = self.scores(words)
         matches = set(scores)
         if match_all:
             parts = [part for word in words for part in _parts(word)]
             matches.intersection_update(*(self.impacts(part) for part in parts))
-        if keep is not None:
-            matches = {ordinal for ordinal in matches if keep[ordinal]}
+        if mask is not None:
+            matches = {ordinal for ordinal in matches if mask[ordinal]}
         key = "".join(words).lower()
         return sorted(matches, key=lambda n: (self._keys[n] != key, -scores[n], n))
 
@@ -148,13 +160,13 @@ class Obvious:
         impacts: Counter[int] = Counter()
         for ordinal, frequency in frequencies.items():
             relevance = idf * frequency / (SEARCH_CONFIG.saturation + frequency)
-            known = 1 + SEARCH_CONFIG.prior_bound * self._prior[ordinal]
-            impacts[ordinal] = max(1, round(relevance * known * SEARCH_CONFIG.impact_scale))
+            boost = 1 + SEARCH_CONFIG.prior_bound * self._prior[ordinal]
+            impacts[ordinal] = max(1, round(relevance * boost * SEARCH_CONFIG.impact_scale))
         return impacts
 
 
 def edits(left: str, right: str) -> int:
-    """The optimal string alignment distance, by its textbook definition."""
+    """Return the optimal string alignment distance, by its textbook definition."""
     rows = [
         [max(i, j) if not i or not j else 0 for j in range(len(right) + 1)]
         for i in range(len(left) + 1)
@@ -168,13 +180,13 @@ def edits(left: str, right: str) -> int:
 
 
 def in_threads(count: int, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """What the tasks answer when several threads work on them at once."""
+    """Return the results of tasks that several threads run at once."""
     with ThreadPoolExecutor(count) as threads:
         return [future.result() for future in [threads.submit(task) for task in tasks]]
 
 
 def _terms(words: Sequence[str]) -> list[str]:
-    """What Whoosh's terms are of words: an identifier's parts, and the whole."""
+    """Return the indexed terms of words: the parts of an identifier, and the whole."""
     return [term for word in words for term in {*_parts(word), word.lower()}]
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
 from unittest.mock import patch
 
-from indexer.cli.main import main
+from indexer.__main__ import main
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -1,4 +1,4 @@
-"""Killing a build, and failing it, at the system calls by which it publishes."""
+"""Faults in a build: killing it, and failing its system calls, while it publishes."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ import pytest
 from indexer import __main__ as program
 from indexer import build as pipeline
 from indexer.snapshot.publish import KEPT, list_files
-from service.snapshot.snapshot import SNAPSHOTS, open_snapshot, read_current, verify
+from service.snapshot.manifest import verify
+from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
+from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import snapshots
 from tests.support.running import ROOT, SOAK, eventually, run_indexer, serve, service, write_lines
 
 LIMIT = 30
-"""Seconds for whatever is waited for."""
+"""Seconds until a wait fails."""
 
 KILLED = "signal=SIGKILL"
 FAILED = ("error=ENOSPC", "error=EIO", "error=EACCES")
 FAULTS = (KILLED, *FAILED)
 WRITES = 20
 CALLS = "%file,%desc"
-"""What is asked of files."""
+"""System calls on files."""
 
 MEMORY = "mmap"
-"""As often as memory happens to be short."""
+"""Allocations, whose number varies."""
 
 SYNC = "fsync"
 PUBLISHED = ("first", "second", "old")
-LASTING = {".lock", "CURRENT", "last.json", SNAPSHOTS}
+LASTING = {".lock", "CURRENT", "history.json", "last.json", SNAPSHOTS}
 PATHS = ("/v1/services", "/v1/search/services?q=one", "/v1/services/one", "/v1/ecosystem/overview")
 
 Answer = tuple[int, str, bytes]
@@ -57,19 +59,19 @@ class Call(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a build ended: its exit status, or minus a signal, and what it said of it."""
+    """How a build ended: its exit status, or minus a signal, and its standard error."""
 
     status: int
-    said: str
+    stderr: str
 
 
 class Builds:
-    """Runs builds in processes that have everything imported: they are forks of one that built."""
+    """Runs builds in forks of a process that has built before, which saves the imports."""
 
     def __init__(self, folder: Path) -> None:
-        self._said = folder / "said"
+        self._stderr = folder / "stderr"
         self._forking = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.test_crash", folder, self._said],
+            [sys.executable, "-m", "tests.system.test_crash", folder, self._stderr],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -79,7 +81,7 @@ class Builds:
         )
 
     def close(self) -> None:
-        """End the process that others are forks of, and those that are still there."""
+        """Kill the process and its forks."""
         os.killpg(self._forking.pid, signal.SIGKILL)
         self._forking.communicate()
 
@@ -90,7 +92,7 @@ class Builds:
 
     @contextmanager
     def stopped(self, begin: str, source: str, artifacts: Path) -> Iterator[int]:
-        """The id of a build that is stopped where a function of the program begins."""
+        """Yield the id of a build that is stopped where a function of the program begins."""
         pid = self._start(begin, source, artifacts)
         yield pid
         self._go_on(pid)
@@ -121,7 +123,7 @@ class Builds:
         os.kill(pid, signal.SIGCONT)
 
     def _end(self) -> Ended:
-        return Ended(self._answer(), self._said.read_text())
+        return Ended(self._answer(), self._stderr.read_text())
 
     def _answer(self) -> int:
         assert self._forking.stdout is not None
@@ -129,10 +131,10 @@ class Builds:
         return int(self._forking.stdout.readline())
 
 
-def fork_builds(folder: Path, said: Path) -> None:
-    """Be the process of `Builds`: a line in asks for a build, two lines out say its id and end.
+def fork_builds(folder: Path, stderr: Path) -> None:
+    """Run as the process of `Builds`: build for each line of input, write its id and its status.
 
-    A build that nobody traces does not wait for the disk.
+    A build that is not traced does not wait for the disk.
     """
     source = write_lines(folder / "warm.jsonl", [service("warm")])
     assert program.main(["build", source, "--out", str(folder / "warm"), "--quiet"]) == 0
@@ -140,7 +142,7 @@ def fork_builds(folder: Path, said: Path) -> None:
         begin, source, artifacts = line.rstrip("\n").split("\t")
         pid = os.fork()
         if pid == 0:
-            os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), sys.stderr.fileno())
+            os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), sys.stderr.fileno())
             if begin:
                 stop_at(begin)
             else:
@@ -153,7 +155,7 @@ def fork_builds(folder: Path, said: Path) -> None:
 
 
 def stop_at(begin: str) -> None:
-    """Have this process stop where a function of the program begins, until it is told to go on."""
+    """Stop this process (SIGSTOP) where a function of the program begins."""
     really_begin = getattr(pipeline, begin)
 
     def stop_and_begin(*arguments: object) -> object:
@@ -164,10 +166,10 @@ def stop_at(begin: str) -> None:
 
 
 class World:
-    """Artifacts that a service serves, in which builds come to grief.
+    """Artifacts that a service serves, and builds that suffer faults in them.
 
     The snapshots `first`, `second` and `old` were published there in this order. Builds try to
-    publish `new`; `other` is one that may come next.
+    publish `new`; `other` may come next.
     """
 
     def __init__(self, folder: Path, builds: Builds) -> None:
@@ -181,15 +183,15 @@ class World:
         self._ids |= {name: self._publish(name, self.artifacts) for name in PUBLISHED}
         self._pristine = folder / "pristine"
         link(self.artifacts, self._pristine)
-        self._named = {self._ids["old"]}  # by `CURRENT`, since the service was started
+        self._served = {self._ids["old"]}  # snapshots that CURRENT named
 
     def meet(self, client: httpx.Client) -> None:
-        """Ask this client from now on; what it is answered now is right."""
+        """Use this client from now on; its answers now are the right ones."""
         self._client = client
         self._right[self._ids["old"]] = dict(answers(client))
 
     def calls(self, begin: str, traced: str) -> list[Call]:
-        """The system calls of a build of `new` that goes well, from a function of it on."""
+        """Return the system calls of an undisturbed build of `new`, from a function on."""
         link(self.artifacts, self._elsewhere)
         trace = self._elsewhere.with_name("trace")
         options = ("-e", f"trace={traced}", "-o", str(trace))
@@ -203,16 +205,16 @@ class World:
         return [call for call in calls if call.name != MEMORY]
 
     def suffer(self, begin: str, call: Call, fault: str) -> None:
-        """Build `new` with a fault at a system call; check what is left, and how builds go on."""
-        print(begin, call, fault)  # noqa: T201  # shown when this fails
+        """Build `new` with a fault at a system call; check what is left, and the next builds."""
+        print(begin, call, fault)  # noqa: T201  # shown when the test fails
         options = ["-o", os.devnull, "-e", f"trace={call.name},{SYNC}"]
         options += ["-e", f"inject={call.name}:{fault}:when={call.number}"]
-        if call.name != SYNC:  # which need not wait for the disk then
+        if call.name != SYNC:  # the syncs need not wait for the disk
             options += ["-e", f"inject={SYNC}:retval=0"]
         ended = self._builds.trace(begin, self._sources["new"], self.artifacts, *options)
         served, _ = read_current(self.artifacts)
         history = [*PUBLISHED, "new"] if served == self._ids["new"] else [*PUBLISHED]
-        self._named.add(served)
+        self._served.add(served)
         self._check_served(served, self._ids[history[-1]])
         self._check_end(ended, fault, history[-1])
         link(self.artifacts, self._elsewhere)
@@ -228,7 +230,7 @@ class World:
         """Wait until the service serves `old` again."""
         right = self._right[self._ids["old"]]
         eventually(lambda: dict(answers(self._client)) == right, LIMIT)
-        self._named = {self._ids["old"]}
+        self._served = {self._ids["old"]}
 
     def _publish(self, name: str, artifacts: Path) -> str:
         assert self._builds.run(self._sources[name], artifacts) == Ended(0, "")
@@ -239,23 +241,23 @@ class World:
         verify(self.artifacts / SNAPSHOTS / served)
         assert open_snapshot(self.artifacts).id == served
         for path, answer in answers(self._client):
-            assert answer[1] in self._named
+            assert answer[1] in self._served
             assert answer == self._right[answer[1]][path]
 
     def _check_end(self, ended: Ended, fault: str, served: str) -> None:
-        """A build says in one line what failed, and never that it did not do what it did."""
+        """Check that a build reports a fault in one line, and whether it published."""
         if fault == KILLED:
             assert ended == Ended(-signal.SIGKILL, "")
         elif served == "old":
             assert ended.status == 1
-            assert re.fullmatch(r"error: .+; what was published before stays\n", ended.said)
+            assert re.fullmatch(r"error: .+; what was published before stays\n", ended.stderr)
         elif ended.status:
-            assert re.fullmatch(rf"error: .+; {self._ids['new']} is served, [^;]+\n", ended.said)
+            assert re.fullmatch(rf"error: .+; {self._ids['new']} is served, [^;]+\n", ended.stderr)
         else:
-            assert re.fullmatch(r"(warning: .+\n)?", ended.said)
+            assert re.fullmatch(r"(warning: .+\n)?", ended.stderr)
 
     def _check_next_build(self, name: str, history: Sequence[str], artifacts: Path) -> None:
-        """It publishes, and leaves what was published last and nothing else."""
+        """Check that a build publishes, and leaves the last three publications and nothing else."""
         assert self._publish(name, artifacts) == self._ids[name]
         published = [*(earlier for earlier in history if earlier != name), name]
         assert snapshots(artifacts) == {self._ids[kept] for kept in published[-KEPT:]}
@@ -264,15 +266,18 @@ class World:
             verify(artifacts / SNAPSHOTS / snapshot_id)
 
     def _reset(self) -> None:
-        there, right = snapshots(self.artifacts), snapshots(self._pristine)
-        for snapshot_id in there - right:
+        """Restore the snapshots and the history; `old` is served already."""
+        present, expected = snapshots(self.artifacts), snapshots(self._pristine)
+        for snapshot_id in present - expected:
             shutil.rmtree(self.artifacts / SNAPSHOTS / snapshot_id)
-        for snapshot_id in right - there:
+        for snapshot_id in expected - present:
             link(*(root / SNAPSHOTS / snapshot_id for root in (self._pristine, self.artifacts)))
+        (self.artifacts / HISTORY).unlink()
+        os.link(self._pristine / HISTORY, self.artifacts / HISTORY)
 
 
 def answers(client: httpx.Client) -> Iterator[tuple[str, Answer]]:
-    """Some paths, and the status, snapshot and body that each is answered with."""
+    """Yield some paths, each with the status, snapshot and body of its response."""
     for path in PATHS:
         response = client.get(path)
         yield path, (response.status_code, response.headers["ratecard-snapshot"], response.content)
@@ -289,12 +294,12 @@ def source(folder: Path, name: str) -> str:
 
 
 def sample(calls: Sequence[Call], number: int) -> list[Call]:
-    """So many of the calls, evenly spread."""
+    """Return `number` of the calls, evenly spread."""
     return [calls[len(calls) * each // number] for each in range(number)]
 
 
 def faults(calls: Sequence[Call], some: Sequence[Call]) -> Iterator[tuple[Call, str]]:
-    """Each fault at each call in a soak; else death at some of them, and another fault by turns."""
+    """Yield each fault at each call in a soak; otherwise a kill and one failure at some of them."""
     failed = cycle(FAILED)
     for call in calls if SOAK else some:
         for fault in FAULTS if SOAK else (KILLED, next(failed)):
@@ -336,10 +341,10 @@ def test_a_fault_while_the_snapshot_is_written_changes_nothing(world: World) -> 
 @pytest.mark.soak
 def test_a_fault_while_the_snapshot_is_published_loses_nothing(world: World) -> None:
     calls = world.calls("publish", CALLS)
-    turns = [call for call in calls if call.name.startswith(("rename", "utime"))]
-    assert len(turns) >= 4
+    renames = [call for call in calls if call.name.startswith("rename")]
+    assert len(renames) >= 4
     last_sync = [call for call in calls if call.name == SYNC][-1]
-    some = {*turns, last_sync, *sample(calls, 5)}
+    some = {*renames, last_sync, *sample(calls, 5)}
     for call, fault in faults(calls, sorted(some, key=calls.index)):
         world.suffer("publish", call, fault)
     world.settle()
@@ -355,7 +360,9 @@ def test_an_array_that_a_full_disk_cut_short_is_not_published(tmp_path: Path) ->
     assert raised.value.filename == str(array)
 
 
-def test_one_of_two_builds_at_once_is_refused_in_words(builds: Builds, tmp_path: Path) -> None:
+def test_a_second_build_at_the_same_time_is_refused_in_words(
+    builds: Builds, tmp_path: Path
+) -> None:
     old, new, other = (source(tmp_path, name) for name in ("old", "new", "other"))
     artifacts = tmp_path / "artifacts"
     assert builds.run(old, artifacts) == Ended(0, "")

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from service.settings import ServerSettings, variable
-from service.snapshot.snapshot import MANIFEST
+from service.snapshot.manifest import MANIFEST
 from tests.support.running import ROOT, Build, eventually, serve, service
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
@@ -36,9 +36,6 @@ analysed = pytest.mark.skipif(
 )
 
 
-PACKAGES = ["service", "indexer"]
-
-
 def instruction(name: str) -> list[str]:
     """The command of an instruction of the Dockerfile, in the form that no shell reads."""
     (command,) = re.findall(rf"^{name} .*?(\[.*\])$", DOCKERFILE, re.MULTILINE)
@@ -52,29 +49,13 @@ def environment() -> dict[str, str]:
     return dict(setting.split("=", 1) for setting in line.split())
 
 
-def install(folder: Path) -> None:
-    """Put in a folder the files that a wheel would have, and no others."""
-    for package in PACKAGES:
-        (folder / package).mkdir(parents=True)
-        for kind in ("**/*.py", *data_of(package)):
-            for path in (ROOT / package).glob(kind):
-                copy = folder / path.relative_to(ROOT)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, copy)
-
-
-def data_of(package: str) -> list[str]:
-    names: list[str] = PROJECT["tool"]["setuptools"]["package-data"][package]
-    return names
-
-
-def test_what_is_installed_serves_and_the_health_check_tells(sample: Path, tmp_path: Path) -> None:
-    """In an empty folder, by the commands and with the settings of the image."""
-    install(tmp_path / "installed")
+def test_the_image_serves_from_an_empty_folder_and_its_health_check_tells(
+    sample: Path, tmp_path: Path
+) -> None:
+    """By the commands and with the settings of the image, and with the Python of the tests."""
     (tmp_path / "empty").mkdir()
     settings = environment() | {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(tmp_path / "installed"),
         "RATECARD_ARTIFACTS": str(sample),
         "RATECARD_HOST": "127.0.0.1",
         "RATECARD_PORT": "0",
@@ -117,15 +98,6 @@ def test_what_is_installed_serves_and_the_health_check_tells(sample: Path, tmp_p
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_everything_that_is_imported_is_installed(tmp_path: Path) -> None:
-    install(tmp_path)
-    for package in PACKAGES:
-        here = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*") if path.is_file()}
-        copied = (path for path in (tmp_path / package).rglob("*") if path.is_file())
-        there = {path.relative_to(tmp_path) for path in copied}
-        assert {path for path in here if "__pycache__" not in path.parts} == there
-
-
 def test_the_image_is_built_of_what_it_is_given_and_needs() -> None:
     given = {
         line.strip("!/") for line in (ROOT / ".dockerignore").read_text().split() if "!" in line
@@ -136,8 +108,7 @@ def test_the_image_is_built_of_what_it_is_given_and_needs() -> None:
         for name in line.split()
     }
     needed = {"pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]}
-    assert given == copied == needed | set(PACKAGES)
-    assert all((ROOT / name).exists() for name in given)
+    assert given == copied == needed | {"service", "indexer"}
     assert re.search(r"^USER \d+:\d+$", DOCKERFILE, re.MULTILINE)
 
 

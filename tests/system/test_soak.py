@@ -1,4 +1,4 @@
-"""Reindexing again and again under load: no request fails, none mixes snapshots, nothing leaks."""
+"""Reindexing under load: no request fails or mixes snapshots, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.support.running import (
 )
 
 REINDEXES, WARM = (50, 10) if SOAK else (6, 3)
-"""How many there are, and after how many nothing may grow."""
+"""The count of builds, and the count after which nothing may grow."""
 GROWTH = 3 << 20
-"""Bytes of private memory that an allocator may still come to hold."""
+"""Bytes of private memory that the allocator may still add."""
 CLIENTS = 4
 SERVICES = 120
 PATHS = (
@@ -43,7 +43,7 @@ EDITION = re.compile(r"edition (\d+)!|\"total_transactions\":(\d+)|\"provider\":
 
 
 class Answer(NamedTuple):
-    """What a response says of the snapshots that it was made from."""
+    """The editions of the snapshots that a response was made from."""
 
     path: str
     snapshot: str
@@ -51,14 +51,14 @@ class Answer(NamedTuple):
 
 
 class Load:
-    """Clients that ask one thing after another, each over one connection kept alive."""
+    """Clients that send requests one after another, each over one keep-alive connection."""
 
     def __init__(self, address: str) -> None:
         self.answers: list[Answer] = []
         self.failures: list[str] = []
         self._address = address
         self._stopped = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(CLIENTS)]
+        self._threads = [threading.Thread(target=self._request, args=(n,)) for n in range(CLIENTS)]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -70,7 +70,7 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def _ask(self, seed: int) -> None:
+    def _request(self, seed: int) -> None:
         chance = random.Random(seed)  # noqa: S311  # the same load every time
         with httpx.Client(base_url=self._address, timeout=30) as client:
             while not self._stopped.is_set():
@@ -88,7 +88,7 @@ class Load:
 
 
 @pytest.mark.soak
-def test_reindexing_under_load_fails_and_tears_nothing_and_leaks_nothing(tmp_path: Path) -> None:
+def test_reindexing_under_load_fails_mixes_and_leaks_nothing(tmp_path: Path) -> None:
     artifacts = tmp_path / "artifacts"
     editions = {publish(artifacts, 1): 1}
     held = files = 0
@@ -109,7 +109,7 @@ def test_reindexing_under_load_fails_and_tears_nothing_and_leaks_nothing(tmp_pat
 
 
 def publish(artifacts: Path, edition: int) -> str:
-    """Publish a catalogue in whose every answer its edition can be read; returns its id."""
+    """Publish a catalogue whose edition is in each of its responses; returns the id."""
     records = [
         service(
             f"s{number}",
@@ -137,7 +137,7 @@ def serves(client: httpx.Client, snapshot: str) -> bool:
 
 
 def private_memory(process: int) -> int:
-    """Bytes that no other process shares and no file holds."""
+    """Return the bytes of memory that are neither shared nor backed by a file."""
     rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
     (kilobytes,) = re.findall(r"^Private_Dirty:\s+(\d+) kB$", rollup, re.MULTILINE)
     return int(kilobytes) << 10

@@ -1,7 +1,7 @@
-"""Three distributions share the name `whoosh`: indexes of each of them are searched alike.
+"""Three distributions share the import name `whoosh`: the index of each is searched alike.
 
-The project installs one. The others are each installed once into a folder beside it, and shadow it
-in processes of their own.
+The project pins one. In `make soak`, the others are installed into folders of their own, which
+shadow it in other processes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from typing import NamedTuple
 
 import pytest
 
-from service.snapshot.snapshot import MANIFEST, SNAPSHOTS, open_snapshot
-from tests.support.running import ROOT, SEEDS
+from service.snapshot.manifest import MANIFEST
+from service.snapshot.publication import SNAPSHOTS
+from service.snapshot.snapshot import open_snapshot
+from tests.support.running import ROOT, SEEDS, SOAK
 
 OTHERS = ["Whoosh==2.7.4", "Whoosh-Reloaded==2.7.5"]
 FOLDER = Path(sys.prefix) / "distributions"
 OBVIOUS = (
     "tests/service/search/test_searcher.py::test_ranking_equals_obvious_bm25f_on_any_small_corpus",
     "tests/service/search/test_searcher.py::test_sums_beyond_16_bits_are_exact",
-    "tests/service/search/test_query_expansion.py::test_a_query_finds_first",
+    "tests/service/search/test_query_expansion.py::test_the_first_hit_of_a_query",
 )
 QUERIES = ["weather", "I need the wether of tomorrow", "getCryptoPrice", "trans", "天気", "café"]
 SEARCH = """
@@ -38,7 +40,7 @@ print(json.dumps([snapshot.search(query, 200).ids for query in sys.argv[2:]]))
 
 
 class Other(NamedTuple):
-    """A distribution that is not the installed one, and how to run Python with it."""
+    """Another distribution than the installed one, and a function that runs Python with it."""
 
     requirement: str
     folder: Path
@@ -47,6 +49,8 @@ class Other(NamedTuple):
 
 @pytest.fixture(scope="module", params=OTHERS)
 def other(request: pytest.FixtureRequest) -> Other:
+    if not SOAK:
+        pytest.skip("other distributions are installed and tested in `make soak`")
     requirement: str = request.param
     folder = FOLDER / requirement
     if not folder.exists():
@@ -68,7 +72,7 @@ def other(request: pytest.FixtureRequest) -> Other:
 
 
 def install(requirement: str, folder: Path) -> None:
-    """Install beside the folder first, so that one which is there is whole."""
+    """Install into a new folder and rename it, so that an existing folder is complete."""
     fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(fresh)]
     try:
@@ -88,25 +92,27 @@ def test_one_release_of_whoosh3_is_pinned_exactly() -> None:
     assert pins == [f"whoosh3=={version('whoosh3')}"]
 
 
+@pytest.mark.soak
 def test_the_other_distribution_is_what_is_imported(other: Other) -> None:
     name, _, release = other.requirement.partition("==")
-    asked = "import whoosh, whoosh.index; print(whoosh.__file__, whoosh.versionstring())"
-    run = other.run("-c", asked)
+    program = "import whoosh, whoosh.index; print(whoosh.__file__, whoosh.versionstring())"
+    run = other.run("-c", program)
     assert run.returncode == 0, run.stderr
-    path, said = run.stdout.split()
+    path, reported = run.stdout.split()
     assert Path(path).is_relative_to(other.folder)
-    assert said == release
-    asked = f"import importlib.metadata; print(importlib.metadata.version({name!r}))"
-    assert other.run("-c", asked).stdout.strip() == release
+    assert reported == release
+    program = f"import importlib.metadata; print(importlib.metadata.version({name!r}))"
+    assert other.run("-c", program).stdout.strip() == release
 
 
+@pytest.mark.soak
 def test_its_index_of_the_sample_compiles_to_the_same_files_and_is_searched_alike(
     other: Other, sample: Path, tmp_path: Path
 ) -> None:
     sources = ["seeds/services.jsonl", "--transactions", SEEDS / "transactions.jsonl"]
     run = other.run("-m", "indexer", "build", *sources, "--out", tmp_path)
     assert run.returncode == 0, run.stderr
-    assert files_but_for_the_index(tmp_path) == files_but_for_the_index(sample)
+    assert files_without_the_index(tmp_path) == files_without_the_index(sample)
     run = other.run("-c", SEARCH, tmp_path, *QUERIES)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
@@ -114,12 +120,13 @@ def test_its_index_of_the_sample_compiles_to_the_same_files_and_is_searched_alik
     assert all(found[:1])
 
 
-def files_but_for_the_index(artifacts: Path) -> dict[str, dict[str, str]]:
+def files_without_the_index(artifacts: Path) -> dict[str, dict[str, str]]:
     folder = artifacts / SNAPSHOTS / open_snapshot(artifacts).id
     files = json.loads((folder / MANIFEST).read_text())["files"]
     return {name: file for name, file in files.items() if not name.startswith("whoosh/")}
 
 
+@pytest.mark.soak
 def test_the_ranking_from_its_index_equals_the_obvious_one(other: Other) -> None:
     run = other.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *OBVIOUS)
     assert run.returncode == 0, run.stdout + run.stderr

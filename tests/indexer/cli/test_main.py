@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.cli.main import COMMANDS, main, parse_options
+from indexer.__main__ import main
+from indexer.cli.main import COMMANDS, parse_options
 from tests.support.running import Build, service, write_lines
 
 ESCAPE = "\x1b[2J\x9b\u202e"
@@ -58,7 +59,7 @@ def test_no_answer_about_a_file_of_others_carries_a_control_character(
     [("512M", 512 * 2**20), ("2G", 2**31), ("2GiB", 2**31), ("3gb", 3 * 2**30), ("4096", 4096)],
 )
 def test_memory_is_given_in_bytes_or_in_units_of_1024(text: str, size: int) -> None:
-    options = parse_options(["build", "x", "--memory", text, "--jobs", "3"])
+    options = parse_options(["build", "x", "--memory", text, "--jobs", "3"], "ratecard")
     assert (options.memory, options.jobs) == (size, 3)
 
 
@@ -71,6 +72,6 @@ def test_a_limit_that_is_no_number_from_1_is_refused(
     option: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        parse_options(["build", "x", f"--{option}={text}"])
+        parse_options(["build", "x", f"--{option}={text}"], "ratecard")
     assert ended.value.code == 2
     assert f"error: argument --{option}: expected a " in capsys.readouterr().err

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from rich.cells import cell_len
 
-from indexer.cli.main import main
+from indexer.__main__ import main
 from indexer.cli.search import COLUMNS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import (

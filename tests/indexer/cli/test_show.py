@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.cli.main import main
+from indexer.__main__ import main
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import (
     Build,

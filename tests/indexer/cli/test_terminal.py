@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from indexer.cli.main import main
+from indexer.__main__ import main
 from tests.support.running import (
     ROOT,
     Build,

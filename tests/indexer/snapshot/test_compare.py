@@ -1,4 +1,4 @@
-"""What is said of two snapshots: the services added, changed and removed, and their prices."""
+"""The difference of two snapshots: services added, changed and removed, and their prices."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import Misuse
-from indexer.snapshot import compare as diff
-from indexer.snapshot.compare import compare, count_changes, find_snapshot, summarise_difference
+from indexer.snapshot.compare import (
+    Changes,
+    compare,
+    count_changes,
+    find_snapshot,
+    summarise_difference,
+)
 from indexer.snapshot.record_store import write_ids, write_record_store
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
-from service.snapshot.snapshot import MANIFEST
+from service.snapshot.manifest import MANIFEST
 from tests.support.running import Build, Json, endpoint, service
 
 
@@ -25,7 +30,7 @@ def published(artifacts: Path) -> Path:
 
 
 def stored(folder: Path, records: list[Json]) -> Path:
-    """A folder with no more than the records and their ids, as a build leaves it half-way."""
+    """Write a folder with the records and their ids alone, as a build does at first."""
     folder.mkdir(parents=True)
     write_record_store(folder, "records", (json.dumps(record).encode() for record in records))
     write_ids(folder, [record["id"] for record in records])
@@ -62,7 +67,7 @@ def test_a_difference_is_listed_for_a_person(artifacts: Path, build: Build) -> N
         "~ moved  One: description, category, tags",
         "1 added, 2 changed, 1 removed",
     ]
-    assert count_changes(before, published(artifacts)) == (1, 2, 1)
+    assert count_changes(before, published(artifacts)) == Changes(1, 2, 1)
 
 
 def test_a_difference_is_json_for_a_script(tmp_path: Path) -> None:
@@ -92,7 +97,7 @@ def summed(minimum: str, maximum: str, average: str = "") -> Json:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "shown"),
     [
         ({}, summed("", ""), " (no price → no fixed price)"),
         ({"priceSummary": None}, summed("", "2"), " (no price → 2 USDC)"),
@@ -101,13 +106,11 @@ def summed(minimum: str, maximum: str, average: str = "") -> Json:
         ({}, {"priceSummary": None}, ""),
     ],
 )
-def test_a_price_range_is_shown_where_it_changed(
-    old: Json, new: Json, said: str, tmp_path: Path
-) -> None:
+def test_a_changed_price_range_is_shown(old: Json, new: Json, shown: str, tmp_path: Path) -> None:
     before = stored(tmp_path / "old", [service("a", **old)])
     difference = compare(before, stored(tmp_path / "new", [service("a", **new)]))
     line = summarise_difference(difference, as_json=False).splitlines()[0]
-    assert line == f"~ a  One: priceSummary{said}"
+    assert line == f"~ a  One: priceSummary{shown}"
 
 
 def test_numbers_that_are_written_differently_differ(tmp_path: Path) -> None:
@@ -122,7 +125,7 @@ def test_the_order_of_keys_is_a_change_of_none_of_them(tmp_path: Path) -> None:
     assert "~ a  One: order or spelling\n" in summarise_difference(difference, as_json=False)
 
 
-def test_a_name_commands_no_terminal_and_stays_on_its_line(tmp_path: Path) -> None:
+def test_control_characters_of_a_name_are_escaped(tmp_path: Path) -> None:
     old = stored(tmp_path / "old", [])
     hostile = "\x1b[2Jname\n- other\u202e\u2028" + "x" * 9999
     new = stored(tmp_path / "new", [service("a", name=hostile), service("b", **{"\r": 1})])
@@ -137,9 +140,9 @@ def test_a_name_commands_no_terminal_and_stays_on_its_line(tmp_path: Path) -> No
 
 def test_catalogues_without_services_have_no_difference(tmp_path: Path) -> None:
     old, new = stored(tmp_path / "old", []), stored(tmp_path / "new", [])
-    said = summarise_difference(compare(old, new), as_json=False)
-    assert said == "0 added, 0 changed, 0 removed"
-    assert count_changes(old, new) == (0, 0, 0)
+    summary = summarise_difference(compare(old, new), as_json=False)
+    assert summary == "0 added, 0 changed, 0 removed"
+    assert count_changes(old, new) == Changes(0, 0, 0)
 
 
 CATALOGUES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2)).flatmap(
@@ -147,8 +150,9 @@ CATALOGUES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2)).fla
 )
 
 
+@settings(deadline=None)
 @given(CATALOGUES, CATALOGUES)
-def test_every_service_is_told_of_in_the_order_of_its_listing(
+def test_every_service_is_reported_in_the_order_of_its_listing(
     tmp_path_factory: pytest.TempPathFactory, old: list[Any], new: list[Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("pair")
@@ -157,7 +161,7 @@ def test_every_service_is_told_of_in_the_order_of_its_listing(
         for name, listing in (("old", old), ("new", new))
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diff, "READ_AT_ONCE", 2)
+        patch.setattr("indexer.snapshot.compare.REMAP_AFTER", 2)
         difference = compare(*folders)
         counts = count_changes(*folders)
     before, after = dict(old), dict(new)
@@ -167,7 +171,7 @@ def test_every_service_is_told_of_in_the_order_of_its_listing(
     assert [found.id for found in difference.added] == added
     assert [found.id for found in difference.removed] == removed
     assert [found.id for found in difference.changed] == changed
-    assert counts == (len(added), len(changed), len(removed))
+    assert counts == Changes(len(added), len(changed), len(removed))
 
 
 def test_a_snapshot_is_found_by_its_id_the_start_of_it_or_a_path(
@@ -187,7 +191,7 @@ def test_a_snapshot_is_found_by_its_id_the_start_of_it_or_a_path(
     assert find_snapshot(artifacts, ".") == second
 
 
-def test_a_start_of_several_ids_is_no_name_of_a_snapshot(artifacts: Path, build: Build) -> None:
+def test_the_start_of_several_ids_is_ambiguous(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     folder = published(artifacts)
     shutil.copytree(folder, f"{folder}0")
@@ -207,7 +211,7 @@ def test_an_id_is_found_before_a_folder_of_its_name(
     assert find_snapshot(artifacts, first.name) == first
 
 
-def test_an_unknown_snapshot_is_said_to_be_with_those_that_there_are(
+def test_the_error_for_an_unknown_snapshot_lists_those_that_exist(
     artifacts: Path, build: Build
 ) -> None:
     with pytest.raises(SnapshotMissing, match=r"nope: no snapshot of .*, which holds none"):

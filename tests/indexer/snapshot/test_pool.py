@@ -1,4 +1,4 @@
-"""An index in parts: the same as in one, and nothing left of it when a process ends early."""
+"""Worker processes: their results, and nothing left of them when a process ends early."""
 
 from __future__ import annotations
 
@@ -6,135 +6,78 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from indexer.__main__ import main
-from indexer.build import PARALLEL_BYTES
 from indexer.errors import IndexerError
-from indexer.snapshot import whoosh_index as textindex
-from indexer.snapshot.pool import Worker
-from indexer.snapshot.postings import compile_postings
-from indexer.snapshot.whoosh_index import index_part
-from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import folder, snapshots
+from indexer.snapshot.pool import start_workers
+from tests.support.artifacts import snapshots
 from tests.support.reports import ids
 from tests.support.running import ROOT, Build, endpoint, service, write_lines
-from tests.support.searching import IDENTIFIERS, WORDS
+from tests.support.stuck_build import WORKERS
+from tests.support.workers import (
+    AT_WORK,
+    double,
+    killed,
+    killed_while_it_answers,
+    out_of_room,
+    process_id,
+    several_cpus,
+    stuck,
+    stuck_or_out_of_room,
+)
 
-PARTS = 3
-AT_WORK = "at work"
 LIMIT = 60
 """Seconds after which a test takes it that what it waits for never comes."""
 
-texts = st.lists(st.sampled_from([*WORDS[:9], *IDENTIFIERS[:2], "the", "é"]), max_size=9).map(
-    " ".join
-)
-documents = st.lists(st.tuples(texts.map("x{}".format), texts, texts), min_size=1, max_size=12)
+
+def run(function: Callable[..., Any], *tasks: tuple[Any, ...]) -> tuple[list[Any], int]:
+    """Return the results of workers, and the sum of the steps that they reported."""
+    steps: list[int] = []
+    with start_workers(function, tasks, steps.append) as results:
+        return results(), sum(steps)
 
 
-@pytest.fixture
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Index in parts however few the services and the cores."""
-    monkeypatch.setattr("indexer.build.available_cpus", lambda: PARTS)
-    monkeypatch.setattr("indexer.snapshot.whoosh_index.SMALLEST_PART", 1)
-    monkeypatch.setattr("indexer.build.PARALLEL_BYTES", 1)
+def test_results_are_in_the_order_of_the_tasks_and_steps_are_passed_on() -> None:
+    assert run(double, (3,), (1,), (2,)) == ([6, 2, 4], 6)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+def test_each_task_runs_in_a_process_of_its_own() -> None:
+    (one, other), _ = run(process_id, (), ())
+    assert len({one, other, os.getpid()}) == 3
 
 
-@settings(max_examples=15, deadline=None)
-@given(documents, st.data())
-def test_parts_compile_to_the_bytes_of_one(
-    documents: list[tuple[str, str, str]], data: st.DataObject
-) -> None:
-    cuts = data.draw(st.sets(st.integers(1, len(documents)), max_size=3))
-    bounds = sorted({0, *cuts, len(documents)})
-    names, prior = [name for name, _, _ in documents], np.linspace(0, 1, len(documents))
-    with tempfile.TemporaryDirectory() as name:
-        parts = [
-            index_part(Path(name) / str(start), documents[start:stop], start)
-            for start, stop in pairwise(bounds)
-        ]
-        compile_postings(parts, names, prior, Path(name) / "parts")
-        whole = index_part(Path(name) / "whole", documents)
-        compile_postings([whole], names, prior, Path(name) / "one")
-        assert contents(Path(name) / "parts") == contents(Path(name) / "one")
+def test_an_exception_of_a_worker_is_raised() -> None:
+    with pytest.raises(OSError, match="No space left") as raised:
+        run(out_of_room, ())
+    assert raised.value.filename == "postings"
 
 
-def test_a_build_in_parts_publishes_what_one_in_one_does(
-    tmp_path: Path, build: Build, artifacts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = [
-        service(f"s{n}", name=" ".join(WORDS[n % 7 : n % 11]) or "none", description=WORDS[n % 30])
-        for n in range(100)
-    ]
-    assert build(records) == 0
-    artifacts.rename(tmp_path / "one")
-    monkeypatch.setattr("indexer.build.available_cpus", lambda: PARTS)
-    monkeypatch.setattr("indexer.snapshot.whoosh_index.SMALLEST_PART", 1)
-    monkeypatch.setattr("indexer.build.PARALLEL_BYTES", 1)
-    assert build(records) == 0
-    one, parts = folder(tmp_path / "one"), folder(artifacts)
-    assert sorted(path.name for path in (parts / "whoosh").iterdir()) == ["0", "1", "2"]
-    assert one.name == parts.name
-    assert contents(parts / "postings") == contents(one / "postings")
-    assert main(["verify", str(artifacts)]) == 0
-    assert open_snapshot(artifacts).search(WORDS[3]).total > 0
+@pytest.mark.parametrize("end", [killed, killed_while_it_answers])
+def test_a_worker_that_is_killed_raises_an_error_in_words(end: Callable[..., Any]) -> None:
+    message = r"a process of this build was ended \(-\d+\); is there enough memory for it\?"
+    with pytest.raises(IndexerError, match=message):
+        run(end, (), ())
 
 
-def test_a_catalogue_that_is_large_enough_is_indexed_by_all_cores(
-    tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("indexer.build.available_cpus", lambda: 2)
-    long = "x" * (PARALLEL_BYTES // (2 * textindex.SMALLEST_PART))
-    count = 2 * textindex.SMALLEST_PART
-    records = [service(f"s{n:04}", endpoints=[], provider=long) for n in range(count)]
-    source = write_lines(tmp_path / "source.jsonl", records)
-    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-    assert len(list((folder(artifacts) / "whoosh").iterdir())) == 2
-    hits = open_snapshot(artifacts).search("one", limit=2, offset=textindex.SMALLEST_PART - 1)
-    assert (hits.total, hits.ids) == (len(records), ["s2499", "s2500"])
-
-
-def killed(*_: Any) -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
-
-
-def without_room(*_: Any) -> NoReturn:
-    raise OSError(28, "No space left on device", "postings")
-
-
-def half_said(*_: Any) -> bytes:
-    """More than a pipe holds: nobody has all of it before it is read."""
-    return bytes(2**24)
-
-
-def stuck(*_: Any) -> None:
-    """Say that there is a process at work, which never ends by itself."""
-    os.write(2, f"{AT_WORK}\n".encode())
-    signal.pause()
+def test_a_failure_does_not_wait_for_the_other_workers() -> None:
+    with pytest.raises(OSError, match="No space left"):
+        run(stuck_or_out_of_room, (True,), (False,))
 
 
 ENDS: dict[str, tuple[Callable[..., Any], str]] = {
     "killed": (killed, "a process of this build was ended (-9); is there enough memory"),
-    "out of room": (without_room, "postings: No space left on device; what was published before"),
+    "out of room": (
+        out_of_room,
+        "postings: No space left on device; what was published before",
+    ),
 }
 
 
-@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_worker_that_ends_early_ends_the_build_in_words(
     end: str,
@@ -144,98 +87,121 @@ def test_a_worker_that_ends_early_ends_the_build_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     function, message = ENDS[end]
-    monkeypatch.setattr("indexer.build.index_span", function)
-    assert build([service("a"), service("b")]) == 1
-    said = capsys.readouterr().err
-    assert message in said
-    assert "Traceback" not in said
+    monkeypatch.setattr("indexer.snapshot.whoosh_index.index_span", function)
+    with several_cpus(3):
+        assert build([service("a"), service("b"), service("c")]) == 1
+    reported = capsys.readouterr().err
+    assert message in reported
+    assert "Traceback" not in reported
     assert snapshots(artifacts) == set()
     assert sorted(path.name for path in artifacts.iterdir()) == [".lock", "snapshots"]
 
 
-def test_a_worker_that_is_killed_while_it_answers_was_ended() -> None:
-    worker = Worker(half_said)
-    worker.give()
-    assert worker.pipe.poll(LIMIT)
-    worker._process.kill()  # noqa: SLF001  # who kills a process has it from elsewhere
-    with pytest.raises(IndexerError, match="was ended"):
-        worker.answer()
-
-
-@pytest.mark.usefixtures("in_parts")
 def test_a_failure_of_the_build_itself_ends_its_workers(
     artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers: list[Worker] = []
-
-    class Watched(Worker):
-        def __init__(self, function: Callable[..., object]) -> None:
-            super().__init__(function)
-            workers.append(self)
-
     def fail(*_: Any) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("indexer.snapshot.pool.Worker", Watched)
-    monkeypatch.setattr("indexer.build.index_span", stuck)
+    before = children()
+    monkeypatch.setattr("indexer.snapshot.whoosh_index.index_span", stuck)
     monkeypatch.setattr("indexer.build.write_filters", fail)
-    assert build([service("a"), service("b")]) == 1
-    assert len(workers) == PARTS
-    assert not any(worker._process.poll() is None for worker in workers)  # noqa: SLF001  # as it says
+    with several_cpus(2):
+        assert build([service("a"), service("b")]) == 1
+    assert children() == before
     assert snapshots(artifacts) == set()
 
 
-STUCK = """
-import os, sys
-from indexer import __main__, build
-from indexer.snapshot import whoosh_index
-from tests.indexer.snapshot import test_pool
+def children() -> set[str]:
+    """Return the ids of the child processes of this one."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {child for task in tasks for child in task.read_text().split()}
 
-if __name__ == "__main__":
-    build.available_cpus = lambda: 2
-    whoosh_index.SMALLEST_PART = 1
-    build.PARALLEL_BYTES = 1
-    build.index_span = test_pool.stuck
-    sys.exit(__main__.main(sys.argv[1:]))
-"""
+
+def test_a_program_that_builds_is_not_run_over_again_in_its_workers(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys\n"
+        "from indexer.__main__ import main\n"
+        "from indexer.snapshot import whoosh_index\n"
+        "os.sched_getaffinity = lambda _: {0, 1}\n"
+        "whoosh_index.SMALLEST_PART = 1\n"
+        "print('the program runs')\n"
+        "main(sys.argv[1:])\n"
+    )
+    source = write_lines(tmp_path / "source.jsonl", [service("a"), service("b")])
+    ran = subprocess.run(
+        [sys.executable, program, "build", source, "--out", artifacts, "--quiet"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "the program runs\n"
+    assert ids(artifacts) == ["a", "b"]
 
 
 @contextmanager
-def at_work(source: str, artifacts: Path) -> Iterator[subprocess.Popen[str]]:
-    """A build in a session of its own, whose two workers are at work and never done.
+def stuck_build(source: str, artifacts: Path) -> Iterator[subprocess.Popen[str]]:
+    """A build in a session of its own, whose two workers are at work and never end.
 
-    They and whatever else it starts hold its standard error: what is read of that to its end is
-    read when all of them have ended.
+    All its processes inherit its standard error, which is at its end when all of them have ended.
     """
-    command = [sys.executable, "-c", STUCK, "build", source, "--out", str(artifacts)]
+    program = [sys.executable, "-m", "tests.support.stuck_build"]
     with subprocess.Popen(
-        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*program, "build", source, "--out", str(artifacts)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             assert process.stderr is not None
-            assert [process.stderr.readline() for _ in range(2)] == [f"{AT_WORK}\n"] * 2
+            at_work = [process.stderr.readline() for _ in range(WORKERS)]
+            assert at_work == [f"{AT_WORK}\n"] * WORKERS
             yield process
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+
+
+def press_ctrl_c(process: subprocess.Popen[str]) -> None:
+    """Send the signal to the process group, as a terminal does."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def interrupt_another_thread(process: subprocess.Popen[str]) -> None:
+    """Have a thread other than the main one receive the signal, as the kernel may choose."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("end", [kill, press_ctrl_c, interrupt_another_thread])
 def test_a_build_that_is_ended_leaves_no_process_and_nothing_in_the_way(
-    end: signal.Signals, tmp_path: Path, artifacts: Path, build: Build
+    end: Callable[[subprocess.Popen[str]], None], tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     assert build([service("before")]) == 0
     source = write_lines(
         tmp_path / "new.jsonl", [service("a"), service("b", endpoints=[endpoint()])]
     )
-    with at_work(source, artifacts) as process:
-        if end == signal.SIGINT:
-            os.killpg(process.pid, end)  # as a terminal does for Ctrl-C
-        else:
-            process.send_signal(end)
-        _, said = process.communicate(timeout=LIMIT)
-        assert process.returncode == (128 + end if end == signal.SIGINT else -end)
-    assert said == ("error: interrupted\n" if end == signal.SIGINT else "")
+    with stuck_build(source, artifacts) as process:
+        end(process)
+        _, reported = process.communicate(timeout=LIMIT)
+    if end is kill:
+        assert (process.returncode, reported) == (-signal.SIGKILL, "")
+    else:
+        assert (process.returncode, reported) == (128 + signal.SIGINT, "error: interrupted\n")
     assert ids(artifacts) == ["before"]
     assert build(source) == 0
     assert ids(artifacts) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Going back to the snapshot that was published before, and on from there."""
+"""Rolling back to the snapshot that was published before, and on from there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from indexer.__main__ import main
-from service.snapshot.snapshot import MANIFEST, open_snapshot
+from service.snapshot.manifest import MANIFEST
+from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, snapshots
 from tests.support.running import Build, service
 
@@ -30,7 +31,7 @@ def roll_back(artifacts: Path) -> int:
     return main(["rollback", str(artifacts)])
 
 
-def test_the_snapshot_before_is_served_again_and_said_in_one_line(
+def test_the_snapshot_before_is_served_again_and_reported_in_one_line(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, before, served = published
@@ -39,21 +40,24 @@ def test_the_snapshot_before_is_served_again_and_said_in_one_line(
     snapshot = open_snapshot(artifacts)
     assert snapshot.id == before
     assert snapshot.find("b") is not None
-    said = capsys.readouterr().out
+    reported = capsys.readouterr().out
     built_at = f"{snapshot.manifest.built_at:%Y-%m-%dT%H:%M:%S}"
-    assert said.startswith(f"rolled back from {served} to {before}, built {built_at}")
-    assert "1 services; the next build publishes again what its sources make\n" in said
-    assert said.count("\n") == 1
+    assert reported.startswith(f"rolled back from {served} to {before}, built {built_at}")
+    assert "1 services; the next build publishes again what its sources make\n" in reported
+    assert reported.count("\n") == 1
     assert main(["verify", str(artifacts)]) == 0
     assert {path.name for path in artifacts.iterdir()} == {
         ".lock",
         "CURRENT",
+        "history.json",
         "last.json",
         "snapshots",
     }
 
 
-def test_what_is_gone_back_to_counts_as_checked_when_it_was(artifacts: Path, build: Build) -> None:
+def test_the_snapshot_before_counts_as_checked_when_it_last_was(
+    artifacts: Path, build: Build
+) -> None:
     publish(artifacts, build, "a")
     checked_at = open_snapshot(artifacts).checked_at
     publish(artifacts, build, "b")
@@ -69,8 +73,8 @@ def test_each_rollback_goes_one_further_back_until_there_is_none(
         assert roll_back(artifacts) == 0
         assert open_snapshot(artifacts).id == before
     assert roll_back(artifacts) == 1
-    said = capsys.readouterr().err
-    assert said == f"error: {artifacts} holds no snapshot to go back to\n"
+    reported = capsys.readouterr().err
+    assert reported == f"error: {artifacts} holds no snapshot to go back to\n"
     assert open_snapshot(artifacts).id == published[0]
     assert snapshots(artifacts) == set(published)
 
@@ -84,7 +88,7 @@ def test_the_next_build_publishes_again_what_its_sources_make(
     assert open_snapshot(artifacts).id == published[1]
 
 
-def test_what_was_withdrawn_is_not_gone_back_to(
+def test_a_withdrawn_snapshot_is_not_served_again(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
     assert roll_back(artifacts) == 0
@@ -102,7 +106,7 @@ def test_a_snapshot_that_was_published_again_is_the_newest(
     assert open_snapshot(artifacts).id == published[0]
 
 
-def test_what_was_withdrawn_makes_room_before_what_was_served(
+def test_a_withdrawn_snapshot_makes_room_before_one_that_was_not(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
     assert roll_back(artifacts) == 0
@@ -110,31 +114,61 @@ def test_what_was_withdrawn_makes_room_before_what_was_served(
     assert snapshots(artifacts) == {*published[:2], newest}
 
 
-def test_a_damaged_snapshot_is_passed_over_and_named(
+def test_a_damaged_snapshot_is_passed_over_and_reported(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = artifacts / "snapshots" / published[1] / "records.json"
     records.write_bytes(records.read_bytes().replace(b"One", b"Two"))
     assert roll_back(artifacts) == 0
-    said = capsys.readouterr().out
-    assert f"passed over {records} is not what was published" in said
+    reported = capsys.readouterr().out
+    assert f"passed over {records} is not what was published" in reported
     assert open_snapshot(artifacts).id == published[0]
 
 
-def test_where_all_are_damaged_the_served_one_stays(
+def test_the_served_snapshot_stays_where_all_others_are_damaged(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in published[:2]:
         (artifacts / "snapshots" / name / MANIFEST).write_text("{")
     assert roll_back(artifacts) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {artifacts} holds no snapshot to go back to")
-    assert all(name in said for name in published[:2])
+    reported = capsys.readouterr().err
+    assert reported.startswith(f"error: {artifacts} holds no snapshot to go back to")
+    assert all(name in reported for name in published[:2])
+    assert open_snapshot(artifacts).id == published[2]
+
+
+def test_a_withdrawn_snapshot_is_not_served_from_a_copy_of_the_folder(
+    artifacts: Path, published: list[str], tmp_path: Path
+) -> None:
+    assert roll_back(artifacts) == 0
+    copy = tmp_path / "copy"
+    shutil.copytree(artifacts, copy, copy_function=shutil.copyfile)
+    for position, snapshot_id in enumerate(published):  # as a copy may set the times
+        os.utime(copy / "snapshots" / snapshot_id, (10**9 + position, 10**9 + position))
+    assert roll_back(copy) == 0
+    assert open_snapshot(copy).id == published[0]
+    assert roll_back(copy) == 1
+    assert open_snapshot(copy).id == published[0]
+
+
+def test_a_snapshot_that_an_operator_names_withdraws_those_after_it(
+    artifacts: Path, published: list[str]
+) -> None:
+    (artifacts / "CURRENT").write_text(published[1])
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[0]
+
+
+def test_without_a_history_there_is_nothing_to_go_back_to(
+    artifacts: Path, published: list[str]
+) -> None:
+    (artifacts / "history.json").unlink()
+    assert roll_back(artifacts) == 1
     assert open_snapshot(artifacts).id == published[2]
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged", "not named"])
-def test_a_served_snapshot_that_cannot_be_read_does_not_hinder(
+def test_a_served_snapshot_that_cannot_be_read_is_no_obstacle(
     harm: str, artifacts: Path, published: list[str]
 ) -> None:
     if harm == "missing":
@@ -160,7 +194,7 @@ def test_a_rollback_is_refused_while_a_build_is_at_work(
     assert open_snapshot(artifacts).id == published[2]
 
 
-def test_a_rollback_of_nothing_says_so_and_makes_no_folder(
+def test_a_rollback_of_nothing_is_an_error_and_makes_no_folder(
     artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert roll_back(artifacts) == 1

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from indexer.__main__ import main
 from indexer.build import build_snapshot
-from indexer.cli.main import main
 from indexer.options import BuildOptions
 from indexer.progress import Progress, Stage
 from indexer.report import LAST

@@ -238,8 +238,8 @@ def test_a_price_on_a_test_network_does_not_make_a_service_cheap(
     ]
     assert build(records) == 0
     snapshot = open_snapshot(artifacts)
-    assert snapshot.list(narrowing=Filters(max_price=1.0)).ids == ["bounded", "play"]
-    ordered = snapshot.list(narrowing=Filters(sort="price"))
+    assert snapshot.list(filters=Filters(max_price=1.0)).ids == ["bounded", "play"]
+    ordered = snapshot.list(filters=Filters(sort="price"))
     assert ordered.ids == ["play", "bounded", "real", "unpriced"]
 
 
@@ -250,7 +250,7 @@ def test_an_empty_catalogue_narrows_to_nothing(artifacts: Path, build: Build) ->
     snapshot = open_snapshot(artifacts)
     for sort in ("relevance", "popularity", "price", "name"):
         narrowing = Filters({"category": ["Data"]}, sort=sort, counted=("category", "tag"))
-        for hits in (snapshot.list(narrowing=narrowing), snapshot.search("a", narrowing=narrowing)):
+        for hits in (snapshot.list(filters=narrowing), snapshot.search("a", filters=narrowing)):
             assert (hits.total, hits.ids, hits.facets) == (0, [], {"category": [], "tag": []})
 
 

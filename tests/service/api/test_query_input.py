@@ -74,7 +74,7 @@ def most_frequent(seeds: list[Json], count: int) -> list[str]:
     words = {}
     for record in seeds:
         text = " ".join([record["name"], record["description"], record.get("category", "")])
-        known = {term_of(word.text): word.text for word in query_words(text) if not word.joined}
+        known = {term_of(word.text): word.text for word in query_words(text) if not word.redundant}
         frequencies.update(known.keys())
         words.update(known)
     return [words[term] for term, _ in frequencies.most_common(count)]

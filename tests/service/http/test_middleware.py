@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import shutil
 import threading
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
 from service.settings import Settings
-from tests.support.running import ROOT, Build, eventually, serve, serve_process, service
+from tests.support.running import Build, eventually, serve, serve_process, service
 
 PATHS = (
     "/healthz",
@@ -220,7 +221,7 @@ def test_a_reader_of_the_log_that_stalls_does_not_stop_the_service(sample: Path)
 def test_a_new_release_has_new_entity_tags_over_the_same_snapshot(
     sample: Path, tmp_path: Path, client: httpx.Client
 ) -> None:
-    shutil.copytree(ROOT / "service", tmp_path / "service")
+    shutil.copytree(Path(inspect.getfile(create_app)).parent, tmp_path / "service")
     with (tmp_path / "service" / "errors.py").open("a") as file:
         file.write("# another release\n")
     with serve(sample, cwd=tmp_path) as released:

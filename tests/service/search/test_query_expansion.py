@@ -1,8 +1,9 @@
-"""Completion, correction, exact names, scripts and stop words."""
+"""Completion, correction, exact names, scripts and stop words, through whole catalogues."""
 
 from __future__ import annotations
 
 import tempfile
+import tracemalloc
 from collections import Counter
 from itertools import permutations
 from pathlib import Path
@@ -15,7 +16,15 @@ from service.search.config import SEARCH_CONFIG
 from service.search.filters import Filters
 from service.search.spelling import edit_distance
 from service.snapshot.snapshot import Snapshot
-from tests.support.searching import Document, catalogue, compiled, edits, every, found, identifier
+from tests.support.searching import (
+    Document,
+    catalogue,
+    compiled,
+    edits,
+    identifier,
+    positions,
+    rank_all,
+)
 
 CATALOGUE = [
     ("Weather Forecasts", "Daily forecasts of the weather", "Data"),
@@ -34,13 +43,13 @@ CATALOGUE = [
     ("환율 조회", "실시간 환율", "Data"),
     *[("Plain", "zebra", "")] * 50,
 ]
-# A script of its own, so that no word is stemmed.
+# Cyrillic words are not stemmed.
 letters = st.text(alphabet="абвг", min_size=3, max_size=9)
 
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    return catalogue(tmp_path_factory.mktemp("forgiving"), CATALOGUE)
+    return catalogue(tmp_path_factory.mktemp("expansion"), CATALOGUE)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +86,8 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
         ("TO BE", 9),
     ],
 )
-def test_a_query_finds_first(snapshot: Snapshot, query: str, expected: int) -> None:
-    assert found(snapshot, query)[0] == expected
+def test_the_first_hit_of_a_query(snapshot: Snapshot, query: str, expected: int) -> None:
+    assert positions(snapshot, query)[0] == expected
 
 
 def test_a_name_without_letters_is_listed_and_not_searched(snapshot: Snapshot) -> None:
@@ -101,7 +110,7 @@ def test_a_name_without_letters_is_listed_and_not_searched(snapshot: Snapshot) -
         ("402", False),  # numbers are meant as they are
     ],
 )
-def test_how_far_a_word_may_be_from_what_it_means(
+def test_a_word_is_completed_or_corrected_within_limits(
     tmp_path: Path, query: str, matches: bool
 ) -> None:
     known = [("weather", "forecasts", ""), ("zebra", "4021", ""), ("other", "403", "")]
@@ -131,19 +140,19 @@ def misspelt(draw: st.DrawFn) -> tuple[list[str], str]:
 
 @settings(max_examples=150, deadline=None)
 @given(misspelt())
-def test_a_misspelt_word_means_all_words_that_are_near_it_by_definition(
-    asked: tuple[list[str], str],
+def test_a_misspelt_word_matches_all_words_that_are_near_it_by_definition(
+    case: tuple[list[str], str],
 ) -> None:
-    words, query = asked
+    words, query = case
     with tempfile.TemporaryDirectory() as name:
-        postings = compiled(Path(name), [(word, "", "") for word in words])
-        assert sorted(every(postings, query)) == [
+        searcher = compiled(Path(name), [(word, "", "") for word in words])
+        assert sorted(rank_all(searcher, query)) == [
             number for number, word in enumerate(words) if word in near(query, words)
         ]
 
 
 def near(query: str, words: list[str]) -> set[str]:
-    """The word itself; or what it begins, and what is one edit away, or failing that two."""
+    """Return the word itself, or its completions and the words at one edit, or at two if none."""
     if query in words:
         return {query}
     completed = {word for word in words if query and word.startswith(query)}
@@ -159,27 +168,39 @@ def test_edit_distance_equals_its_textbook_definition(left: str, right: str, mos
     assert edit_distance(left, right, most) == min(edits(left, right), most + 1)
 
 
-def test_a_word_that_exists_is_left_alone(tmp_path: Path) -> None:
+def test_a_word_that_exists_is_not_expanded(tmp_path: Path) -> None:
     known = [("form", "", "")] * 3 + [("farm", "", "")] * 150 + [("formal", "", "")]
-    assert found(catalogue(tmp_path, known), "form") == [0, 1, 2]
+    assert positions(catalogue(tmp_path, known), "form") == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("rare", "frequent", "joins_in"),
+    ("rare", "frequent", "corrected"),
     [(1, 20, True), (1, 19, False), (2, 40, True), (2, 39, False), (3, 150, False)],
 )
-def test_a_neighbour_of_a_rare_word_joins_in_if_it_is_twenty_times_as_frequent(
-    tmp_path: Path, rare: int, frequent: int, joins_in: bool
+def test_a_rare_word_is_corrected_to_a_neighbour_that_is_twenty_times_as_frequent(
+    tmp_path: Path, rare: int, frequent: int, corrected: bool
 ) -> None:
     known = [("zebra", "", "")] * frequent + [("zbra", "", "")] * rare
-    order = found(catalogue(tmp_path, known), "zbra")
+    order = positions(catalogue(tmp_path, known), "zbra")
     assert order[:rare] == list(range(frequent, frequent + rare))
-    assert len(order) == rare + frequent * joins_in
+    assert len(order) == rare + frequent * corrected
 
 
-def test_only_a_neighbour_at_one_edit_joins_a_rare_word(tmp_path: Path) -> None:
+def test_a_rare_word_is_corrected_by_one_edit_only(tmp_path: Path) -> None:
     known = [("forecasts", "", "")] * 60 + [("foecats", "", "")]
-    assert found(catalogue(tmp_path, known), "foecats") == [60]
+    assert positions(catalogue(tmp_path, known), "foecats") == [60]
+
+
+def test_long_words_that_no_service_has_do_not_fill_memory(tmp_path: Path) -> None:
+    snapshot = catalogue(tmp_path, [("weather", "", "")])
+    queries = [f"{'x' * 1990}{number}" for number in range(1000)]
+    snapshot.search(queries[0])
+    tracemalloc.start()
+    for query in queries:
+        snapshot.search(query)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 500_000
 
 
 def test_an_exact_term_outweighs_a_correction_and_a_completion(tmp_path: Path) -> None:
@@ -191,7 +212,7 @@ def test_an_exact_term_outweighs_a_correction_and_a_completion(tmp_path: Path) -
     ]:
         folder = tmp_path / query.replace(" ", "")
         folder.mkdir()
-        assert found(catalogue(folder, [*known[::-1], *others]), query) == [1, 0]
+        assert positions(catalogue(folder, [*known[::-1], *others]), query) == [1, 0]
 
 
 def test_at_most_four_words_are_expanded(tmp_path: Path) -> None:
@@ -199,18 +220,18 @@ def test_at_most_four_words_are_expanded(tmp_path: Path) -> None:
     misspelt_words = ["weathar", "forecazts", "satelite", "picturse", "temperture", "presures"]
     snapshot = catalogue(tmp_path, [(word, "", "") for word in words])
     for number, word in enumerate(misspelt_words):
-        assert found(snapshot, word) == [number]
+        assert positions(snapshot, word) == [number]
     assert snapshot.search(" ".join(misspelt_words[:4])).total == 4
     assert snapshot.search(" ".join(misspelt_words)).total == 4
 
 
-def test_a_word_has_at_most_sixteen_candidates_and_they_are_the_most_frequent(
+def test_a_word_has_at_most_sixteen_candidates_the_most_frequent(
     tmp_path: Path,
 ) -> None:
     words = [f"абв{first}{second}" for first in "абвгд" for second in "абвгд"]
     known = [(word, "", "") for number, word in enumerate(words) for _ in range(1 + number % 3)]
     frequencies = Counter(name for name, _, _ in known)
-    names = [known[number][0] for number in found(catalogue(tmp_path, known), "абв")]
+    names = [known[number][0] for number in positions(catalogue(tmp_path, known), "абв")]
     assert len(set(names)) == SEARCH_CONFIG.candidates == 16
     assert set(names) >= {word for word in words if frequencies[word] == 3}
     assert {word for word in words if frequencies[word] == 1}.isdisjoint(names)
@@ -229,7 +250,7 @@ def test_a_word_has_at_most_sixteen_candidates_and_they_are_the_most_frequent(
     ],
 )
 @pytest.mark.parametrize("match_all", [False, True])
-def test_the_order_of_misspelt_and_joined_words_does_not_matter(
+def test_the_order_of_misspelt_words_and_identifiers_does_not_matter(
     tmp_path: Path, words: list[str], match_all: bool
 ) -> None:
     known: list[Document] = [
@@ -246,10 +267,10 @@ def test_the_order_of_misspelt_and_joined_words_does_not_matter(
         *[("zebra", "", "")] * 60,
     ]
     snapshot = catalogue(tmp_path, known)
-    narrowing = Filters(match_all=match_all)
+    filters = Filters(match_all=match_all)
     answers = set()
     for order in permutations(words):
-        hits = snapshot.search(" ".join([*order, "a"]), 200, 0, narrowing)
+        hits = snapshot.search(" ".join([*order, "a"]), 200, 0, filters)
         answers.add((hits.total, tuple(hits.ids)))
     assert len(answers) == 1
 
@@ -259,7 +280,7 @@ def test_the_order_of_misspelt_and_joined_words_does_not_matter(
     "query",
     ["zbra", "zeb", "generatoin", "plian", "crypt wether", "天", "youtub", "to be", "plain zeb"],
 )
-def test_totals_of_forgiven_queries_are_exact(
+def test_totals_of_expanded_queries_are_exact(
     snapshot: Snapshot, query: str, match_all: bool
 ) -> None:
     by_relevance = snapshot.search(query, 200, 0, Filters(match_all=match_all))
@@ -277,7 +298,7 @@ STUFFED = ("Weather weather station station api api", "weather station api", "st
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    """Names among services that say the same words more often, listed before them."""
+    """Names after services that have the same words more often."""
     known: list[Document] = [STUFFED] * 5 + [(f"{name} {name} x", name, name) for name in NAMES]
     return catalogue(tmp_path_factory.mktemp("named"), known + [(name, "", "") for name in NAMES])
 
@@ -289,25 +310,25 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     st.sampled_from(["", " ", "-", "_", ".", "  ", " / "]),
     st.sampled_from(["", "!", " ", "?", '"']),
 )
-def test_the_service_of_that_name_is_first_however_it_is_written(
+def test_the_service_with_the_name_is_first_however_the_name_is_written(
     named: Snapshot, number: int, case: type[str], separator: str, around: str
 ) -> None:
     query = around + case(separator.join(NAMES[number].split())) + around
-    assert found(named, query, 1) == [5 + len(NAMES) + number]
+    assert positions(named, query, 1) == [5 + len(NAMES) + number]
 
 
-def test_an_exact_name_that_no_term_finds_is_counted(tmp_path: Path) -> None:
+def test_an_exact_name_that_no_term_matches_is_counted(tmp_path: Path) -> None:
     snapshot = catalogue(tmp_path, [("Air Bnb", "rooms", ""), ("other", "", "")])
     for sort in ("relevance", "name"):
         for match_all in (False, True):
-            hits = snapshot.search("airbnb", narrowing=Filters(match_all=match_all, sort=sort))
+            hits = snapshot.search("airbnb", filters=Filters(match_all=match_all, sort=sort))
             assert (hits.total, hits.ids) == (1, [identifier(0)])
 
 
-def test_an_exact_name_is_first_only_where_it_may_match(tmp_path: Path) -> None:
+def test_an_exact_name_is_first_only_if_the_filters_allow_it(tmp_path: Path) -> None:
     known = [("Weather", "", "Data"), ("Weather maps", "", "Search")]
-    narrowing = Filters({"category": ["Search"]})
-    assert catalogue(tmp_path, known).search("weather", narrowing=narrowing).ids == [identifier(1)]
+    filters = Filters({"category": ["Search"]})
+    assert catalogue(tmp_path, known).search("weather", filters=filters).ids == [identifier(1)]
 
 
 def test_services_of_one_name_are_all_first_on_every_page(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The compiled ranking against a slow, obvious one, and what a page promises."""
+"""The compiled ranking beside a slow, obvious one, and the promises of a page."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ from indexer.snapshot.whoosh_index import index_part
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
 from service.search.filters import Filters
-from service.search.searcher import Hits, Searcher
+from service.search.postings import DENSE_SHARE
+from service.search.searcher import Searcher
 from service.search.stopwords import STOP_WORDS
+from service.search.top_k import TopK
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service
 from tests.support.searching import (
     IDENTIFIERS,
     WORDS,
     Document,
-    Obvious,
+    ObviousRanking,
     catalogue,
     compiled,
-    every,
-    found,
     identifier,
     in_threads,
+    positions,
     publish,
+    rank,
+    rank_all,
 )
 
 pieces = st.sampled_from(WORDS[:8] + IDENTIFIERS[:2])
@@ -55,10 +58,10 @@ offsets = st.sampled_from([0, 1, 3, 24, 300])
 
 
 class Corpus(NamedTuple):
-    """Postings, and the obvious ranking of the same documents."""
+    """A searcher, and the obvious ranking of the same documents."""
 
-    postings: Searcher
-    obvious: Obvious
+    searcher: Searcher
+    obvious: ObviousRanking
 
 
 Corpora = Callable[[int, int], Corpus]
@@ -66,7 +69,7 @@ Corpora = Callable[[int, int], Corpus]
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
-    """Documents of words whose frequency falls from one in three to one in all, with many ties."""
+    """Documents of words whose frequencies fall from a third of all to one, with many ties."""
     return cache(lambda size, most: make_corpus(tmp_path_factory.mktemp("corpus"), size, most))
 
 
@@ -76,7 +79,7 @@ def many(corpora: Corpora) -> Corpus:
 
 
 def make_corpus(folder: Path, size: int, most: int) -> Corpus:
-    """Documents of at most so many words each: with a description, or of a name alone."""
+    """Documents of up to `most` words: with a description, or of a name alone if `most` is 2."""
     chance = np.random.default_rng(size)
     weights = 0.87 ** np.arange(len(WORDS))
     drawn = iter(chance.choice(WORDS, size * (most + 4), p=weights / weights.sum()).tolist())
@@ -90,14 +93,14 @@ def make_corpus(folder: Path, size: int, most: int) -> Corpus:
     others = (texts(most), texts(1)) if most > 2 else (empty, empty)
     known = list(zip(names, *others, strict=True))
     prior = chance.choice([0.0, 0.0, 0.3, 1.0], size).tolist()
-    return Corpus(compiled(folder, known, prior), Obvious(folder, known, prior))
+    return Corpus(compiled(folder, known, prior), ObviousRanking(folder, known, prior))
 
 
 def mask(documents: int, share: float | None) -> Any:
     return None if share is None else np.random.default_rng(3).random(documents) < share
 
 
-def test_the_words_of_these_tests_are_terms_that_nothing_else_can_mean() -> None:
+def test_the_words_of_these_tests_are_terms_that_no_other_word_expands_to() -> None:
     assert [term_of(word) for word in WORDS] == WORDS
     assert not STOP_WORDS.intersection(WORDS)
     assert len({len(word) for word in WORDS}) == 1
@@ -106,17 +109,15 @@ def test_the_words_of_these_tests_are_terms_that_nothing_else_can_mean() -> None
 @settings(max_examples=60, deadline=None)
 @given(documents, priors, st.lists(short_queries, min_size=1, max_size=6), st.booleans())
 def test_ranking_equals_obvious_bm25f_on_any_small_corpus(
-    known: list[Document], prior: list[float], asked: list[list[str]], match_all: bool
+    known: list[Document], prior: list[float], searches: list[list[str]], match_all: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        postings, obvious = (
-            compiled(folder, known, prior[: len(known)]),
-            Obvious(folder, known, prior),
-        )
-        for words in asked:
+        searcher = compiled(folder, known, prior[: len(known)])
+        obvious = ObviousRanking(folder, known, prior)
+        for words in searches:
             expected = obvious.ranking(words, match_all=match_all)
-            assert every(postings, " ".join(words), match_all=match_all) == expected
+            assert rank_all(searcher, " ".join(words), match_all=match_all) == expected
 
 
 @pytest.mark.parametrize(("size", "most"), [(1, 7), (41, 7), (300, 7), (8000, 7), (50_000, 2)])
@@ -132,11 +133,11 @@ def test_ranking_equals_obvious_bm25f_page_by_page(
     limit: int,
     offset: int,
 ) -> None:
-    corpus, keep = corpora(size, most), mask(size, share)
-    expected = corpus.obvious.ranking(words, keep, match_all)
-    hits = corpus.postings.search(" ".join(words), limit, offset, keep, match_all)
-    assert hits.total == len(expected)
-    assert hits.ordinals.tolist() == expected[offset : offset + limit]
+    corpus, allowed = corpora(size, most), mask(size, share)
+    expected = corpus.obvious.ranking(words, allowed, match_all)
+    top = rank(corpus.searcher, " ".join(words), limit, offset, allowed, match_all)
+    assert top.total == len(expected)
+    assert top.ordinals.tolist() == expected[offset : offset + limit]
 
 
 @pytest.mark.parametrize("share", [None, 0.02])
@@ -144,40 +145,40 @@ def test_ranking_equals_obvious_bm25f_page_by_page(
 def test_all_matches_of_a_large_corpus_are_ranked(
     corpora: Corpora, words: list[str], share: float | None
 ) -> None:
-    corpus, keep = corpora(50_000, 2), mask(50_000, share)
-    order = every(corpus.postings, " ".join(words), keep=keep)
-    assert order == corpus.obvious.ranking(words, keep)
+    corpus, allowed = corpora(50_000, 2), mask(50_000, share)
+    order = rank_all(corpus.searcher, " ".join(words), allowed)
+    assert order == corpus.obvious.ranking(words, allowed)
 
 
 @pytest.mark.parametrize("size", [300, 8000])
-def test_the_corpora_mix_frequent_terms_and_rare_ones(corpora: Corpora, size: int) -> None:
-    least = size / 40  # the share that DESIGN.md names
+def test_the_corpora_mix_dense_terms_and_rare_ones(corpora: Corpora, size: int) -> None:
+    least = size * DENSE_SHARE
     frequencies = [len(corpora(size, 7).obvious.impacts(word)) for word in WORDS]
     assert sum(frequency > least for frequency in frequencies) > 10
     assert sum(0 < frequency <= least for frequency in frequencies) > 10
 
 
 def test_sums_beyond_16_bits_are_exact(tmp_path: Path) -> None:
-    """Half of the words of a name are in three of 81, which is frequent; the others in one."""
+    """Half of the words of a name are in three of 81 documents, and dense; the others in one."""
     words = ["".join(letters) for letters in itertools.product("bcdfghjklmnprtvwxz", repeat=3)]
     shared, own = words[: 27 * 50], words[27 * 50 : 27 * 50 + 81 * 50]
     known = [(" ".join(shared[n // 3 * 50 :][:50] + own[n * 50 :][:50]), "", "") for n in range(81)]
-    postings, obvious = compiled(tmp_path, known), Obvious(tmp_path, known, [0.0] * 81)
-    asked = shared[:32] + own[50:82]
-    assert max(obvious.scores(asked).values()) > np.iinfo(np.uint16).max
-    assert every(postings, " ".join(asked)) == obvious.ranking(asked)
-    assert postings.search(" ".join(asked), 1).ordinals.tolist() == [1]
+    searcher, obvious = compiled(tmp_path, known), ObviousRanking(tmp_path, known, [0.0] * 81)
+    query = shared[:32] + own[50:82]
+    assert max(obvious.scores(query).values()) > np.iinfo(np.uint16).max
+    assert rank_all(searcher, " ".join(query)) == obvious.ranking(query)
+    assert rank(searcher, " ".join(query), 1).ordinals.tolist() == [1]
 
 
 @settings(max_examples=40, deadline=None)
 @given(queries, st.integers(20, 900), shares, st.booleans())
-def test_pages_visit_every_match_exactly_once_in_one_order(
+def test_pages_visit_every_match_once_and_in_one_order(
     many: Corpus, words: list[str], limit: int, share: float | None, match_all: bool
 ) -> None:
-    postings, query, keep = many.postings, " ".join(words), mask(8000, share)
-    whole = postings.search(query, 8000, 0, keep, match_all)
+    searcher, query, allowed = many.searcher, " ".join(words), mask(8000, share)
+    whole = rank(searcher, query, 8000, 0, allowed, match_all)
     pages = [
-        postings.search(query, limit, offset, keep, match_all)
+        rank(searcher, query, limit, offset, allowed, match_all)
         for offset in range(0, whole.total + limit, limit)
     ]
     assert [n for page in pages for n in page.ordinals.tolist()] == whole.ordinals.tolist()
@@ -189,11 +190,11 @@ def test_pages_visit_every_match_exactly_once_in_one_order(
 def test_the_order_of_the_words_does_not_matter(
     many: Corpus, orders: tuple[list[str], list[str]]
 ) -> None:
-    # The exact name is a matter of order: it is the query as a whole.
+    # Not the name of a service, which is the query as a whole and depends on its order.
     one, other = (" ".join([*words, "zzz"]) for words in orders)
     for match_all in (False, True):
-        assert every(many.postings, one, match_all=match_all) == every(
-            many.postings, other, match_all=match_all
+        assert rank_all(many.searcher, one, match_all=match_all) == rank_all(
+            many.searcher, other, match_all=match_all
         )
 
 
@@ -201,15 +202,16 @@ def test_the_order_of_the_words_does_not_matter(
 @given(queries)
 def test_repeated_words_count_once(many: Corpus, words: list[str]) -> None:
     once = " ".join([*dict.fromkeys(words), "zzz"])
-    assert every(many.postings, " ".join([*words, *words, "zzz"])) == every(many.postings, once)
+    twice = " ".join([*words, *words, "zzz"])
+    assert rank_all(many.searcher, twice) == rank_all(many.searcher, once)
 
 
 def test_the_first_64_distinct_terms_count(many: Corpus) -> None:
     assert SEARCH_CONFIG.query_terms == 64
-    first, beyond = WORDS[:64], WORDS[64:]
-    expected = many.obvious.ranking(first)
-    assert every(many.postings, " ".join(first + beyond)) == expected
-    assert every(many.postings, " ".join(first * 3 + beyond)) == expected
+    searched, ignored = WORDS[:64], WORDS[64:]
+    expected = many.obvious.ranking(searched)
+    assert rank_all(many.searcher, " ".join(searched + ignored)) == expected
+    assert rank_all(many.searcher, " ".join(searched * 3 + ignored)) == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -217,33 +219,33 @@ def test_the_first_64_distinct_terms_count(many: Corpus) -> None:
 def test_matches_are_what_the_total_counts(
     many: Corpus, words: list[str], share: float | None, match_all: bool
 ) -> None:
-    keep, query = mask(8000, share), " ".join(words)
-    matches = many.postings.matches(query, keep, match_all)
-    ordinals = every(many.postings, query, keep=keep, match_all=match_all)
-    assert sorted(ordinals) == np.flatnonzero(matches).tolist()
+    plan = many.searcher.plan(" ".join(words), mask(8000, share), match_all=match_all)
+    top = plan.rank(8000)
+    assert len(top.ordinals) == top.total
+    assert sorted(top.ordinals.tolist()) == np.flatnonzero(plan.matches()).tolist()
 
 
-def test_threads_get_the_answers_that_one_gets_alone(many: Corpus) -> None:
+def test_threads_get_the_results_of_a_single_thread(many: Corpus) -> None:
     chance = np.random.default_rng(11)
-    asked = [chance.choice(WORDS, chance.integers(1, 30)).tolist() for _ in range(60)]
-    keeps = [mask(8000, share) for share in (None, 0.5, 0.02)]
+    searches = [chance.choice(WORDS, chance.integers(1, 30)).tolist() for _ in range(60)]
+    masks = [mask(8000, share) for share in (None, 0.5, 0.02)]
     tasks = [
-        partial(many.postings.search, " ".join(words), 30, 0, keep, match_all)
-        for words, keep, match_all in itertools.product(asked, keeps, (False, True))
+        partial(rank, many.searcher, " ".join(words), 30, 0, allowed, match_all)
+        for words, allowed, match_all in itertools.product(searches, masks, (False, True))
     ]
     alone = [plain(task()) for task in tasks]
-    assert [plain(hits) for hits in in_threads(4, tasks * 5)] == alone * 5
+    assert [plain(top) for top in in_threads(4, tasks * 5)] == alone * 5
 
 
-def plain(hits: Hits) -> tuple[int, list[int]]:
-    return hits.total, hits.ordinals.tolist()
+def plain(top: TopK) -> tuple[int, list[int]]:
+    return top.total, top.ordinals.tolist()
 
 
-def test_threads_that_narrow_get_the_answers_that_one_gets_alone(
+def test_threads_that_filter_get_the_results_of_a_single_thread(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     snapshot = priced(tmp_path_factory.mktemp("threads"), 400)
-    narrowings = [
+    all_filters = [
         Filters(
             {"category": [category]}, max_price=price, counted=("category",), match_all=every_word
         )
@@ -252,9 +254,9 @@ def test_threads_that_narrow_get_the_answers_that_one_gets_alone(
         for every_word in (False, True)
     ]
     tasks = [
-        partial(snapshot.search, query, 20, 0, narrowing)
+        partial(snapshot.search, query, 20, 0, filters)
         for query in ("weather", "weather maps", "seas maps radar", "raadr wether")
-        for narrowing in narrowings
+        for filters in all_filters
     ]
     alone = [(hits.total, hits.ids, hits.facets) for hits in (task() for task in tasks)]
     together = [(hits.total, hits.ids, hits.facets) for hits in in_threads(4, tasks * 6)]
@@ -277,17 +279,17 @@ def priced(folder: Path, count: int) -> Snapshot:
 
 @settings(max_examples=40, deadline=None)
 @given(documents, priors, st.lists(short_queries, min_size=1, max_size=4))
-def test_no_prior_adds_more_than_its_bound_nor_finds_anything(
-    known: list[Document], prior: list[float], asked: list[list[str]]
+def test_a_prior_adds_at_most_its_bound_and_no_match(
+    known: list[Document], prior: list[float], searches: list[list[str]]
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        postings = compiled(Path(name), known, prior[: len(known)])
-        unknown = Obvious(Path(name), known, [0.0] * len(known))
-        for words in asked:
-            # The name of a query that no service has: exact names come first whatever their score.
+        searcher = compiled(Path(name), known, prior[: len(known)])
+        unknown = ObviousRanking(Path(name), known, [0.0] * len(known))
+        for words in searches:
+            # Not the name of a service, which would be first whatever its score.
             query = " ".join([*words, "zzz"])
             relevance = unknown.scores(words)
-            order = every(postings, query)
+            order = rank_all(searcher, query)
             assert set(order) == set(relevance)
             for before, after in itertools.combinations(order, 2):
                 most = relevance[before] * (1 + SEARCH_CONFIG.prior_bound) + rounding(words)
@@ -295,14 +297,14 @@ def test_no_prior_adds_more_than_its_bound_nor_finds_anything(
 
 
 def rounding(words: Sequence[str]) -> int:
-    """Impacts are whole: those of a word, at most three, are each off by up to a half, twice."""
+    """Impacts are integers: up to three per word, each rounded by up to a half, twice."""
     return 3 * len(words)
 
 
 def known_and_unknown(
     folder: Path, famous: Document, obscure: Document, others: int = 9
 ) -> Snapshot:
-    """A much-used and curated service, one that nobody knows, and others about something else."""
+    """A much-used and curated service, one without use, and others about something else."""
     quality = {"l30DaysTotalCalls": str(10**12), "l30DaysUniquePayers": "9"}
     records = [
         service(identifier(number), name=name, description=description, category=category, **fields)
@@ -319,9 +321,9 @@ def test_the_bound_of_the_prior_is_a_twentieth() -> None:
     assert SEARCH_CONFIG.prior_bound == 0.05
 
 
-def test_the_better_known_of_equals_is_first(tmp_path: Path) -> None:
+def test_the_more_popular_of_equal_matches_is_first(tmp_path: Path) -> None:
     snapshot = known_and_unknown(tmp_path, ("maps of seas", "", ""), ("maps of land", "", ""))
-    assert found(snapshot, "maps") == [0, 1]
+    assert positions(snapshot, "maps") == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -332,48 +334,50 @@ def test_the_better_known_of_equals_is_first(tmp_path: Path) -> None:
         (("weather weather weather", "", ""), ("seas", "the weather", "")),
     ],
 )
-def test_the_best_known_service_never_passes_a_clearly_better_match(
+def test_the_most_popular_service_never_passes_a_clearly_better_match(
     tmp_path: Path, famous: Document, obscure: Document
 ) -> None:
     snapshot = known_and_unknown(tmp_path, famous, obscure)
-    assert found(snapshot, "weather seas please")[0] == 1
+    assert positions(snapshot, "weather seas please")[0] == 1
 
 
-def test_the_best_known_service_is_not_found_by_words_that_it_lacks(tmp_path: Path) -> None:
+def test_the_most_popular_service_does_not_match_words_that_it_lacks(tmp_path: Path) -> None:
     snapshot = known_and_unknown(tmp_path, ("maps", "of land", "Data"), ("seas", "", ""))
-    assert found(snapshot, "seas") == [1]
+    assert positions(snapshot, "seas") == [1]
 
 
 def test_a_name_weighs_more_than_a_description(tmp_path: Path) -> None:
     known = [("other", "seas", ""), ("seas", "other", ""), ("other", "other", "")]
-    assert found(catalogue(tmp_path, known), "seas") == [1, 0]
+    assert positions(catalogue(tmp_path, known), "seas") == [1, 0]
 
 
 def test_a_category_is_searched_as_well(tmp_path: Path) -> None:
-    assert found(catalogue(tmp_path, [("one", "", ""), ("two", "", "Trading")]), "trading") == [1]
+    assert positions(catalogue(tmp_path, [("one", "", ""), ("two", "", "Trading")]), "trading") == [
+        1
+    ]
 
 
 def test_equal_scores_are_in_listing_order(tmp_path: Path) -> None:
     snapshot = catalogue(tmp_path, [("same", "thing", "")] * 150)
-    assert found(snapshot, "thing") == list(range(150))
+    assert positions(snapshot, "thing") == list(range(150))
     assert snapshot.search("thing", 10, 100).ids == [identifier(n) for n in range(100, 110)]
 
 
-def test_match_all_asks_for_every_word(tmp_path: Path) -> None:
+def test_match_all_requires_every_word(tmp_path: Path) -> None:
     known = [
         ("weather", "", ""),
         ("weather", "seas", ""),
         ("seas", "", ""),
         ("x", "seas", "weather"),
     ]
-    hits = catalogue(tmp_path, known).search("weather seas", narrowing=Filters(match_all=True))
+    hits = catalogue(tmp_path, known).search("weather seas", filters=Filters(match_all=True))
     assert (hits.total, sorted(hits.ids)) == (2, [identifier(1), identifier(3)])
 
 
 @pytest.mark.parametrize("query", ["weather qqqqqqqqqqqqq", "qqqqqqqqqqqqq"])
 def test_match_all_finds_nothing_when_no_service_has_a_word(tmp_path: Path, query: str) -> None:
     snapshot = catalogue(tmp_path, [("weather", "", "")])
-    assert snapshot.search(query, narrowing=Filters(match_all=True)).total == 0
+    assert snapshot.search(query, filters=Filters(match_all=True)).total == 0
 
 
 @pytest.mark.parametrize(
@@ -384,26 +388,26 @@ def test_match_all_finds_a_service_by_its_own_words(
     tmp_path: Path, name: str, description: str
 ) -> None:
     snapshot = catalogue(tmp_path, [(f"{name} tool", description, ""), ("other", "", "")])
-    assert snapshot.search(name, narrowing=Filters(match_all=True)).ids == [identifier(0)]
+    assert snapshot.search(name, filters=Filters(match_all=True)).ids == [identifier(0)]
 
 
 def test_an_offset_past_the_end_is_empty(many: Corpus) -> None:
     for match_all in (False, True):
-        hits = many.postings.search("blt", 10, 10**30, None, match_all)
-        assert (hits.total > 0, hits.ordinals.tolist()) == (True, [])
+        top = rank(many.searcher, "blt", 10, 10**30, match_all=match_all)
+        assert (top.total > 0, top.ordinals.tolist()) == (True, [])
 
 
-def test_an_empty_catalogue_finds_nothing(tmp_path: Path) -> None:
-    postings = compiled(tmp_path, [])
-    assert plain(postings.search("anything", 10)) == (0, [])
-    assert plain(postings.search("anything at all", 10, match_all=True)) == (0, [])
+def test_an_empty_catalogue_has_no_matches(tmp_path: Path) -> None:
+    searcher = compiled(tmp_path, [])
+    assert plain(rank(searcher, "anything", 10)) == (0, [])
+    assert plain(rank(searcher, "anything at all", 10, match_all=True)) == (0, [])
 
 
 @pytest.mark.parametrize("names", [["😀", "!!"], [f"{word} x" for word in WORDS], WORDS])
-def test_a_catalogue_needs_no_frequent_words_nor_any(tmp_path: Path, names: list[str]) -> None:
+def test_a_catalogue_needs_neither_dense_terms_nor_any(tmp_path: Path, names: list[str]) -> None:
     snapshot = catalogue(tmp_path, [(name, "", "") for name in names])
     expected = [number for number, name in enumerate(names) if "blt" in name]
-    assert found(snapshot, "blt") == expected
+    assert positions(snapshot, "blt") == expected
     assert snapshot.list().total == len(names)
 
 

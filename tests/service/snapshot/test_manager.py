@@ -1,107 +1,146 @@
-"""A running service takes up what is published, and nothing that is damaged."""
+"""The manager of the served snapshot: opening, swapping, refusing, retrying."""
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import gc
-import json
+import hashlib
+import logging
 import os
 import shutil
 import threading
-import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from indexer.__main__ import main
-from service.app import create_app
-from service.settings import Settings
-from tests.support.running import (
-    Build,
-    eventually,
-    payment,
-    serve,
-    serve_process,
-    service,
-    write_lines,
-)
-
-EVERY_OPERATION = (
-    "/v1/services",
-    "/v1/services?sort=price&category=Data&facets=network",
-    "/v1/services?endpoints=none",
-    "/v1/services/first",
-    "/v1/search/services?q=harbour+weather",
-    "/v1/search/services?q=haarbour+wea&match=all",
-    "/v1/ecosystem/overview",
-    "/v1/ecosystem/stats",
-    "/v1/ecosystem/transactions",
-    "/openapi.json",
-)
+from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
+from service.snapshot.manager import SnapshotManager
+from service.snapshot.snapshot import Snapshot
+from tests.support.artifacts import current, flip_a_bit, folder
+from tests.support.running import Build, eventually, payment, service, write_lines
 
 
-def current(artifacts: Path) -> str:
-    return (artifacts / "CURRENT").read_text().strip()
+@pytest.fixture
+def manager(artifacts: Path) -> Iterator[SnapshotManager]:
+    manager = SnapshotManager(artifacts)
+    yield manager
+    manager.stop()
 
 
-def folder(artifacts: Path) -> Path:
-    return artifacts / "snapshots" / current(artifacts)
+def publish(artifacts: Path, name: str) -> Path:
+    """Publish a catalogue of one service; returns the folder of the snapshot."""
+    artifacts.mkdir(exist_ok=True)
+    source = write_lines(artifacts.parent / "source.jsonl", [service(name)])
+    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
+    return folder(artifacts)
 
 
-def serves(client: httpx.Client, snapshot: str) -> bool:
-    return bool(client.get("/healthz").headers["ratecard-snapshot"] == snapshot)
+def serves(manager: SnapshotManager, name: str) -> bool:
+    opened = manager.opened
+    return opened is not None and opened.find(name) is not None
 
 
-def refused(client: httpx.Client) -> bool:
-    return "refused" in client.get("/readyz").json()
+def mapped(folder: Path) -> list[str]:
+    """Return the files below a folder that this process has mapped, removed ones included."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return [line.split(maxsplit=5)[-1] for line in lines if f"{folder}/" in line]
 
 
-def metric(client: httpx.Client, name: str) -> float:
-    (line,) = (line for line in client.get("/metrics").text.splitlines() if line.startswith(name))
-    return float(line.rpartition(" ")[2])
+def test_the_published_snapshot_is_opened_once(artifacts: Path, manager: SnapshotManager) -> None:
+    published = publish(artifacts, "a")
+    manager.open()
+    opened = manager.current()
+    assert manager.opened is opened
+    assert opened.id == published.name
+    publish(artifacts, "b")
+    manager.open()
+    assert manager.current() is opened
 
 
-def mapped(process: int, snapshot: str) -> bool:
-    return snapshot in Path(f"/proc/{process}/maps").read_text()
-
-
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_every_worker_takes_up_what_is_published(
-    workers: str, artifacts: Path, build: Build
+def test_the_reason_why_none_can_be_opened_is_kept_and_the_disk_not_asked_again(
+    artifacts: Path, manager: SnapshotManager
 ) -> None:
-    assert build([service("a")]) == 0
-    with serve(artifacts, "--workers", workers) as client:
-        for name in ("b", "c"):
-            assert build([service(name)]) == 0
-            eventually(lambda: serves(client, current(artifacts)))
-            for _ in range(8):  # connections of their own may reach another worker
-                address = f"{client.base_url}/v1/services/{name}"
-                eventually(lambda address=address: httpx.get(address).status_code == 200)  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+    with pytest.raises(SnapshotUnavailable, match="has been opened yet"):
+        manager.current()
+    manager.open()
+    publish(artifacts, "a")
+    errors = []
+    for _ in range(2):
+        with pytest.raises(SnapshotMissing, match="holds no snapshot; run `make index`") as raised:
+            manager.current()
+        errors.append(raised.value)
+    assert errors[0] is not errors[1]  # a traceback would grow each time that it is raised
+    manager.poll()
+    assert (manager.current().id, manager.refusal) == (current(artifacts), None)
 
 
-def test_what_is_no_longer_served_is_unmapped_and_its_files_closed(
-    artifacts: Path, build: Build
+def test_a_current_without_a_folder_of_snapshots_is_damaged(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    publish(artifacts, "a")
+    shutil.rmtree(artifacts / "snapshots")
+    manager.open()
+    with pytest.raises(SnapshotDamaged, match="cannot be read: No such file or directory; rebuild"):
+        manager.current()
+
+
+def test_the_watcher_opens_the_first_snapshot_and_swaps_in_the_next(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    manager.start()
+    for name in ("a", "b"):
+        publish(artifacts, name)
+        eventually(lambda name=name: serves(manager, name))  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+    assert manager.swaps == 1
+
+
+def test_a_swap_is_announced_and_requests_keep_the_snapshot_that_they_began_with(
+    artifacts: Path, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    announced: list[tuple[Snapshot, threading.Thread]] = []
+    manager.on_swap.append(
+        lambda snapshot: announced.append((snapshot, threading.current_thread()))
+    )
+    publish(artifacts, "a")
+    with caplog.at_level(logging.INFO, "uvicorn.error"):
+        manager.open()
+        before = manager.current()
+        publish(artifacts, "b")
+        manager.poll()
+    after = manager.current()
+    assert announced == [(before, threading.current_thread()), (after, threading.current_thread())]
+    assert (manager.swaps, manager.refusals) == (1, 0)
+    assert before.find("a") is not None
+    assert after.find("b") is not None
+    assert caplog.messages == [
+        f"serving snapshot {before.id}: 1 services, 1 endpoints, 0 payments",
+        f"serving snapshot {after.id} instead of {before.id}: 1 services, 1 endpoints, 0 payments",
+    ]
+
+
+def test_a_snapshot_is_freed_with_the_last_request_that_uses_it(
+    artifacts: Path, build: Build, manager: SnapshotManager
 ) -> None:
     record = service("first", name="Harbour", description="The weather of harbours")
     assert build([record], payments=[payment()]) == 0
-    with serve_process(artifacts) as (client, process):
-        for path in EVERY_OPERATION:
-            assert client.get(path).status_code == 200
-        before = current(artifacts)
-        assert mapped(process.pid, before)
-        files = open_files(process.pid)
-        assert build([service("b")], payments=[payment()]) == 0
-        eventually(lambda: serves(client, current(artifacts)))
-        eventually(lambda: not mapped(process.pid, before))
-        assert open_files(process.pid) == files
-
-
-def open_files(process: int) -> int:
-    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+    manager.open()
+    before = manager.current()
+    assert before.search("haarbour wea").total == 1
+    freed, old = weakref.ref(before), folder(artifacts)
+    assert build([service("b")]) == 0
+    manager.poll()
+    assert mapped(old) != []
+    gc.disable()  # no reference cycle may need the collector
+    try:
+        del before
+        assert freed() is None
+        assert mapped(old) == []
+    finally:
+        gc.enable()
 
 
 def cut_manifest(path: Path) -> None:
@@ -114,17 +153,14 @@ def raise_format(path: Path) -> None:
     manifest.write_bytes(manifest.read_bytes().replace(b'"format": ', b'"format": 9'))
 
 
-def flip_a_bit(path: Path) -> None:
-    records = path / "records.json"
-    content = bytearray(records.read_bytes())
-    content[20] ^= 1
-    records.write_bytes(content)
-
-
-HARMS: dict[str, tuple[Callable[[Path], None], str, str]] = {
+HARMS: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "a missing file": (lambda path: (path / "records.json").unlink(), "damaged", "cannot be read"),
     "a wrong size": (lambda path: os.truncate(path / "tags.npy", 7), "damaged", "has 7 bytes"),
-    "a wrong hash": (flip_a_bit, "damaged", "is not what was published"),
+    "a wrong hash": (
+        lambda path: flip_a_bit(path / "records.json"),
+        "damaged",
+        "is not what was published",
+    ),
     "a newer format": (raise_format, "unsupported", "this version reads format"),
     "a cut manifest": (cut_manifest, "damaged", "is not a manifest"),
     "no manifest": (lambda path: (path / "manifest.json").unlink(), "damaged", "cannot be read"),
@@ -132,155 +168,198 @@ HARMS: dict[str, tuple[Callable[[Path], None], str, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, httpx.Client]]:
-    """Artifacts, and a client of a service that follows them."""
-    artifacts = tmp_path_factory.mktemp("followed")
-    publish(artifacts, "first")
-    with serve(artifacts) as client:
-        yield artifacts, client
-
-
-def publish(artifacts: Path, name: str) -> Path:
-    source = write_lines(artifacts / "source.jsonl", [service(name)])
-    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-    return folder(artifacts)
-
-
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_snapshot_that_does_not_verify_is_refused_until_it_is_repaired(
-    harm: str, followed: tuple[Path, httpx.Client], tmp_path: Path
+    harm: str,
+    artifacts: Path,
+    manager: SnapshotManager,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     damage, code, message = HARMS[harm]
-    artifacts, client = followed
-    name = harm.replace(" ", "-")
-    old, new, whole = publish(artifacts, f"old-{name}"), publish(artifacts, name), tmp_path / "new"
-    assert main(["rollback", str(artifacts)]) == 0
-    eventually(lambda: serves(client, old.name))
-    shutil.copytree(new, whole)
-    before = client.get("/v1/services").content
-    refusals = metric(client, "ratecard_snapshot_refusals_total")
+    old = publish(artifacts, "old")
+    manager.open()
+    new = publish(artifacts, "new")
+    shutil.copytree(new, tmp_path / "whole")
     damage(new)
-    (artifacts / "CURRENT").write_text(new.name)
-    eventually(lambda: refused(client))
-    ready = client.get("/readyz")
-    assert (ready.status_code, ready.json()["snapshot"]) == (200, old.name)
-    refusal = ready.json()["refused"]
-    assert refusal["code"] == f"snapshot_{code}"
-    assert message in refusal["message"]
-    assert "rebuild it with" in refusal["message"]
-    assert metric(client, "ratecard_snapshot_refused") == 1
-    assert metric(client, "ratecard_snapshot_refusals_total") == refusals + 1
-    assert client.get("/v1/services").content == before
+    for _ in range(3):
+        manager.poll()
+    assert manager.current().id == old.name
+    refusal = manager.refusal
+    assert refusal is not None
+    assert refusal.code == f"snapshot_{code}"
+    assert message in str(refusal)
+    assert "rebuild it with" in str(refusal)
+    assert (manager.refusals, manager.swaps) == (1, 0)
+    assert caplog.messages == [f"still serving {old.name}: {refusal}"]
+    assert mapped(new) == []
 
     shutil.rmtree(new, ignore_errors=True)
-    whole.rename(new)
-    eventually(lambda: serves(client, new.name))
-    assert not refused(client)
-    assert metric(client, "ratecard_snapshot_refused") == 0
-    assert client.get(f"/v1/services/{name}").status_code == 200
+    (tmp_path / "whole").rename(new)
+    manager.poll()
+    assert (manager.current().id, manager.refusal) == (new.name, None)
+    assert (manager.refusals, manager.swaps) == (1, 1)
 
 
-def test_a_snapshot_that_is_rebuilt_where_it_was_damaged_is_opened_anew(
-    artifacts: Path, build: Build
+def test_a_refused_snapshot_whose_files_are_repaired_in_place_is_served_after_a_while(
+    artifacts: Path, manager: SnapshotManager
 ) -> None:
-    assert build([service("a", description="as it is")]) == 0
-    flip_a_bit(folder(artifacts))
-    with serve_process(artifacts) as (client, process):
-        eventually(lambda: refused(client))  # hashes are checked when it is served already
-        assert client.get("/v1/services").status_code == 200
-        assert build([service("a", description="as it is")]) == 0
-        eventually(lambda: not refused(client))
-        assert "as it is" in client.get("/v1/services/a").text
-        eventually(lambda: "(deleted)" not in snapshot_maps(process.pid))
+    publish(artifacts, "old")
+    manager.open()
+    records = publish(artifacts, "new") / "records.json"
+    flip_a_bit(records)
+    manager.start()
+    eventually(lambda: manager.refusal is not None)
+    flip_a_bit(records)
+    eventually(lambda: serves(manager, "new"))
+    assert manager.refusal is None
 
 
-def snapshot_maps(process: int) -> str:
-    lines = Path(f"/proc/{process}/maps").read_text().splitlines()
-    return "\n".join(line for line in lines if "/snapshots/" in line)
-
-
-def test_a_service_that_starts_with_a_damaged_snapshot_serves_the_one_before_it(
-    artifacts: Path, build: Build
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files"),
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_a_swap_that_fails_for_want_of_resources_is_tried_again(
+    error: Exception, artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("a", "b", "c", "d"):
-        assert build([service(name)]) == 0
-    kept = sorted((artifacts / "snapshots").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    assert kept[-1] == folder(artifacts)
-    for path in kept[1:]:
-        (path / "manifest.json").unlink()
-    with serve(artifacts) as client:
-        assert client.get("/v1/services/b").status_code == 200
-        assert client.get("/readyz").json()["refused"]["code"] == "snapshot_damaged"
-        assert build([service("e")]) == 0
-        eventually(lambda: serves(client, current(artifacts)))
-        assert not refused(client)
+    publish(artifacts, "old")
+    manager.open()
+    publish(artifacts, "new")
+    attempts = 0
+
+    def fail(*_: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise error
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(hashlib, "file_digest", fail)
+        manager.start()
+        eventually(lambda: attempts > 0)
+        assert serves(manager, "old")
+    eventually(lambda: serves(manager, "new"))
+    assert manager.refusal is None
 
 
-def test_a_rollback_is_taken_up_like_a_build(artifacts: Path, build: Build) -> None:
-    assert build([service("a")]) == 0
-    assert build([service("b")]) == 0
-    with serve(artifacts) as client:
-        assert client.get("/v1/services/b").status_code == 200
-        assert main(["rollback", str(artifacts)]) == 0
-        eventually(lambda: serves(client, current(artifacts)))
-        assert client.get("/v1/services/a").status_code == 200
-
-
-def test_a_running_service_outlives_its_artifacts(artifacts: Path, build: Build) -> None:
-    record = service("first", name="Harbour", description="The weather of harbours")
-    assert build([record], payments=[payment()]) == 0
-    with serve(artifacts) as client, serve(artifacts) as idle:
-        before = {path: client.get(path).content for path in EVERY_OPERATION}
-        shutil.rmtree(artifacts)
-        eventually(lambda: refused(client))
-        assert client.get("/readyz").json()["refused"]["code"] == "snapshot_missing"
-        for path in EVERY_OPERATION:
-            assert client.get(path).content == before[path]
-            assert idle.get(path).content == before[path]
-
-
-def test_readiness_tells_when_a_build_last_found_nothing_to_change(
-    artifacts: Path, build: Build
+def test_a_first_snapshot_that_cannot_be_opened_for_want_of_memory_is_tried_again(
+    artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert build([service("a")]) == 0
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    publish(artifacts, "a")
+    with monkeypatch.context() as scarce:
+        scarce.setattr("numpy.load", fail)
+        manager.open()
+        with pytest.raises(SnapshotUnavailable):
+            manager.current()
+    manager.start()
+    eventually(lambda: serves(manager, "a"))
+
+
+def test_a_watcher_that_cannot_be_started_is_started_by_the_next_call(
+    artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    publish(artifacts, "a")
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", fail)
+        manager.start()
+    manager.start()
+    eventually(lambda: serves(manager, "a"))
+
+
+def test_the_hashes_of_a_first_snapshot_are_verified_when_it_is_served_already(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    published = publish(artifacts, "a")
+    flip_a_bit(published / "summaries.json")
+    manager.open()
+    assert (manager.current().id, manager.refusal) == (published.name, None)
+    manager.poll()
+    assert "is not what was published" in str(manager.refusal)
+    assert manager.current().id == published.name
+
+    publish(artifacts, "a")  # the build replaces the damaged snapshot
+    manager.poll()
+    assert (manager.current().id, manager.refusal) == (published.name, None)
+    assert [path for path in mapped(artifacts) if "(deleted)" in path] == []
+
+
+def test_the_newest_whole_snapshot_is_opened_where_the_published_one_is_damaged(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    _, before, damaged, published = (publish(artifacts, name) for name in "abcd")
+    (damaged / "manifest.json").unlink()
+    (published / "manifest.json").unlink()
+    manager.open()
+    assert manager.current().id == before.name
+    assert "cannot be read" in str(manager.refusal)
+    assert manager.refusals == 1
+    manager.poll()
+    assert manager.current().id == before.name
+    newest = publish(artifacts, "e")
+    manager.poll()
+    assert (manager.current().id, manager.refusal) == (newest.name, None)
+
+
+def test_a_withdrawn_snapshot_is_not_opened_in_place_of_a_damaged_one(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    before, withdrawn = publish(artifacts, "a"), publish(artifacts, "b")
+    assert main(["rollback", str(artifacts)]) == 0
+    (before / "manifest.json").unlink()
+    manager.open()
+    assert withdrawn.exists()
+    with pytest.raises(SnapshotDamaged):
+        manager.current()
+
+
+def test_a_build_that_changes_nothing_renews_when_the_snapshot_was_checked(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    publish(artifacts, "a")
     os.utime(artifacts / "CURRENT", (10**9, 10**9))
-    with serve(artifacts) as client:
-        first = client.get("/readyz").json()
-        assert first["checked_at"] == "2001-09-09T01:46:40.000Z"
-        assert build([service("a")]) == 0
-        again = client.get("/readyz").json()
-        assert again["checked_at"] > again["built_at"] == first["built_at"]
-        assert metric(client, "ratecard_snapshot_swaps_total") == 0
+    manager.open()
+    opened = manager.current()
+    assert manager.checked_at(opened).isoformat() == "2001-09-09T01:46:40+00:00"
+    publish(artifacts, "a")
+    manager.poll()
+    assert manager.current() is opened
+    assert manager.checked_at(opened) > opened.manifest.built_at
+    assert manager.swaps == 0
+    publish(artifacts, "b")
+    manager.poll()
+    assert manager.checked_at(opened) == opened.checked_at
 
 
-def test_a_mounted_application_follows_what_is_published(artifacts: Path, build: Build) -> None:
-    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
-    assert build([service("a")]) == 0
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(outer)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            assert (await client.get("/shop/v1/services/a")).status_code == 200
-            assert await asyncio.to_thread(build, [service("b")]) == 0
-            deadline = time.monotonic() + 30
-            while (await client.get("/shop/v1/services/b")).status_code != 200:
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.02)
-
-    asyncio.run(ask())
-
-
-def test_an_application_that_is_forgotten_looks_no_more(artifacts: Path, build: Build) -> None:
-    assert build([service("a")]) == 0
+def test_the_watcher_can_be_stopped_and_started_again(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    publish(artifacts, "a")
     before = set(threading.enumerate())
+    for name in ("b", "c"):
+        manager.start()
+        manager.start()
+        assert len(set(threading.enumerate()) - before) == 1
+        publish(artifacts, name)
+        eventually(lambda name=name: serves(manager, name))  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+        manager.stop()
+        assert set(threading.enumerate()) <= before
+    manager.stop()
 
-    async def ask() -> None:
-        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(artifacts))))
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            body = json.loads((await client.get("/v1/services")).content)
-            assert body["total"] == 1
 
-    asyncio.run(ask())
-    gc.collect()  # Starlette's own layers refer to each other
+def test_the_watcher_of_a_manager_that_is_freed_ends(artifacts: Path) -> None:
+    publish(artifacts, "a")
+    before = set(threading.enumerate())
+    managers = [SnapshotManager(artifacts)]
+    managers[0].start()
+    eventually(lambda: serves(managers[0], "a"))
+    managers.clear()
     eventually(lambda: set(threading.enumerate()) <= before)

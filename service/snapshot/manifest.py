@@ -1,0 +1,118 @@
+"""The manifest of a snapshot, and the verification of its files."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
+from service.records import Counts
+
+FORMAT = 3
+"""Version of the files of a snapshot: raise it when an older service could not read them."""
+MANIFEST = "manifest.json"
+
+
+class File(Struct):
+    """The size and the SHA-256 of a file."""
+
+    bytes: int
+    sha256: str
+
+
+class Source(Struct):
+    """The counts of records of one source."""
+
+    name: str
+    records: int
+    rejected: int
+
+
+class Manifest(Struct):
+    """The description of a snapshot, written last: a folder that has it is complete.
+
+    `files` holds each file by its path in the folder, but for the manifest.
+    """
+
+    format: int
+    id: str
+    built_at: datetime
+    counts: Counts
+    sources: list[Source]
+    files: dict[str, File]
+
+
+class _Format(Struct):
+    """The part of a manifest that every format has."""
+
+    format: int
+
+
+_format = msgspec.json.Decoder(_Format)
+_manifest = msgspec.json.Decoder(Manifest)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a snapshot folder; raises SnapshotDamaged or SnapshotUnsupported."""
+    path = folder / MANIFEST
+    try:
+        text = path.read_bytes()
+        version = _format.decode(text).format
+        if version != FORMAT:
+            raise SnapshotUnsupported(
+                f"{path} has format {version}, this version reads format {FORMAT}; {REBUILD}"
+            )
+        return _manifest.decode(text)
+    except OSError as error:
+        raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SnapshotDamaged(f"{path} is not a manifest: {error}; {REBUILD}") from error
+
+
+def check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Check that every file is there with its size; raises SnapshotDamaged."""
+    for name, file in manifest.files.items():
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
+        except ValueError as error:  # a damaged name may hold a null character
+            raise SnapshotDamaged(f"{folder / MANIFEST}: {error}; {REBUILD}") from error
+        if size != file.bytes:
+            raise SnapshotDamaged(f"{path} has {size} bytes, not {file.bytes}; {REBUILD}")
+
+
+def verify(folder: Path, threads: int = 1) -> Manifest:
+    """Check every file of a snapshot against its size and hash; raises SnapshotUnavailable.
+
+    100,000 services are some 330 MB, a quarter of a second for one thread.
+    """
+    manifest = read_manifest(folder)
+    if manifest.id != folder.name:
+        raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
+    check_sizes(folder, manifest)
+    paths = [folder / name for name in manifest.files]
+    try:
+        if threads == 1:
+            hashes = list(map(sha256, paths))
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                hashes = list(pool.map(sha256, paths))
+    except OSError as error:
+        raise SnapshotDamaged(f"{folder} cannot be read: {error}; {REBUILD}") from error
+    for path, file, actual in zip(paths, manifest.files.values(), hashes, strict=True):
+        if actual != file.sha256:
+            raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
+    return manifest
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,77 @@
+"""The published snapshot of an artifacts folder, and the ones published before it.
+
+    artifacts/CURRENT          the id of the snapshot to serve, in one line; the time of the file is
+                               when a build last found that the snapshot is up to date
+    artifacts/history.json     the publications up to that of CURRENT, oldest first
+    artifacts/snapshots/<id>/  the snapshots
+
+CURRENT alone decides which snapshot is served. The history is written before CURRENT, so that its
+entries after that of CURRENT were withdrawn, or never became current.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
+
+CURRENT = "CURRENT"
+HISTORY = "history.json"
+SNAPSHOTS = "snapshots"
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Publication(NamedTuple):
+    """A snapshot that was published, and when a build last found it up to date."""
+
+    id: str
+    checked_at: datetime
+
+
+_history = msgspec.json.Decoder(list[Publication])
+
+
+def read_current(artifacts: Path) -> Publication:
+    """Return the published snapshot; raises SnapshotUnavailable."""
+    path = artifacts / CURRENT
+    try:
+        snapshot_id = path.read_text("ascii").strip()
+        modified = path.stat().st_mtime_ns
+    except FileNotFoundError as error:
+        raise SnapshotMissing(
+            f"{artifacts} holds no snapshot; run `make index` or "
+            f"`python -m indexer build SOURCE --out {artifacts}`"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SnapshotUnavailable(f"{path} cannot be read: {error}") from error
+    if not snapshot_id.isalnum():
+        raise SnapshotDamaged(f"{path} names no snapshot; {REBUILD}")
+    return Publication(snapshot_id, EPOCH + timedelta(microseconds=modified // 1000))
+
+
+def read_history(artifacts: Path) -> list[Publication]:
+    """Return the publications up to the current one, oldest first, each snapshot once.
+
+    Without a history, or with a damaged one, only the current publication is known. Where CURRENT
+    cannot be read, all recorded publications are returned.
+    """
+    try:
+        history = _history.decode((artifacts / HISTORY).read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        history = []
+    try:
+        current = read_current(artifacts)
+    except SnapshotUnavailable:
+        pass
+    else:
+        ids = [publication.id for publication in history]
+        if current.id in ids:
+            history = history[: len(ids) - 1 - ids[::-1].index(current.id)]
+        history.append(current)
+    newest_first = {publication.id: publication for publication in reversed(history)}
+    return list(newest_first.values())[::-1]

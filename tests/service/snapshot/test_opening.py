@@ -1,0 +1,109 @@
+"""Opening a snapshot: the published one, or the reason why it cannot be opened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from indexer.__main__ import main
+from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
+from service.search.config import SEARCH_CONFIG
+from service.snapshot import open_snapshot
+from service.snapshot.manifest import FORMAT, MANIFEST
+from tests.support.artifacts import HARMS, folder
+from tests.support.running import Build, payment, service
+
+FILES = ["records.json", "records.offsets.npy", "ids.tags.npy", "ecosystem/overview.json"]
+
+FORMAT_2 = {
+    "format": 2,
+    "id": "0f0bda38a2b4a6a5b7f1",
+    "built_at": "2026-05-07T10:16:51.123456Z",
+    "counts": {"services": 1, "endpoints": 1, "payments": 0},
+    "sources": [{"name": "services.jsonl", "records": 1, "rejected": 0}],
+    "files": {"narrowing/cheapest.npy": {"bytes": 136, "sha256": "00"}},
+}
+"""A manifest as an earlier version wrote it."""
+
+
+def test_the_library_interface_searches(sample: Path) -> None:
+    hits = open_snapshot(str(sample)).search("tide harbour", limit=2, offset=0)
+    assert hits.total >= 2
+    assert len(hits.ids) == 2
+    assert all(isinstance(service_id, str) for service_id in hits.ids)
+
+
+def test_nothing_published_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotMissing, match="python -m indexer build SOURCE --out"):
+        open_snapshot(tmp_path)
+    assert main(["verify", str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize("current", ["", "..", "a/b", "0" * 20])
+def test_a_current_that_names_no_snapshot_is_damaged(
+    current: str, artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    (artifacts / "CURRENT").write_text(current)
+    with pytest.raises(SnapshotDamaged):
+        open_snapshot(artifacts)
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_missing_or_truncated_file_is_found_on_opening(
+    name: str, artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")], payments=[payment()]) == 0
+    path = folder(artifacts) / name
+    content = path.read_bytes()
+    for harm in (None, content[:-1], b""):
+        path.unlink()
+        if harm is not None:
+            path.write_bytes(harm)
+        with pytest.raises(SnapshotDamaged, match="rebuild it"):
+            open_snapshot(artifacts)
+        path.write_bytes(harm or b"")
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_file_of_unchanged_size_opens_or_raises_that_it_is_damaged(
+    harm: str, artifacts: Path, build: Build
+) -> None:
+    records = [service("a", category="Data", tags=["x"], networks=["Base"]), service("b")]
+    assert build(records, payments=[payment()]) == 0
+    damaged = set()
+    for path in sorted(path for path in folder(artifacts).rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        path.write_bytes(HARMS[harm](content))
+        try:
+            open_snapshot(artifacts)
+        except (SnapshotDamaged, SnapshotUnsupported) as error:
+            assert "rebuild it" in str(error)  # noqa: PT017  # most files are read by requests only
+            damaged.add(path.name)
+        path.write_bytes(content)
+    assert "manifest.json" in damaged
+    assert open_snapshot(artifacts).find("a") is not None
+
+
+@pytest.mark.parametrize("manifest", [FORMAT_2, {"format": FORMAT - 1}, {"format": 99}])
+def test_a_snapshot_of_another_format_is_unsupported_and_not_damaged(
+    manifest: object, artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    (folder(artifacts) / MANIFEST).write_text(json.dumps(manifest))
+    message = rf"has format \d+, this version reads format {FORMAT}; rebuild it with `make index`"
+    with pytest.raises(SnapshotUnsupported, match=message):
+        open_snapshot(artifacts)
+
+
+def test_a_snapshot_of_another_analysis_is_unsupported_and_not_damaged(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build([service("a")]) == 0
+    newer = msgspec.structs.replace(SEARCH_CONFIG, analysis=SEARCH_CONFIG.analysis + 1)
+    monkeypatch.setattr("service.search.searcher.SEARCH_CONFIG", newer)
+    with pytest.raises(SnapshotUnsupported, match="rebuild it"):
+        open_snapshot(artifacts)

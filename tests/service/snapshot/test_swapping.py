@@ -1,0 +1,199 @@
+"""A running service takes up what is published, and nothing that is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from indexer.__main__ import main
+from service.app import create_app
+from service.settings import Settings
+from tests.support.artifacts import current, flip_a_bit, folder
+from tests.support.running import Build, eventually, payment, serve, serve_process, service
+
+EVERY_OPERATION = (
+    "/v1/services",
+    "/v1/services?sort=price&category=Data&facets=network",
+    "/v1/services?endpoints=none",
+    "/v1/services/first",
+    "/v1/search/services?q=harbour+weather",
+    "/v1/search/services?q=haarbour+wea&match=all",
+    "/v1/ecosystem/overview",
+    "/v1/ecosystem/stats",
+    "/v1/ecosystem/transactions",
+    "/openapi.json",
+)
+
+
+def serves(client: httpx.Client, snapshot: str) -> bool:
+    return bool(client.get("/healthz").headers["ratecard-snapshot"] == snapshot)
+
+
+def refused(client: httpx.Client) -> bool:
+    return "refused" in client.get("/readyz").json()
+
+
+def metric(client: httpx.Client, name: str) -> float:
+    (line,) = (line for line in client.get("/metrics").text.splitlines() if line.startswith(name))
+    return float(line.rpartition(" ")[2])
+
+
+def mapped(process: int, snapshot: str) -> bool:
+    return snapshot in Path(f"/proc/{process}/maps").read_text()
+
+
+def open_files(process: int) -> int:
+    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_worker_takes_up_what_is_published(
+    workers: str, artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    with serve(artifacts, "--workers", workers) as client:
+        for name in ("b", "c"):
+            assert build([service(name)]) == 0
+            eventually(lambda: serves(client, current(artifacts)))
+            for _ in range(8):  # a new connection each, which may reach another worker
+                address = f"{client.base_url}/v1/services/{name}"
+                eventually(lambda address=address: httpx.get(address).status_code == 200)  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+
+
+def test_an_old_snapshot_is_unmapped_and_its_files_are_closed(
+    artifacts: Path, build: Build
+) -> None:
+    record = service("first", name="Harbour", description="The weather of harbours")
+    assert build([record], payments=[payment()]) == 0
+    with serve_process(artifacts) as (client, process):
+        for path in EVERY_OPERATION:
+            assert client.get(path).status_code == 200
+        before = current(artifacts)
+        assert mapped(process.pid, before)
+        files = open_files(process.pid)
+        assert build([service("b")], payments=[payment()]) == 0
+        eventually(lambda: serves(client, current(artifacts)))
+        eventually(lambda: not mapped(process.pid, before))
+        assert open_files(process.pid) == files
+
+
+def test_a_damaged_snapshot_is_refused_and_reported_until_it_is_repaired(
+    artifacts: Path, build: Build, tmp_path: Path
+) -> None:
+    assert build([service("new")]) == 0
+    elsewhere = folder(artifacts).rename(tmp_path / current(artifacts))
+    new = artifacts / "snapshots" / elsewhere.name
+    assert build([service("old")]) == 0
+    old = current(artifacts)
+    with serve(artifacts) as client:
+        before = client.get("/v1/services").content
+        shutil.copytree(elsewhere, new)
+        flip_a_bit(new / "records.json")
+        (artifacts / "CURRENT").write_text(new.name)
+        eventually(lambda: refused(client))
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["snapshot"]) == (200, old)
+        refusal = ready.json()["refused"]
+        assert refusal["code"] == "snapshot_damaged"
+        assert "is not what was published; rebuild it with" in refusal["message"]
+        assert metric(client, "ratecard_snapshot_refused") == 1
+        assert metric(client, "ratecard_snapshot_refusals_total") == 1
+        assert client.get("/v1/services").content == before
+
+        shutil.rmtree(new)
+        elsewhere.rename(new)
+        eventually(lambda: serves(client, new.name))
+        assert not refused(client)
+        assert metric(client, "ratecard_snapshot_refused") == 0
+        assert client.get("/v1/services/new").status_code == 200
+
+
+def test_a_service_that_starts_with_a_damaged_snapshot_serves_the_one_before_it(
+    artifacts: Path, build: Build
+) -> None:
+    for name in ("a", "b"):
+        assert build([service(name)]) == 0
+    (folder(artifacts) / "manifest.json").unlink()
+    with serve(artifacts) as client:
+        assert client.get("/v1/services/a").status_code == 200
+        assert client.get("/readyz").json()["refused"]["code"] == "snapshot_damaged"
+
+
+def test_a_rollback_is_taken_up_like_a_build(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    assert build([service("b")]) == 0
+    with serve(artifacts) as client:
+        assert client.get("/v1/services/b").status_code == 200
+        assert main(["rollback", str(artifacts)]) == 0
+        eventually(lambda: serves(client, current(artifacts)))
+        assert client.get("/v1/services/a").status_code == 200
+
+
+def test_a_running_service_outlives_its_artifacts(artifacts: Path, build: Build) -> None:
+    record = service("first", name="Harbour", description="The weather of harbours")
+    assert build([record], payments=[payment()]) == 0
+    with serve(artifacts) as client, serve(artifacts) as idle:
+        before = {path: client.get(path).content for path in EVERY_OPERATION}
+        shutil.rmtree(artifacts)
+        eventually(lambda: refused(client))
+        assert client.get("/readyz").json()["refused"]["code"] == "snapshot_missing"
+        for path in EVERY_OPERATION:
+            assert client.get(path).content == before[path]
+            assert idle.get(path).content == before[path]
+
+
+def test_readiness_tells_when_a_build_last_found_nothing_to_change(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    os.utime(artifacts / "CURRENT", (10**9, 10**9))
+    with serve(artifacts) as client:
+        first = client.get("/readyz").json()
+        assert first["checked_at"] == "2001-09-09T01:46:40.000Z"
+        assert build([service("a")]) == 0
+        eventually(lambda: client.get("/readyz").json()["checked_at"] > first["built_at"])
+        assert client.get("/readyz").json()["built_at"] == first["built_at"]
+        assert metric(client, "ratecard_snapshot_swaps_total") == 0
+
+
+def test_a_mounted_application_follows_what_is_published(artifacts: Path, build: Build) -> None:
+    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
+    assert build([service("a")]) == 0
+
+    async def visit() -> None:
+        transport = httpx.ASGITransport(outer)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            assert (await client.get("/shop/v1/services/a")).status_code == 200
+            assert await asyncio.to_thread(build, [service("b")]) == 0
+            deadline = time.monotonic() + 30
+            while (await client.get("/shop/v1/services/b")).status_code != 200:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.02)
+
+    asyncio.run(visit())
+
+
+def test_the_watcher_of_an_application_that_is_freed_ends(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    before = set(threading.enumerate())
+
+    async def visit() -> None:
+        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(artifacts))))
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            body = json.loads((await client.get("/v1/services")).content)
+            assert body["total"] == 1
+
+    asyncio.run(visit())
+    gc.collect()  # Starlette's layers are reference cycles
+    eventually(lambda: set(threading.enumerate()) <= before)

@@ -1,0 +1,56 @@
+"""Records by ordinal and in runs, and services by id."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.snapshot.record_store import write_ids, write_record_store
+from service.errors import SnapshotDamaged
+from service.storage.memory_map import open_array
+from service.storage.record_store import IdTable, RecordStore
+
+values = st.lists(st.text(max_size=5), max_size=9)
+
+
+@settings(deadline=None)
+@given(values=values, start=st.integers(0, 10), stop=st.integers(0, 10), data=st.data())
+def test_records_joined_by_commas_are_a_json_list(
+    tmp_path_factory: pytest.TempPathFactory,
+    values: list[str],
+    start: int,
+    stop: int,
+    data: st.DataObject,
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    write_record_store(folder, "records", (json.dumps(value).encode() for value in values))
+    store = RecordStore(folder, "records")
+    assert len(store) == len(values)
+    assert [json.loads(store.text(ordinal)) for ordinal in range(len(store))] == values
+    assert json.loads(b"[%b]" % bytes(store.slice(start, stop))) == values[start:stop]
+    ordinals = data.draw(st.lists(st.integers(0, len(values) - 1)) if values else st.just([]))
+    for run in (ordinals, range(min(start, len(values)), min(stop, len(values)))):
+        joined = b",".join(store.run(run))
+        assert json.loads(b"[%b]" % joined) == [values[ordinal] for ordinal in run]
+
+
+def test_a_service_is_found_by_its_id_alone(tmp_path: Path) -> None:
+    ids = [f"service-{number}" for number in range(300)]
+    write_ids(tmp_path, ids)
+    table = IdTable(tmp_path)
+    assert [table[ordinal] for ordinal in range(300)] == ids
+    assert [table.find(service_id) for service_id in ids] == list(range(300))
+    for other in ("", "service-300", "SERVICE-1", "ﷺ", "\ud800"):
+        assert table.find(other) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"text", None])
+def test_a_file_that_is_no_array_is_damaged(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(SnapshotDamaged, match=r"a\.npy"):
+        open_array(tmp_path / "a.npy")
