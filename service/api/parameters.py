@@ -24,7 +24,9 @@ MATCHES = ("any", "all")
 ENDPOINTS = ("all", "none")
 INTEGRATION_TYPES = ("1P", "3P", "")
 BOOLEANS = ("true", "false")
-FILTER_NAMES = frozenset((*FACETS, "enriched", "maxPrice", "match", "sort", "facets"))
+SELECTION_NAMES = frozenset(
+    (*FACETS, "enriched", "maxPrice", "match", "sort", "facets", "endpoints")
+)
 
 
 class Page(Struct, frozen=True):
@@ -53,8 +55,7 @@ class ListRequest(Struct, frozen=True):
 def parse_listing(query_string: bytes) -> ListRequest:
     """Parse the parameters of the listing."""
     parameters = Parameters(query_string)
-    with_endpoints = parameters.choice("endpoints", ENDPOINTS) != "none"
-    return ListRequest(None, parameters.page(), parameters.filters(), with_endpoints)
+    return ListRequest(None, parameters.page(), *parameters.selection())
 
 
 def parse_search(query_string: bytes) -> ListRequest:
@@ -63,8 +64,7 @@ def parse_search(query_string: bytes) -> ListRequest:
     query = parameters.query()
     if not query:
         raise InvalidParameter("q", "q is required: the words to search for")
-    with_endpoints = parameters.choice("endpoints", ENDPOINTS) != "none"
-    return ListRequest(query, parameters.page(), parameters.filters(), with_endpoints)
+    return ListRequest(query, parameters.page(), *parameters.selection())
 
 
 def parse_browse(query_string: bytes) -> ListRequest:
@@ -74,15 +74,16 @@ def parse_browse(query_string: bytes) -> ListRequest:
     """
     parameters = Parameters(query_string)
     parameters.discard_blank("maxPrice")
-    page = Page(DEFAULT_LIMIT, parameters.integer("offset", default=0, minimum=0))
+    page = Page(DEFAULT_LIMIT, parameters.integer("offset", 0, minimum=0))
     query = parameters.query()
-    return ListRequest(query or None, page, parameters.filters(), with_endpoints=False)
+    filters, _ = parameters.selection()
+    return ListRequest(query or None, page, filters, with_endpoints=False)
 
 
 def parse_endpoints(query_string: bytes) -> tuple[str, int]:
     """Parse the address of a service's page: the words to find endpoints by, and the offset."""
     parameters = Parameters(query_string)
-    return parameters.query(), parameters.integer("offset", default=0, minimum=0)
+    return parameters.query(), parameters.integer("offset", 0, minimum=0)
 
 
 def parse_timeframe(query_string: bytes) -> int:
@@ -93,7 +94,7 @@ def parse_timeframe(query_string: bytes) -> int:
 def parse_transactions(query_string: bytes) -> tuple[int, int]:
     """Parse `page` and `limit` of the payments."""
     parameters = Parameters(query_string)
-    return parameters.integer("page", default=0, minimum=0), parameters.limit()
+    return parameters.integer("page", 0, minimum=0), parameters.page().limit
 
 
 def format_query(listing: ListRequest, offset: int = 0) -> str:
@@ -129,12 +130,9 @@ class Parameters:
             del self._values[name]
 
     def page(self) -> Page:
-        """Return `limit`, clamped, and `offset`."""
-        return Page(self.limit(), self.integer("offset", default=0, minimum=0))
-
-    def limit(self) -> int:
-        """Return `limit`, clamped to 200."""
-        return min(self.integer("limit", DEFAULT_LIMIT, minimum=1), MAX_LIMIT)
+        """Return `limit`, clamped to 200, and `offset`."""
+        limit = self.integer("limit", DEFAULT_LIMIT, minimum=1)
+        return Page(min(limit, MAX_LIMIT), self.integer("offset", 0, minimum=0))
 
     def query(self) -> str:
         """Return `q`, empty if it is missing or blank."""
@@ -146,12 +144,12 @@ class Parameters:
             raise InvalidParameter("q", message)
         return query
 
-    def filters(self) -> Filters:
-        """Return the conditions, the order and the facets to count."""
-        if FILTER_NAMES.isdisjoint(self._values):
-            return NO_FILTERS
+    def selection(self) -> tuple[Filters, bool]:
+        """Return the conditions, the order and the facets to count; and whether with endpoints."""
+        if SELECTION_NAMES.isdisjoint(self._values):
+            return NO_FILTERS, True
         enriched = self.choice("enriched", BOOLEANS)
-        return Filters(
+        filters = Filters(
             facets={name: self._facet(name) for name in FACETS if name in self._values},
             enriched=None if enriched is None else enriched == "true",
             max_price=self._max_price(),
@@ -159,6 +157,7 @@ class Parameters:
             sort=cast("Sort", self.choice("sort", SORTS) or "relevance"),
             counted=self._counted(),
         )
+        return filters, self.choice("endpoints", ENDPOINTS) != "none"
 
     def integer(self, name: str, default: int, minimum: int) -> int:
         """Return a plain decimal integer in ASCII digits, clamped to 64 bits."""

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import PathNotFound
-from service.http.compression import IDENTITY, compress, negotiate
+from service.http.compression import CODINGS, IDENTITY, negotiate
 from service.http.responses import FIELDS
 
 FOLDER = Path(__file__).parent / "static"
@@ -36,7 +36,7 @@ async def get_static_file(request: Request) -> Response:
 
 @cache
 def _response(name: str, coding: bytes, *, is_current: bool) -> Response:
-    body = FILES[name] if coding == IDENTITY else compress(FILES[name], coding)
+    body = FILES[name] if coding == IDENTITY else CODINGS[coding](FILES[name])
     headers = {
         "vary": "Accept-Encoding",
         "cache-control": IMMUTABLE if is_current else "no-cache",

@@ -126,7 +126,7 @@ def test_without_a_snapshot_the_error_says_how_to_build(
 ) -> None:
     assert main([*command, "--artifacts", str(artifacts)]) == 1
     said = capsys.readouterr().err
-    assert f"python -m indexer build SOURCE --out {artifacts}" in said
+    assert f"ratecard build SOURCE --out {artifacts}" in said
 
 
 def test_tables_need_rich_and_json_does_not(
@@ -137,5 +137,5 @@ def test_tables_need_rich_and_json_does_not(
     assert main(command) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "ratecard[indexer]" in said.err
+    assert "the extra [indexer]" in said.err
     assert main([*command, "--json"]) == 0

@@ -37,7 +37,7 @@ def test_the_library_interface_searches(sample: Path) -> None:
 
 
 def test_nothing_published_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotMissing, match="python -m indexer build SOURCE --out"):
+    with pytest.raises(SnapshotMissing, match="ratecard build SOURCE --out"):
         open_snapshot(tmp_path)
     assert main(["verify", str(tmp_path)]) == 1
 
