@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from service.web.static_files import VERSION
-from tests.support.visits import IN_PLACE, address, parts, search_box, settle, shows, visit
+from tests.support.visits import IN_PLACE, parts, search_box, settle, shows, visit
 
 SEARCH, LIST = "/v1/search/services", "/v1/services"
 
@@ -39,7 +39,7 @@ def test_typing_searches_and_changes_the_address(page: Page, client: httpx.Clien
     search_box(page).press_sequentially("weather")
     shows(page, client.get(SEARCH, params={"q": "weather"}))
     expect(page).to_have_title("weather · Ratecard")
-    assert address(page) == "/?q=weather"
+    expect(page).to_have_url("/?q=weather")
     expect(page.get_by_role("status")).to_have_text("1–12 of 12 services")
     search_box(page).press_sequentially(" stations")
     shows(page, client.get(SEARCH, params={"q": "weather stations"}))
@@ -101,7 +101,7 @@ def test_a_filter_counts_and_finds_as_the_api_does(
     page.get_by_role("link", name=f"Remove the filter {first}").click()
     shows(page, client.get(path, params=parameters | {facet: second}))
     expect(page.locator("#selected li")).to_have_count(1)
-    assert address(page) == str(httpx.URL("/", params=parameters | {facet: second}))
+    expect(page).to_have_url(str(httpx.URL("/", params=parameters | {facet: second})))
 
 
 def test_a_maximum_price_finds_cheaper_services(page: Page, client: httpx.Client) -> None:
@@ -115,10 +115,10 @@ def test_a_maximum_price_finds_cheaper_services(page: Page, client: httpx.Client
     shows(page, responses[0])
     choice(page, "0.1").check()
     shows(page, responses[2])
-    assert address(page) == "/?q=data&maxPrice=0.1"
+    expect(page).to_have_url("/?q=data&maxPrice=0.1")
     page.get_by_role("link", name="Remove the filter Up to 0.1").click()
     shows(page, client.get(SEARCH, params={"q": "data"}))
-    assert address(page) == "/?q=data"
+    expect(page).to_have_url("/?q=data")
 
 
 def test_curated_only_and_sorting_answer_as_the_api_does(page: Page, client: httpx.Client) -> None:
@@ -134,7 +134,7 @@ def test_curated_only_and_sorting_answer_as_the_api_does(page: Page, client: htt
     page.get_by_role("link", name="Remove the filter Curated").click()
     shows(page, client.get(SEARCH, params={"q": "data", "sort": "popularity"}))
     expect(page.get_by_role("checkbox", name="Curated only")).not_to_be_checked()
-    assert address(page) == "/?q=data&sort=popularity"
+    expect(page).to_have_url("/?q=data&sort=popularity")
 
 
 def test_pages_follow_each_other_in_place(page: Page, client: httpx.Client) -> None:
@@ -148,10 +148,10 @@ def test_pages_follow_each_other_in_place(page: Page, client: httpx.Client) -> N
     expect(page.get_by_role("status")).to_have_text("25–48 of 184 services")
     expect(page.locator("#results")).to_be_focused()
     expect(page.locator("#search")).to_be_in_viewport()
-    assert address(page) == "/?offset=24"
+    expect(page).to_have_url("/?offset=24")
     preceding.click()
     shows(page, client.get(LIST))
-    assert address(page) == "/"
+    expect(page).to_have_url("/")
     assert page.evaluate("window.same")
     page.goto("/?offset=168")
     expect(page.locator("#results li")).to_have_count(16)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.running import Build, Json, eventually, payment, serve, service
-from tests.support.visits import address, visit
+from tests.support.visits import visit
 
 TOTALS = ("total_transactions", "total_amount", "unique_buyers", "unique_sellers")
 
@@ -42,7 +42,7 @@ def test_totals_and_charts_of_each_timeframe_are_those_of_the_api(
             f"{buckets[-1]['total_transactions']:,}",
             f"{buckets[-1]['unique_buyers']:,}",
         )
-        assert address(page) == f"/ecosystem?timeframe={days}"
+        expect(page).to_have_url(f"/ecosystem?timeframe={days}")
     page.go_back()
     expect(timeframes.get_by_role("link", name="90 days")).to_have_attribute("aria-current", "true")
     page.reload()

@@ -14,7 +14,7 @@ from service.api.curl import curl
 from service.records import Endpoint
 from tests.support.running import Json
 from tests.support.shell import arguments
-from tests.support.visits import address, settle, visit
+from tests.support.visits import settle, visit
 
 
 def command(page: Page) -> str:
@@ -136,7 +136,7 @@ def test_many_endpoints_have_pages_and_can_be_searched(
         expect(page.get_by_role("status")).to_have_text("51–100 of 600 endpoints")
         if scripts:
             expect(page.locator("#results")).to_be_focused()
-        assert address(page) == f"/services/{LARGE}?offset=50"
+        expect(page).to_have_url(f"/services/{LARGE}?offset=50")
         search = page.get_by_role("searchbox", name="Find an endpoint")
         word = "council-seats"
         search.fill(f"{word.upper()} get")

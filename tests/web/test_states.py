@@ -136,7 +136,7 @@ def test_a_snapshot_published_while_the_page_is_open_is_announced(
         expect(page.get_by_role("status")).to_have_text(
             "1–24 of 60 services, from a catalogue rebuilt just now"
         )
-        assert address(page) == "/"
+        expect(page).to_have_url("/")
         search_box(page).fill("second 007")
         expect(page.locator("#results h2").first).to_have_text("Second 007")
         expect(page.get_by_role("status")).not_to_contain_text("rebuilt")
