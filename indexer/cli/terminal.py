@@ -9,7 +9,8 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
-from indexer.text import escape_json, one_line
+from indexer.text import one_line
+from service.api.curl import escape_json
 
 if TYPE_CHECKING:  # rich is an optional dependency
     from rich.console import Console

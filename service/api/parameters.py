@@ -68,12 +68,22 @@ def parse_search(query_string: bytes) -> ListRequest:
 
 
 def parse_browse(query_string: bytes) -> ListRequest:
-    """Parse the address of the catalogue page: a search if it has words, always pages of 24."""
+    """Parse the address of the catalogue page: a search if it has words, always pages of 24.
+
+    The form of the page sends an empty `maxPrice` where no price is chosen.
+    """
     parameters = Parameters(query_string)
+    parameters.discard_blank("maxPrice")
     page = Page(DEFAULT_LIMIT, parameters.integer("offset", 0, minimum=0))
     query = parameters.query()
     filters, _ = parameters.selection()
     return ListRequest(query or None, page, filters, with_endpoints=False)
+
+
+def parse_endpoints(query_string: bytes) -> tuple[str, int]:
+    """Parse the address of a service's page: the words to find endpoints by, and the offset."""
+    parameters = Parameters(query_string)
+    return parameters.query(), parameters.integer("offset", 0, minimum=0)
 
 
 def parse_timeframe(query_string: bytes) -> int:
@@ -87,16 +97,22 @@ def parse_transactions(query_string: bytes) -> tuple[int, int]:
     return parameters.integer("page", 0, minimum=0), parameters.page().limit
 
 
-def format_query(listing: ListRequest) -> str:
-    """Return a query string for all but the page, to which `offset` can be appended."""
+def format_query(listing: ListRequest, offset: int = 0) -> str:
+    """Return the canonical query string of a listing, of the page at this offset."""
     filters = listing.filters
     fields: dict[str, object] = {"q": listing.query or []}
     fields |= filters.facets
     fields["enriched"] = [] if filters.enriched is None else str(filters.enriched).lower()
-    fields["maxPrice"] = [] if filters.max_price is None else _decimal(filters.max_price)
+    fields["maxPrice"] = [] if filters.max_price is None else format_decimal(filters.max_price)
     fields["match"] = "all" if filters.match_all else []
     fields["sort"] = [] if filters.sort == "relevance" else filters.sort
-    return "".join(f"{field}&" for field in urlencode(fields, doseq=True).split("&") if field)
+    fields["offset"] = offset or []
+    return urlencode(fields, doseq=True)
+
+
+def format_decimal(price: float) -> str:
+    """Format a price without exponent, so that it can be parsed again to the same number."""
+    return np.format_float_positional(price, trim="-")
 
 
 class Parameters:
@@ -107,6 +123,11 @@ class Parameters:
         text = query_string.decode("utf-8", "replace")
         for name, value in parse_qsl(text, keep_blank_values=True):
             self._values.setdefault(name, []).append(value)
+
+    def discard_blank(self, name: str) -> None:
+        """Treat a parameter without a value as missing."""
+        if self._values.get(name) == [""]:
+            del self._values[name]
 
     def page(self) -> Page:
         """Return `limit`, clamped to 200, and `offset`."""
@@ -184,11 +205,6 @@ class Parameters:
         if len(values) > 1:
             raise InvalidParameter(name, f"{name} was given {len(values)} times; give it once")
         return values[0] if values else None
-
-
-def _decimal(price: float) -> str:
-    """Format a price without exponent, so that it can be parsed again to the same number."""
-    return np.format_float_positional(price, trim="-")
 
 
 def _require(name: str, value: str, allowed: tuple[str, ...]) -> str:
