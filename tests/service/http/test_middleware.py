@@ -128,9 +128,15 @@ def test_every_response_has_its_headers_once(
 def test_a_mounted_application_opens_the_first_snapshot_beside_the_event_loop(
     artifacts: Path,
 ) -> None:
-    """A pipe stands for a slow disk: reading it blocks until somebody writes to it."""
+    """A named pipe stands for a slow disk: a reader blocks until a writer has come and gone."""
     artifacts.mkdir()
     os.mkfifo(artifacts / "CURRENT")
+    (artifacts / "fast").write_text("nothing")
+
+    def end_the_delay() -> None:
+        with (artifacts / "CURRENT").open("w"):
+            (artifacts / "fast").replace(artifacts / "CURRENT")
+
     app = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
 
     async def ask() -> None:
@@ -139,7 +145,7 @@ def test_a_mounted_application_opens_the_first_snapshot_beside_the_event_loop(
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not asking.done()
-            writer = threading.Thread(target=(artifacts / "CURRENT").write_text, args=("nothing",))
+            writer = threading.Thread(target=end_the_delay)
             writer.start()
             assert (await asyncio.wait_for(asking, 30)).status_code == 503
             writer.join()

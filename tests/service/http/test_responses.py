@@ -483,12 +483,12 @@ def test_an_unexpected_error_is_500_and_its_id_is_in_the_log_beside_the_tracebac
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.ordinal_of", fail)
+    monkeypatch.setattr("service.api.services.list_body", fail)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(Settings(artifacts=str(sample))))
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            return await client.get("/v1/services/a", headers={"x-request-id": "find-me"})
+            return await client.get("/v1/services", headers={"x-request-id": "find-me"})
 
     with caplog.at_level(logging.ERROR):
         response = asyncio.run(ask())
