@@ -98,7 +98,13 @@ class _Build:
             self._read(catalogue)
             catalogue.identify(rejects)
             with open_payments(
-                self._staging, self._inputs.payments, rejects, now, self._progress
+                self._staging,
+                self._inputs.payments,
+                rejects,
+                now,
+                self._progress,
+                jobs=self._options.jobs,
+                memory=self._options.memory,
             ) as payments:
                 payment_count = write_ecosystem(self._built / "ecosystem", payments)
                 rejects.check(self._options.max_rejects)

@@ -44,13 +44,6 @@ def shorten(text: str, width: int = MAX_LINE) -> str:
     return one_line(line if len(line) <= width else f"{line[: width - 1]}…")
 
 
-def escape_json(text: str) -> str:
-    """Return equivalent JSON on one line, with unprintable characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
-
-
 def decode_or_invalid(decoder: msgspec.json.Decoder[T], text: bytes | Raw, path: str = "$") -> T:
     """Decode JSON that stands at a JSON path of its record.
 
@@ -90,10 +83,3 @@ def _explain(reason: str) -> str:
         if repr(pattern) in reason:
             return f"Expected {meaning}"
     return reason
-
-
-def _escape(letter: str) -> str:
-    if letter in "\t\n\r":  # JSON has these between tokens only
-        return " "
-    units = letter.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

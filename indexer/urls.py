@@ -101,7 +101,7 @@ def ascii_host(name: str) -> str:
     except ImportError as error:
         raise IndexerError(
             f"{name}: names beyond ASCII need the package idna, which is not installed: "
-            "pip install 'ratecard[indexer]'"
+            "install ratecard with the extra [indexer]"
         ) from error
     labels = idna.uts46_remap(name, std3_rules=False).split(".")
     return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in labels)

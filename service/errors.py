@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-REBUILD = "rebuild it with `make index` or `python -m indexer build SOURCE`"
+REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
 
 
 class RatecardError(Exception):

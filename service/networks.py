@@ -42,11 +42,6 @@ def network_label(name: str) -> str:
     return _LABELS.get(network_key(name), name)
 
 
-def labels_of_keys() -> dict[str, str]:
-    """Map each known key to the label of its network, for scripts that show networks."""
-    return {name: _LABELS[key] for name, key in _KEYS.items()}
-
-
 def _fold(name: str) -> str:
     """Fold case and separators, and cut a Solana genesis hash to the 32 characters of CAIP-2."""
     key = name.strip().casefold().replace(" ", "-").replace("_", "-")

@@ -34,8 +34,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         float,
         Meta(
             ge=0,
-            description="seconds of event loop lag above which searches are refused with 503; "
-            "0 never refuses any",
+            description="seconds of event loop lag above which searches and filtered lists are "
+            "refused with 503; 0 never refuses any",
         ),
     ] = 1.0
     drain: Annotated[

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
 from indexer.__main__ import main
-from tests.support.browser import CHROMIUM, open_browser
 from tests.support.running import SEEDS, Build, Json, serve, write_lines
-from tests.support.visits import visit
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
 
 LONGEST = ("test_whoosh_distributions.py", "test_crash.py", "test_hostile.py", "test_soak.py")
 
@@ -59,22 +52,6 @@ def client(sample: Path) -> Iterator[httpx.Client]:
     """A client of a service that serves the sample catalogue."""
     with serve(sample) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A browser; without one, tests are skipped, except in CI."""
-    if CHROMIUM is None and "CI" not in os.environ:
-        pytest.skip("Chromium is not installed: apt-get install --no-install-recommends chromium")
-    with open_browser() as browser:
-        yield browser
-
-
-@pytest.fixture
-def page(browser: Browser, client: httpx.Client) -> Iterator[Page]:
-    """A page of a service that serves the sample catalogue; errors on the page fail the test."""
-    with visit(browser, client) as page:
-        yield page
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The pictures of the README: the page of the sample catalogue, one light and one dark."""
+"""Screenshots for the README: the sample catalogue, light and dark."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def take(folder: Path) -> None:
         main(["build", str(SEEDS / "services.jsonl"), *payments, "--out", artifacts])
         with serve(Path(artifacts)) as client, open_browser() as browser:
             for scheme, path in PICTURES:
-                page = browser.new_page(viewport=SIZE, color_scheme=scheme)  # type: ignore[arg-type]  # mypy takes it for any text
-                page.clock.set_fixed_time(NOW)  # so that pictures of one page are the same
+                page = browser.new_page(viewport=SIZE, color_scheme=scheme)  # type: ignore[arg-type]  # mypy infers str, not a Literal
+                page.clock.set_fixed_time(NOW)  # ages in the pictures must not change
                 page.goto(f"{client.base_url}{path}", wait_until="networkidle")
                 # WebP, which Playwright does not offer itself, has half the size of PNG.
                 shot = page.context.new_cdp_session(page).send(

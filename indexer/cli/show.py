@@ -12,12 +12,12 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from indexer.cli.command import add_artifacts_option, command_line
-from indexer.cli.curl import make_curl_command
 from indexer.cli.search import calls_of, networks_of, price_of
 from indexer.cli.terminal import answer, answer_drawn
 from indexer.errors import IndexerError
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
+from service.api.curl import curl
 from service.api.parameters import MAX_QUERY
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
@@ -89,7 +89,7 @@ def _draw_service(console: Console, service: Service) -> None:
     for endpoint in service.endpoints:
         console.print()
         _draw_endpoint(console, endpoint)
-    if any(map(make_curl_command, service.endpoints)):
+    if any(map(curl, service.endpoints)):
         console.print()
         advice = "a call without payment is answered with 402, which says what to pay and how"
         _draw(console, 0, (advice, "dim"))
@@ -117,7 +117,7 @@ def _draw_endpoint(console: Console, endpoint: Endpoint) -> None:
         _draw(console, 2, shorten(endpoint.description, MAX_TEXT))
     for parameter in endpoint.parameters or []:
         _draw(console, 4, (shorten(parameter.name), "bold"), f"  {_describe(parameter)}")
-    if command := make_curl_command(endpoint):
+    if command := curl(endpoint):
         _draw_line(console, 2, (command, "cyan"))
 
 

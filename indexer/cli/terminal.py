@@ -9,7 +9,8 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
-from indexer.text import escape_json, one_line
+from indexer.text import one_line
+from service.api.curl import escape_json
 
 if TYPE_CHECKING:  # rich is an optional dependency
     from rich.console import Console
@@ -40,8 +41,8 @@ def answer_drawn(draw: Callable[[Console], None]) -> int:
         from rich.console import Console  # noqa: PLC0415  # an optional dependency
     except ImportError as error:
         raise IndexerError(
-            "tables are drawn by rich, which is not installed: pip install 'ratecard[indexer]'; "
-            "--json does without"
+            "tables are drawn by rich, which is not installed: "
+            "install ratecard with the extra [indexer]; --json does without"
         ) from error
     lines = StringIO()
     draw(

@@ -1,10 +1,11 @@
-"""Payment columns: the names under which each is recognised, and which a file must have."""
+"""Columns of payment files: recognised names, required columns, and the select list of all."""
 
 from __future__ import annotations
 
 from indexer.errors import SourceError
+from indexer.text import one_line
 
-# The first of its names that a file has is used.
+# Column to recognised names. Where a file has several of them, the first listed here counts.
 COLUMNS = {
     "id": ("id",),
     "chain": ("chain", "network"),
@@ -23,28 +24,36 @@ COLUMNS = {
     "facilitator_id": ("facilitator_id",),
     "token_address": ("token_address",),
 }
+# Groups of columns; a file needs a column of each group.
 REQUIRED = (("chain",), ("block_timestamp",), ("sender",), ("recipient",), ("amount", "dollars"))
+MAX_LISTED = 400  # characters of a header that an error message quotes
 
 
 def find_columns(names: list[str]) -> dict[str, str]:
-    """The name that a file with these names has for each column that it has."""
+    """Map each recognised column to the name that a file with these names has for it."""
     return {
-        column: key for column, keys in COLUMNS.items() for key in reversed(keys) if key in names
+        column: name
+        for column, aliases in COLUMNS.items()
+        for name in reversed(aliases)
+        if name in names
     }
 
 
 def check_columns(file: str, names: list[str]) -> None:
-    """Raise SourceError when a file with these names lacks a column."""
-    given = find_columns(names)
-    required = [*REQUIRED, ("decimals",)] if "amount" in given else REQUIRED
-    for columns in required:
-        if not any(column in given for column in columns):
-            wanted = " or ".join(key for column in columns for key in COLUMNS[column])
-            among = ", ".join(names)
-            among = among if len(among) < 400 else among[:400] + "…"
-            raise SourceError(f"{file}: there is no column {wanted} among {among}")
+    """Raise SourceError when a file with these names lacks a required column."""
+    columns = find_columns(names)
+    required = [*REQUIRED, ("decimals",)] if "amount" in columns else REQUIRED
+    for group in required:
+        if columns.keys().isdisjoint(group):
+            missing = " or ".join(name for column in group for name in COLUMNS[column])
+            listed = ", ".join(names)
+            if len(listed) > MAX_LISTED:
+                listed = f"{listed[:MAX_LISTED]}…"
+            raise SourceError(f"{file}: there is no column {missing} among {one_line(listed)}")
 
 
-def aliased(texts: dict[str, str]) -> str:
-    """These expressions as the columns of a query."""
-    return ", ".join(f"{text} AS {column}" for column, text in texts.items())
+def project(expressions: dict[str, str]) -> str:
+    """Return a select list of all COLUMNS; a column without an expression is null."""
+    return ",\n    ".join(
+        f"{expressions.get(column, 'NULL::VARCHAR')} AS {column}" for column in COLUMNS
+    )

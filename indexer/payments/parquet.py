@@ -1,71 +1,71 @@
-"""Payments as Parquet: typed columns, as the texts that the same payments have in CSV."""
+"""Payments as Parquet: typed columns are cast to the same text that CSV has for a value."""
 
 from __future__ import annotations
 
-import glob
 from pathlib import Path
 
 import duckdb
 from duckdb import DuckDBPyConnection
-from msgspec import Struct
 
 from indexer.errors import SourceError
-from indexer.payments.columns import COLUMNS, aliased, check_columns, find_columns
+from indexer.payments.columns import check_columns, find_columns, project
+from indexer.payments.files import PaymentFile, is_gzip, sql_path
 
-PARQUET_MAGIC = b"PAR1"
-TABLE = "read_parquet($path, file_row_number = true, hive_partitioning = false)"
+MAGIC = b"PAR1"
+MACROS = """
+-- The shortest decimal without an exponent that reads back as the same number.
+CREATE MACRO double_text(number) AS
+    CASE WHEN number = trunc(number) AND abs(number) <= 9007199254740992
+        THEN number::BIGINT::VARCHAR
+        WHEN abs(number) < 0.001 THEN number::DECIMAL(38, 18)::VARCHAR
+        ELSE number::VARCHAR END;
 
-# The shortest text that a number is told by, without an exponent.
-NUMBER = f"""
-    CASE WHEN {{column}} = trunc({{column}}) AND abs({{column}}) <= {2**53}
-        THEN {{column}}::BIGINT::VARCHAR
-        WHEN abs({{column}}) < 0.001 THEN {{column}}::DECIMAL(38, 18)::VARCHAR
-        ELSE {{column}}::VARCHAR END
-""".replace("{column}", "{column}::VARCHAR::DOUBLE")
-# Hashes and addresses, and nothing else that has so many bytes and is no text, are often binary.
-BYTES = """
-    CASE WHEN octet_length({column}) IN (20, 32) THEN '0x' || lower(hex({column}))
-        ELSE try(decode({column})) END
+-- Binary values of 20 or 32 bytes are addresses and hashes; others are decoded as UTF-8.
+CREATE MACRO blob_text(value) AS
+    CASE WHEN octet_length(value) IN (20, 32) THEN '0x' || lower(hex(value))
+        ELSE try(decode(value)) END;
 """
-TEXTS = {"DOUBLE": NUMBER, "FLOAT": NUMBER, "BLOB": BYTES}
 
 
-class ParquetTable(Struct):
-    """The number of rows, the queries for them as `PaymentFile` has them, the columns found."""
+def open_parquet_file(connection: DuckDBPyConnection, name: str, path: Path) -> PaymentFile:
+    """Read the columns and the row count of a Parquet file.
 
-    rows: int
-    query: str
-    picked_query: str
-    given: dict[str, str]
-
-
-def describe_parquet(connection: DuckDBPyConnection, name: str, copy: Path) -> ParquetTable:
-    """How to read the copy of a Parquet file.
-
-    Raises SourceError when it is damaged or lacks a column.
+    Raises SourceError when the file is inside gzip, damaged or lacks a column.
     """
-    path = {"path": glob.escape(str(copy))}
+    if is_gzip(name, path):
+        raise SourceError(f"{name}: is Parquet compressed with gzip; decompress it first")
+    table = f"read_parquet({sql_path(path)}, file_row_number = true, hive_partitioning = false)"
     try:
-        columns = connection.execute(f"DESCRIBE SELECT * FROM {TABLE}", path).fetchall()  # noqa: S608  # a constant
-        ((rows,),) = connection.execute(f"SELECT count(*) FROM {TABLE}", path).fetchall()  # noqa: S608  # a constant
+        described = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()  # noqa: S608  # our path
+        ((rows,),) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608  # our path
     except duckdb.Error as error:
-        reason = str(error).partition("\n")[0].replace(str(copy), "the file")
+        reason = str(error).partition("\n")[0].replace(str(path), "the file")
         raise SourceError(f"{name}: the Parquet data is damaged or cut short: {reason}") from error
-    types = {column: kind for column, kind, *_ in columns if column != "file_row_number"}
+    types = {column: kind for column, kind, *_ in described if column != "file_row_number"}
     check_columns(name, [*types])
-    given = find_columns([*types])
-    texts = dict.fromkeys(COLUMNS, "NULL::VARCHAR")
-    texts |= {column: f"nullif({_text(key, types[key])}, '')" for column, key in given.items()}
-    if "success" in given:  # what is not said to have succeeded did not
+    columns = find_columns([*types])
+    texts = {column: f"nullif({_text(key, types[key])}, '')" for column, key in columns.items()}
+    if "success" in texts:  # a null means failed, a missing column does not
         texts["success"] = f"coalesce({texts['success']}, '')"
-    query = f"""
-        SELECT file_row_number AS row, false AS blank, NULL::VARCHAR AS broken, false AS unclosed,
-            {aliased(texts)}
-        FROM {TABLE}
-    """  # noqa: S608  # made of constants and names of ours
-    picked = f"{query} WHERE file_row_number IN (SELECT row - $start FROM wanted)"  # noqa: S608  # as above
-    return ParquetTable(rows, query, picked, given)
+    return PaymentFile(
+        name=name,
+        path=path,
+        rows=rows,
+        unit="row",
+        columns=columns,
+        all_rows=f"source AS (FROM {table})",
+        picked_rows=f"source AS (FROM {table} WHERE file_row_number IN (FROM picks))",
+        staged=f"""
+staged AS (
+    SELECT file_row_number AS row, false AS blank, NULL::VARCHAR AS damage, false AS unclosed,
+        {project(texts)}
+    FROM source
+)
+""",  # noqa: S608  # made of constants and names of COLUMNS
+    )
 
 
 def _text(key: str, kind: str) -> str:
-    return TEXTS.get(kind, "{column}::VARCHAR").format(column=f'"{key}"')
+    if kind in ("DOUBLE", "FLOAT"):  # by way of its text, since FLOAT 0.1 is not DOUBLE 0.1
+        return f'double_text("{key}"::VARCHAR::DOUBLE)'
+    return f'blob_text("{key}")' if kind == "BLOB" else f'"{key}"::VARCHAR'

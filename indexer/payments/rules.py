@@ -1,73 +1,120 @@
-"""What makes a row a payment: exact values cast from its texts, and the faults that it may have."""
+"""Rules: the SQL stages that parse the texts of a row exactly and tell payments from rejects.
+
+Each query that reads a file is a chain of common table expressions, the stages:
+
+    source   the lines of a text file, or the rows of a Parquet file   (text_files, parquet)
+    staged   the index of the row in its file, its damage if any, and
+             the text of each of COLUMNS                               (text_files, parquet)
+    typed    exact values beside the texts; null where a text is invalid
+    judged   `fault`: null for a payment, else the code of a reject or of a row left out
+
+Columns of `staged` beside COLUMNS: `row` (index), `blank` (a line without text), `damage` (why the
+line cannot be split into values, or null) and `unclosed` (the line has an odd number of quotes).
+"""
 
 from __future__ import annotations
 
 MAX_DECIMALS = 18
 MAX_DOLLARS = 10**12
-SUCCESSES = "('true', 't', '1')"
-# The first half spares most rows the second.
-FORTUNE = f"base > {MAX_DOLLARS} AND base::DOUBLE / pow(10, places) > {MAX_DOLLARS}"
 
-# The column at fault, the condition in SQL, and the reason in words, but for the first, which the
-# row itself tells; the first that holds counts.
+ADDRESSES = ("tx_hash", "sender", "recipient", "address", "transaction_from", "token_address")
+
+# Codes of rows that are not payments for another reason than their values.
+BLANK, FAILED, DUPLICATE, ENCLOSED = -1, -2, -3, -4
+
+# The first comparison is cheap and false for almost all rows, so that few compute the power.
+TOO_MUCH = (
+    f"base_units > {MAX_DOLLARS} AND base_units::DOUBLE / pow(10, decimal_places) > {MAX_DOLLARS}"
+)
+NOT_A_TIME = "is not a date and time such as `2026-05-07T10:16:51Z`"
+NOT_DOLLARS = "is not a decimal of at most 6 places, from 0, without exponent"
+
+# Each fault: its column, its SQL condition, and its reason in the list of rejects. The code of a
+# fault is its index; the first condition that holds counts. The column `damage` is a reason itself.
 FAULTS = (
-    ("", "broken IS NOT NULL", ""),
+    ("", "damage IS NOT NULL", ""),
     ("chain", "chain IS NULL", "is missing"),
     ("block_timestamp", "block_timestamp IS NULL", "is missing"),
-    ("block_timestamp", "moment IS NULL", "is not a date and time such as `2026-05-07T10:16:51Z`"),
-    ("block_timestamp", "moment < 0", "is before 1970"),
-    ("block_timestamp", "moment > $latest", "is more than an hour in the future"),
+    ("block_timestamp", "paid_at IS NULL", NOT_A_TIME),
+    ("block_timestamp", "paid_at < 0", "is before 1970"),
+    ("block_timestamp", "paid_at > $latest", "is more than an hour in the future"),
     ("sender", "sender IS NULL", "is missing"),
     ("recipient", "recipient IS NULL", "is missing"),
     ("amount", "coalesce(amount, dollars) IS NULL", "is missing"),
-    ("amount", "amount IS NOT NULL AND base IS NULL", "is not a whole number of base units"),
-    ("dollars", "base IS NULL", "is not a decimal of at most 6 places, from 0, without exponent"),
+    ("amount", "amount IS NOT NULL AND base_units IS NULL", "is not a whole number of base units"),
+    ("dollars", "base_units IS NULL", NOT_DOLLARS),
     ("decimals", "amount IS NOT NULL AND decimals IS NULL", "is missing"),
-    ("decimals", "places IS NULL", f"is not a whole number from 0 to {MAX_DECIMALS}"),
-    ("amount", f"amount IS NOT NULL AND {FORTUNE}", "is over 10^12 US dollars"),
-    ("dollars", FORTUNE, "is over 10^12 US dollars"),
-    ("log_index", "log_index IS NOT NULL AND event IS NULL", "is not a whole number"),
+    ("decimals", "decimal_places IS NULL", f"is not a whole number from 0 to {MAX_DECIMALS}"),
+    ("amount", f"amount IS NOT NULL AND {TOO_MUCH}", "is over 10^12 US dollars"),
+    ("dollars", TOO_MUCH, "is over 10^12 US dollars"),
+    ("log_index", "log_index IS NOT NULL AND event_index IS NULL", "is not a whole number"),
 )
-CONDITIONS = " ".join(f"WHEN {condition} THEN {n}" for n, (_, condition, _) in enumerate(FAULTS))
-# What a row is that is no payment, besides at fault by itself.
-BLANK, FAILED, DUPLICATE, ENCLOSED = -1, -2, -3, -4
 
-ADDRESSES = ("tx_hash", "sender", "recipient", "address", "transaction_from", "token_address")
-SHOWN = ("id", "chain", *ADDRESSES, "provider", "facilitator_id")
-POWERS = f"[{', '.join(f'{10**power}::HUGEINT' for power in range(MAX_DECIMALS + 1))}]"
+MACROS = r"""
+CREATE MACRO canonical_address(text) AS
+    CASE WHEN starts_with(text, '0x') THEN lower(text) ELSE text END;
 
-# What two rows agree in that are one payment. No two that differ are written alike: the chain goes
-# by its length, digits end at a blank, and what follows is one text.
-TRANSACTION = """
-    concat(
-        length(lower(chain)), ' ', lower(chain), event,
-        CASE WHEN event IS NULL THEN concat(
-            '/', length(sender), ' ', sender, length(recipient), ' ', recipient, base, ' ', places
+-- Milliseconds since 1970. The pattern rejects what the cast accepts besides: dates, `infinity`.
+CREATE MACRO parse_time(text) AS
+    CASE WHEN regexp_full_match(text, '\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*')
+        THEN epoch_ms(try_cast(text AS TIMESTAMPTZ)) END;
+
+CREATE MACRO parse_base_units(text) AS
+    CASE WHEN regexp_full_match(text, '\d{1,38}') THEN text::HUGEINT END;
+
+CREATE MACRO parse_dollars(text) AS
+    CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d{1,6}0*)?')
+        THEN (text::DECIMAL(38, 6) * 1000000)::HUGEINT END;
+
+CREATE MACRO parse_decimals(text) AS
+    CASE WHEN regexp_full_match(text, '\d|0\d|1[0-8]') THEN text::TINYINT END;
+
+CREATE MACRO parse_log_index(text) AS
+    CASE WHEN regexp_full_match(text, '\d{1,18}') THEN text::BIGINT END;
+
+-- The identity of a payment: chain, transaction hash and log index, or without a log index sender,
+-- recipient and amount. Lengths and separators make the key unambiguous. Null without a hash.
+CREATE MACRO transaction_key(
+    chain, tx_hash, event_index, sender, recipient, base_units, decimal_places
+) AS
+    CASE WHEN tx_hash IS NOT NULL THEN concat(
+        length(lower(chain)), ' ', lower(chain), event_index,
+        CASE WHEN event_index IS NULL THEN concat(
+            '/', length(sender), ' ', sender, length(recipient), ' ', recipient,
+            base_units, ' ', decimal_places
         ) END,
         ' ', tx_hash
-    )
+    ) END;
+"""
+_POWERS = " ".join(
+    f"WHEN {places} THEN {10 ** (MAX_DECIMALS - places)}::HUGEINT"
+    for places in range(MAX_DECIMALS + 1)
+)
+MACROS += f"""
+-- US dollars in units of 10^-18, exact for every number of decimals.
+CREATE MACRO atto_dollars(base_units, decimal_places) AS
+    base_units * CASE decimal_places {_POWERS} END;
 """
 
-# Texts as `PaymentFile` has them, and what they say; a value that cannot be cast is null.
-TYPED = f"""
-SELECT
-    * REPLACE ({", ".join(f"plain_address({column}) AS {column}" for column in ADDRESSES)}),
-    CASE WHEN regexp_full_match(block_timestamp, '\\d{{4}}-\\d\\d-\\d\\d[T ]\\d\\d:\\d\\d.*')
-        THEN epoch_ms(try_cast(block_timestamp AS TIMESTAMPTZ)) END AS moment,
-    CASE WHEN amount IS NULL AND regexp_full_match(dollars, '\\d{{1,20}}(\\.\\d{{1,6}}0*)?')
-            THEN (dollars::DECIMAL(38, 6) * 1000000)::HUGEINT
-        WHEN regexp_full_match(amount, '\\d{{1,38}}') THEN try_cast(amount AS HUGEINT)
-        END AS base,
-    CASE WHEN amount IS NULL THEN 6
-        WHEN regexp_full_match(decimals, '\\d\\d?') AND decimals::INTEGER <= {MAX_DECIMALS}
-        THEN decimals::INTEGER END AS places,
-    CASE WHEN regexp_full_match(log_index, '\\d{{1,18}}') THEN log_index::BIGINT END AS event,
-    broken IS NULL AND coalesce(lower(success) NOT IN {SUCCESSES}, false) AS failed
-FROM ({{rows}})
-"""  # noqa: S608  # made of constants
-
-# `fault` is null for a payment; `$latest` is the last moment that is not in the future.
-JUDGED = f"""
-SELECT *, CASE WHEN blank THEN {BLANK} WHEN failed THEN {FAILED} {CONDITIONS} END AS fault
-FROM ({TYPED})
+# `$latest`: the time of the latest payment that is accepted, in milliseconds since 1970.
+STAGES = f"""
+typed AS (
+    SELECT
+        * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)}),
+        parse_time(block_timestamp) AS paid_at,
+        CASE WHEN amount IS NULL THEN parse_dollars(dollars)
+            ELSE parse_base_units(amount) END AS base_units,
+        CASE WHEN amount IS NULL THEN 6 ELSE parse_decimals(decimals) END AS decimal_places,
+        parse_log_index(log_index) AS event_index,
+        damage IS NULL AND coalesce(lower(success) NOT IN ('true', 't', '1'), false) AS failed
+    FROM staged
+),
+judged AS (
+    SELECT *, CASE
+        WHEN blank THEN {BLANK}
+        WHEN failed THEN {FAILED}
+        {" ".join(f"WHEN {test} THEN {code}" for code, (_, test, _) in enumerate(FAULTS))}
+        END AS fault
+    FROM typed
+)
 """  # noqa: S608  # made of constants

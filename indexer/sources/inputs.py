@@ -120,7 +120,7 @@ def _fetch_feeds(options: BuildOptions, progress: Progress) -> dict[str, Feed]:
     except ImportError as error:
         raise IndexerError(
             f"feeds are fetched by {error.name}, which is not installed: "
-            "pip install 'ratecard[indexer]'"
+            "install ratecard with the extra [indexer]"
         ) from error
     by_source: dict[str, FeedProgress] = {}
     with progress.stage("fetch feeds") as stage:

@@ -104,7 +104,7 @@ def _suffix_lists() -> tuple[PublicSuffixList, PublicSuffixList]:
 def _missing(error: ImportError) -> IndexerError:
     return IndexerError(
         f"services are named from their hosts by {error.name}, which is not installed: "
-        "pip install 'ratecard[indexer]'"
+        "install ratecard with the extra [indexer]"
     )
 
 

@@ -24,7 +24,9 @@ MATCHES = ("any", "all")
 ENDPOINTS = ("all", "none")
 INTEGRATION_TYPES = ("1P", "3P", "")
 BOOLEANS = ("true", "false")
-FILTER_NAMES = frozenset((*FACETS, "enriched", "maxPrice", "match", "sort", "facets"))
+SELECTION_NAMES = frozenset(
+    (*FACETS, "enriched", "maxPrice", "match", "sort", "facets", "endpoints")
+)
 
 
 class Page(Struct, frozen=True):
@@ -53,8 +55,7 @@ class ListRequest(Struct, frozen=True):
 def parse_listing(query_string: bytes) -> ListRequest:
     """Parse the parameters of the listing."""
     parameters = Parameters(query_string)
-    with_endpoints = parameters.choice("endpoints", ENDPOINTS) != "none"
-    return ListRequest(None, parameters.page(), parameters.filters(), with_endpoints)
+    return ListRequest(None, parameters.page(), *parameters.selection())
 
 
 def parse_search(query_string: bytes) -> ListRequest:
@@ -63,16 +64,26 @@ def parse_search(query_string: bytes) -> ListRequest:
     query = parameters.query()
     if not query:
         raise InvalidParameter("q", "q is required: the words to search for")
-    with_endpoints = parameters.choice("endpoints", ENDPOINTS) != "none"
-    return ListRequest(query, parameters.page(), parameters.filters(), with_endpoints)
+    return ListRequest(query, parameters.page(), *parameters.selection())
 
 
 def parse_browse(query_string: bytes) -> ListRequest:
-    """Parse the address of the catalogue page: a search if it has words, always pages of 24."""
+    """Parse the address of the catalogue page: a search if it has words, always pages of 24.
+
+    The form of the page sends an empty `maxPrice` where no price is chosen.
+    """
     parameters = Parameters(query_string)
-    page = Page(DEFAULT_LIMIT, parameters.integer("offset", default=0, minimum=0))
+    parameters.discard_blank("maxPrice")
+    page = Page(DEFAULT_LIMIT, parameters.integer("offset", 0, minimum=0))
     query = parameters.query()
-    return ListRequest(query or None, page, parameters.filters(), with_endpoints=False)
+    filters, _ = parameters.selection()
+    return ListRequest(query or None, page, filters, with_endpoints=False)
+
+
+def parse_endpoints(query_string: bytes) -> tuple[str, int]:
+    """Parse the address of a service's page: the words to find endpoints by, and the offset."""
+    parameters = Parameters(query_string)
+    return parameters.query(), parameters.integer("offset", 0, minimum=0)
 
 
 def parse_timeframe(query_string: bytes) -> int:
@@ -83,19 +94,25 @@ def parse_timeframe(query_string: bytes) -> int:
 def parse_transactions(query_string: bytes) -> tuple[int, int]:
     """Parse `page` and `limit` of the payments."""
     parameters = Parameters(query_string)
-    return parameters.integer("page", default=0, minimum=0), parameters.limit()
+    return parameters.integer("page", 0, minimum=0), parameters.page().limit
 
 
-def format_query(listing: ListRequest) -> str:
-    """Return a query string for all but the page, to which `offset` can be appended."""
+def format_query(listing: ListRequest, offset: int = 0) -> str:
+    """Return the canonical query string of a listing, of the page at this offset."""
     filters = listing.filters
     fields: dict[str, object] = {"q": listing.query or []}
     fields |= filters.facets
     fields["enriched"] = [] if filters.enriched is None else str(filters.enriched).lower()
-    fields["maxPrice"] = [] if filters.max_price is None else _decimal(filters.max_price)
+    fields["maxPrice"] = [] if filters.max_price is None else format_decimal(filters.max_price)
     fields["match"] = "all" if filters.match_all else []
     fields["sort"] = [] if filters.sort == "relevance" else filters.sort
-    return "".join(f"{field}&" for field in urlencode(fields, doseq=True).split("&") if field)
+    fields["offset"] = offset or []
+    return urlencode(fields, doseq=True)
+
+
+def format_decimal(price: float) -> str:
+    """Format a price without exponent, so that it can be parsed again to the same number."""
+    return np.format_float_positional(price, trim="-")
 
 
 class Parameters:
@@ -107,13 +124,15 @@ class Parameters:
         for name, value in parse_qsl(text, keep_blank_values=True):
             self._values.setdefault(name, []).append(value)
 
-    def page(self) -> Page:
-        """Return `limit`, clamped, and `offset`."""
-        return Page(self.limit(), self.integer("offset", default=0, minimum=0))
+    def discard_blank(self, name: str) -> None:
+        """Treat a parameter without a value as missing."""
+        if self._values.get(name) == [""]:
+            del self._values[name]
 
-    def limit(self) -> int:
-        """Return `limit`, clamped to 200."""
-        return min(self.integer("limit", DEFAULT_LIMIT, minimum=1), MAX_LIMIT)
+    def page(self) -> Page:
+        """Return `limit`, clamped to 200, and `offset`."""
+        limit = self.integer("limit", DEFAULT_LIMIT, minimum=1)
+        return Page(min(limit, MAX_LIMIT), self.integer("offset", 0, minimum=0))
 
     def query(self) -> str:
         """Return `q`, empty if it is missing or blank."""
@@ -125,12 +144,12 @@ class Parameters:
             raise InvalidParameter("q", message)
         return query
 
-    def filters(self) -> Filters:
-        """Return the conditions, the order and the facets to count."""
-        if FILTER_NAMES.isdisjoint(self._values):
-            return NO_FILTERS
+    def selection(self) -> tuple[Filters, bool]:
+        """Return the conditions, the order and the facets to count; and whether with endpoints."""
+        if SELECTION_NAMES.isdisjoint(self._values):
+            return NO_FILTERS, True
         enriched = self.choice("enriched", BOOLEANS)
-        return Filters(
+        filters = Filters(
             facets={name: self._facet(name) for name in FACETS if name in self._values},
             enriched=None if enriched is None else enriched == "true",
             max_price=self._max_price(),
@@ -138,6 +157,7 @@ class Parameters:
             sort=cast("Sort", self.choice("sort", SORTS) or "relevance"),
             counted=self._counted(),
         )
+        return filters, self.choice("endpoints", ENDPOINTS) != "none"
 
     def integer(self, name: str, default: int, minimum: int) -> int:
         """Return a plain decimal integer in ASCII digits, clamped to 64 bits."""
@@ -185,11 +205,6 @@ class Parameters:
         if len(values) > 1:
             raise InvalidParameter(name, f"{name} was given {len(values)} times; give it once")
         return values[0] if values else None
-
-
-def _decimal(price: float) -> str:
-    """Format a price without exponent, so that it can be parsed again to the same number."""
-    return np.format_float_positional(price, trim="-")
 
 
 def _require(name: str, value: str, allowed: tuple[str, ...]) -> str:

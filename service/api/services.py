@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.listing import list_body
-from service.api.parameters import ListRequest, parse_listing, parse_search
+from service.api.parameters import parse_listing, parse_search
 from service.errors import ServiceNotFound
 from service.http.responses import json_response, snapshot_of
 
@@ -15,12 +15,17 @@ MAX_SHOWN_ID = 256
 
 async def list_services(request: Request) -> Response:
     """List services, in listing order unless sorted otherwise."""
-    return _list(request, parse_listing(request.scope["query_string"]))
+    listing = parse_listing(request.scope["query_string"])
+    if not listing.is_cheap:
+        request.app.state.load_shedder.check()
+    return json_response(list_body(snapshot_of(request), listing))
 
 
 async def search_services(request: Request) -> Response:
     """List the services that match a query, best match first."""
-    return _list(request, parse_search(request.scope["query_string"]))
+    listing = parse_search(request.scope["query_string"])
+    request.app.state.load_shedder.check()
+    return json_response(list_body(snapshot_of(request), listing))
 
 
 async def get_service(request: Request) -> Response:
@@ -34,10 +39,3 @@ async def get_service(request: Request) -> Response:
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
     body = b"".join((b'{"service":', snapshot.services.view(ordinal), b"}"))
     return json_response(body, snapshot.tag_of(ordinal).decode())
-
-
-def _list(request: Request, listing: ListRequest) -> Response:
-    snapshot = snapshot_of(request)
-    if not listing.is_cheap:
-        request.app.state.load_shedder.check()
-    return json_response(list_body(snapshot, listing))

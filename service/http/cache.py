@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import service
-from service.http.compression import IDENTITY, MIN_SIZE, compress, negotiate
+from service.http.compression import CODINGS, IDENTITY, MIN_SIZE, negotiate
 from service.http.metrics import Counts
 from service.http.responses import FIELDS, SNAPSHOT
 from service.snapshot import Snapshot
@@ -31,13 +31,17 @@ _entity_tags = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
 
 
 class CachedResponse(NamedTuple):
-    """A response with status 200, encoded; `validators` are the headers that a 304 has as well."""
+    """A response with status 200, encoded.
+
+    `validators` are the headers that a 304 has as well, `cost` is about its memory in bytes.
+    """
 
     etag: bytes
     validators: RawHeaders
     headers: RawHeaders
     body: Message
     route: Any
+    cost: int
 
 
 class ResponseCache:
@@ -56,13 +60,12 @@ class ResponseCache:
 
     def put(self, key: Key, response: CachedResponse) -> None:
         """Add a response that was not there and evict others for it, unless it is too large."""
-        cost = _cost(key, response)
-        if cost > self._size // MAX_SHARE:
+        if response.cost > self._size // MAX_SHARE:
             return
-        self._free -= cost
+        self._free -= response.cost
         self._entries[key] = response
         while self._free < 0:
-            self._free += _cost(*self._entries.popitem(last=False))
+            self._free += self._entries.popitem(last=False)[1].cost
 
 
 class CacheMiddleware:
@@ -121,10 +124,10 @@ class CacheMiddleware:
 
         async def collect(message: Message) -> None:
             nonlocal headers
-            if message["type"] == "http.response.start" and _is_cacheable(message):
-                headers = message["headers"]
-            elif headers is not None:
+            if headers is not None:
                 pieces.append(message.get("body", b""))
+            elif message.get("status") == 200 and b"cache-control" not in dict(message["headers"]):
+                headers = message["headers"]
             else:
                 await send(message)
 
@@ -132,10 +135,10 @@ class CacheMiddleware:
         if headers is None:
             return None
         body = b"".join(pieces) if len(pieces) != 1 else pieces[0]
-        return self._encode(headers, body, snapshot, coding, scope["route"])
+        return self._encode(scope, headers, body, snapshot, coding)
 
     def _encode(
-        self, given: RawHeaders, body: bytes, snapshot: Snapshot, coding: bytes, route: Any
+        self, scope: Scope, given: RawHeaders, body: bytes, snapshot: Snapshot, coding: bytes
     ) -> CachedResponse:
         """Compress the body if that is worth it, and complete the headers.
 
@@ -145,7 +148,7 @@ class CacheMiddleware:
         tag = fields.pop(b"etag", b"").strip(b'"') or snapshot.id.encode()
         tag = b"%b-%b" % (tag, release())
         if coding != IDENTITY and len(body) >= MIN_SIZE:
-            body = compress(body, coding)
+            body = CODINGS[coding](body)
             tag = b"%b-%b" % (tag, coding)
             fields[b"content-encoding"] = coding
         fields[b"content-length"] = b"%d" % len(body)
@@ -155,8 +158,14 @@ class CacheMiddleware:
             (b"vary", b"Accept-Encoding"),
             (b"cache-control", self._cache_control),
         ]
-        message = {"type": "http.response.body", "body": body}
-        return CachedResponse(etag, validators, [*validators, *fields.items()], message, route)
+        return CachedResponse(
+            etag,
+            validators,
+            [*validators, *fields.items()],
+            {"type": "http.response.body", "body": body},
+            scope["route"],
+            len(scope["path"]) + len(scope["query_string"]) + len(body) + ENTRY_OVERHEAD,
+        )
 
 
 @cache
@@ -170,15 +179,6 @@ def release() -> bytes:
     return digest.hexdigest().encode()
 
 
-def _is_cacheable(start: Message) -> bool:
-    return start["status"] == 200 and all(name != b"cache-control" for name, _ in start["headers"])
-
-
 def _matches(known: bytes, etag: bytes) -> bool:
     """Compare weakly, since gateways that compress a response weaken its tag."""
     return known == b"*" or etag in _entity_tags.findall(known)
-
-
-def _cost(key: Key, response: CachedResponse) -> int:
-    path, query, _, _ = key
-    return len(path) + len(query) + len(response.body["body"]) + ENTRY_OVERHEAD

@@ -26,11 +26,6 @@ def negotiate(field: bytes) -> bytes:
     return _negotiate_cached(field) if len(field) <= MAX_CACHED_FIELD else _negotiate(field)
 
 
-def compress(body: bytes, coding: bytes) -> bytes:
-    """Compress a body with one of `CODINGS`."""
-    return CODINGS[coding](body)
-
-
 def _gzip(body: bytes) -> bytes:
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
     return compressor.compress(body) + compressor.flush()

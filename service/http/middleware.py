@@ -47,7 +47,7 @@ PREFLIGHT = Response(
 NO_ROUTE = "none"
 
 _log = logging.getLogger("uvicorn.error")
-_request_id = re.compile(rb"[\w.:/+=@-]{1,128}")
+_harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
 
 
 class RequestMiddleware:
@@ -64,7 +64,6 @@ class RequestMiddleware:
         self._snapshots = snapshots
         self._metrics = metrics
         self._log = log
-        self._headers: tuple[str, RawHeaders] = ("", COMMON_HEADERS)
         self._opening: asyncio.Future[None] | None = None
         self._numbers = count(1)
         self._prefix = os.urandom(6).hex().encode()
@@ -76,9 +75,11 @@ class RequestMiddleware:
             return
         started = time.perf_counter()
         fields = scope[FIELDS] = read_fields(scope)
-        request_id = self._id_of(fields.get(b"x-request-id"))
+        request_id = self._id_of(fields)
+        headers = [*COMMON_HEADERS, (b"x-request-id", request_id)]
         snapshot = self._snapshots.opened or await self._open_first()
-        headers = [*self._headers_for(snapshot), (b"x-request-id", request_id)]
+        if snapshot is not None:
+            headers.append((b"ratecard-snapshot", snapshot.name))
         if b"upgrade" in fields or b"expect" in fields:
             # The parser may have stopped at the head, and would take a body for the next request.
             headers.append((b"connection", b"close"))
@@ -98,7 +99,10 @@ class RequestMiddleware:
 
         self._metrics.counts.in_flight += 1
         try:
-            await self._app_for(scope)(scope, receive, send_with_headers)
+            app = PREFLIGHT if scope["method"] == "OPTIONS" else self._app
+            if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
+                app = error_response(Request(scope), PathNotFound())
+            await app(scope, receive, send_with_headers)
         except Exception:
             _log.exception("request %s failed", request_id.decode())
             if status:  # closing the connection is all that can still end the response
@@ -116,12 +120,12 @@ class RequestMiddleware:
                 snapshot_id = snapshot.id if snapshot else ""
                 self._log.write(scope, request_id, route, status, size, seconds, snapshot_id)
 
-    def _app_for(self, scope: Scope) -> ASGIApp:
-        if scope["method"] == "OPTIONS":
-            return PREFLIGHT
-        if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
-            return error_response(Request(scope), PathNotFound())
-        return self._app
+    def _id_of(self, fields: dict[bytes, bytes]) -> bytes:
+        """Return the id that the client or a gateway sent if it is harmless, or else a new one."""
+        given = fields.get(b"x-request-id", b"")
+        if _harmless_id.fullmatch(given):
+            return given
+        return b"%b-%x" % (self._prefix, next(self._numbers))
 
     async def _open_first(self) -> Snapshot | None:
         """Open the first snapshot in a thread, once; requests that come meanwhile wait for it."""
@@ -131,21 +135,6 @@ class RequestMiddleware:
         if not self._opening.done():
             await asyncio.shield(self._opening)
         return self._snapshots.opened
-
-    def _headers_for(self, snapshot: Snapshot | None) -> RawHeaders:
-        snapshot_id = snapshot.id if snapshot else ""
-        known, headers = self._headers
-        if known != snapshot_id:
-            named = [(b"ratecard-snapshot", snapshot_id.encode())] if snapshot_id else []
-            headers = [*COMMON_HEADERS, *named]
-            self._headers = snapshot_id, headers
-        return headers
-
-    def _id_of(self, given: bytes | None) -> bytes:
-        """Return the id that the client or a gateway sent if it is harmless, or else a new one."""
-        if given and _request_id.fullmatch(given):
-            return given
-        return b"%b-%x" % (self._prefix, next(self._numbers))
 
 
 def read_fields(scope: Scope) -> dict[bytes, bytes]:

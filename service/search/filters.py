@@ -127,6 +127,8 @@ class FilterIndex:
 
         The mask is read-only, and valid until the next call in the same thread.
         """
+        if filters is NO_FILTERS:
+            return None
         mask: Mask | None = None
         for condition in self._conditions(filters):
             if mask is None:

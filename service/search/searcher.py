@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -63,55 +64,48 @@ class Searcher:
         return np.array(exact, dtype=np.int64) if exact else NO_ORDINALS
 
 
-class Plan:
+class Plan(NamedTuple):
     """A query, looked up.
 
-    It has an impact list for each word that has terms, the services that have all required words,
-    where all are (`common`), and the services whose name is the query (`exact`).
+    `lists` has an impact list for each word that has terms, `common` the services that have all
+    required words, or None where any word is enough, and `exact` the services whose name is the
+    query.
     """
 
-    def __init__(
-        self,
-        accumulator: Accumulator,
-        lists: list[ImpactList],
-        common: Integers | None,
-        exact: Integers,
-        mask: Mask | None,
-    ) -> None:
-        self._accumulator = accumulator
-        self._lists = lists
-        self._common = common
-        self._exact = exact
-        self._mask = mask
+    accumulator: Accumulator
+    lists: list[ImpactList]
+    common: Integers | None
+    exact: Integers
+    mask: Mask | None
 
     def rank(self, limit: int, offset: int = 0) -> TopK:
         """Return one page of the ranking, and the exact count of all matches."""
-        common, k = self._common, offset + limit + len(self._exact)
+        common, k = self.common, offset + limit + len(self.exact)
         if common is None:
-            ranked = self._accumulator.rank(self._lists, k, self._mask)
+            ranked = self.accumulator.rank(self.lists, k, self.mask)
         else:
-            ranked = TopK(len(common), top_k(common, sums_at(self._lists, common), k))
-        if len(self._exact):
+            ranked = TopK(len(common), top_k(common, sums_at(self.lists, common), k))
+        if len(self.exact):
             ranked = self._with_exact_names_first(ranked)
         return TopK(ranked.total, ranked.ordinals[offset : offset + limit])
 
     def matches(self) -> Mask:
         """Return which services match, as `rank` counts them."""
-        matches = np.zeros(self._accumulator.documents, dtype=np.bool_)
-        if self._common is not None:
-            matches[self._common] = True
+        matches = np.zeros(self.accumulator.documents, dtype=np.bool_)
+        if self.common is not None:
+            matches[self.common] = True
         else:
-            for each in self._lists:
+            for each in self.lists:
                 matches[each.postings >> IMPACT_BITS] = True
-            if self._mask is not None:
-                matches &= self._mask
-        matches[self._exact] = True
+            if self.mask is not None:
+                matches &= self.mask
+        matches[self.exact] = True
         return matches
 
     def _with_exact_names_first(self, ranked: TopK) -> TopK:
-        exact = self._exact
-        sums = sums_at(self._lists, exact)
-        counted = sums > 0 if self._common is None else np.isin(exact, self._common)
+        exact = self.exact
+        sums = sums_at(self.lists, exact)
+        counted = sums > 0 if self.common is None else np.isin(exact, self.common)
         others = ranked.ordinals[~np.isin(ranked.ordinals, exact)]
         ordinals = np.concatenate((top_k(exact, sums, len(exact)), others))
         return TopK(ranked.total + int(np.count_nonzero(~counted)), ordinals)

@@ -78,7 +78,7 @@ class Accumulator(threading.local):
         if len(rare) == len(lists):
             ordinals, sums, zeros = merge(rare, mask)
             total = len(ordinals) - len(zeros)
-            return TopK(total, top_k(ordinals, sums, min(k, total)))
+            return TopK(total, _top_keys(ordinals, sums, min(k, total)) & ORDINAL_MASK)
         only = lists[0].dense if len(lists) == 1 and mask is None else None
         if only is not None and k <= len(only.champions):
             return TopK(only.document_frequency, only.champions[:k])

@@ -45,7 +45,7 @@ def read_current(artifacts: Path) -> Publication:
     except FileNotFoundError as error:
         raise SnapshotMissing(
             f"{artifacts} holds no snapshot; run `make index` or "
-            f"`python -m indexer build SOURCE --out {artifacts}`"
+            f"`ratecard build SOURCE --out {artifacts}`"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SnapshotUnavailable(f"{path} cannot be read: {error}") from error

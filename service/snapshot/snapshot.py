@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.search.filters import NO_FILTERS, FacetCounts, FilterIndex, Filters
@@ -19,24 +20,21 @@ from service.storage.memory_map import items_of, open_array
 from service.storage.record_store import IdTable, RecordStore
 
 
-class Hits:
+class Hits(Struct, frozen=True):
     """One page of services in order, and the exact count of all matches.
 
     `facets` holds the counts of the facets that were asked for, or None.
     """
 
-    def __init__(
-        self, total: int, ordinals: Sequence[int], ids: IdTable, facets: FacetCounts | None
-    ) -> None:
-        self.total = total
-        self.ordinals = ordinals
-        self.facets = facets
-        self._ids = ids
+    total: int
+    ordinals: Sequence[int]
+    id_table: IdTable
+    facets: FacetCounts | None
 
     @property
     def ids(self) -> list[str]:
         """The ids of the page."""
-        return [self._ids[ordinal] for ordinal in self.ordinals]
+        return [self.id_table[ordinal] for ordinal in self.ordinals]
 
 
 class Snapshot:

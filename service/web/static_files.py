@@ -1,8 +1,7 @@
-"""The files of the page: read and compressed once, and kept by browsers for ever."""
+"""The static files of the pages: read and compressed once, cached by browsers for ever."""
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import files
@@ -12,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import PathNotFound
-from service.http.compression import IDENTITY, compress, negotiate
+from service.http.compression import CODINGS, IDENTITY, negotiate
 from service.http.responses import FIELDS
-from service.networks import labels_of_keys
 
 FOLDER = Path(__file__).parent / "static"
 VIEWER = ("swagger-ui-bundle.js", "swagger-ui.css")
@@ -24,24 +22,24 @@ TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-FOR_EVER = "public, max-age=31536000, immutable"
+IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 async def get_static_file(request: Request) -> Response:
-    """Return a file; at the address of another version, that of this one, to be revalidated."""
+    """Return a static file; an address of another version gives the current file, uncached."""
     version, _, name = request.path_params["file"].partition("/")
     if name not in FILES:
-        raise PathNotFound("the page has no such file")
+        raise PathNotFound("no static file has this name")
     coding = negotiate(request.scope[FIELDS].get(b"accept-encoding", b""))
     return _response(name, coding, is_current=version == VERSION)
 
 
 @cache
 def _response(name: str, coding: bytes, *, is_current: bool) -> Response:
-    body = FILES[name] if coding == IDENTITY else compress(FILES[name], coding)
+    body = FILES[name] if coding == IDENTITY else CODINGS[coding](FILES[name])
     headers = {
         "vary": "Accept-Encoding",
-        "cache-control": FOR_EVER if is_current else "no-cache",
+        "cache-control": IMMUTABLE if is_current else "no-cache",
     }
     if coding != IDENTITY:
         headers["content-encoding"] = coding.decode()
@@ -49,12 +47,10 @@ def _response(name: str, coding: bytes, *, is_current: bool) -> Response:
 
 
 def _read() -> dict[str, bytes]:
-    read = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
-    # By name, as where the distribution has its files is its own affair; no code of it runs.
+    own = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
+    # Find the files of Swagger UI by name: their folder is an internal of that distribution.
     viewer = (path for path in files(VIEWER_DISTRIBUTION) or () if path.name in VIEWER)
-    read |= {path.name: path.read_binary() for path in viewer}
-    labels = json.dumps(labels_of_keys())
-    return read | {"networks.js": f"export default {labels};\n".encode()}
+    return own | {path.name: path.read_binary() for path in viewer}
 
 
 def _version() -> str:
@@ -66,4 +62,4 @@ def _version() -> str:
 
 FILES = _read()
 VERSION = _version()
-"""Changes with any of the files, and is part of their addresses."""
+"""Hash of all files, part of their addresses."""

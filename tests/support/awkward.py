@@ -1,10 +1,9 @@
-"""Services that are hard to show: hostile, endless, and written from right to left."""
+"""Services whose text is hard to show: hostile, long, or written from right to left."""
 
 from __future__ import annotations
 
-from tests.support.running import Json, endpoint, service
+from tests.support.running import Json, service
 
-LARGE = 600
 HARM = "touch harm"
 TEXTS = (
     "<script>alert(1)</script>",
@@ -40,20 +39,8 @@ ADDRESSES = (
 
 
 def hostile() -> list[Json]:
-    """A service for each text, which is in every field that can hold it."""
+    """Return a service for each of `TEXTS`, with the text in every field that can hold it."""
     return [_hostile(f"hostile-{number:02}", text) for number, text in enumerate(TEXTS)]
-
-
-def large() -> Json:
-    """A service with very many endpoints."""
-    return service(
-        "large",
-        name="Large",
-        endpoints=[
-            endpoint() | {"url": f"https://api.large.example/v1/part{number:03}"}
-            for number in range(LARGE)
-        ],
-    )
 
 
 def _hostile(service_id: str, text: str) -> Json:
@@ -68,11 +55,12 @@ def _hostile(service_id: str, text: str) -> Json:
         serviceName=text,
         providerUrl=text,
         iconUrl=text,
-        endpoints=[_endpoint(url, text) for url in (text, *ADDRESSES)],
+        endpoints=[hostile_endpoint(url, text) for url in (text, *ADDRESSES)],
     )
 
 
-def _endpoint(url: str, text: str) -> Json:
+def hostile_endpoint(url: str, text: str) -> Json:
+    """Return an endpoint with the text in every field but its URL."""
     return {
         "url": url,
         "method": text,

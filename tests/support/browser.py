@@ -1,4 +1,4 @@
-"""A real browser to try the page in: Debian's Chromium, driven by Playwright."""
+"""Debian's Chromium, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium", path="/usr/bin")
+# The headless shell opens profiles and pages faster than the full browser.
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 OPTIONS = (
-    "--no-sandbox",  # Chromium has none to offer to root in a container
+    "--no-sandbox",  # Chromium's sandbox does not run as root in a container
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -22,7 +23,7 @@ OPTIONS = (
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """A browser without a window. While it is open, its thread can run no other event loop."""
+    """Open a headless browser. While it is open, its thread can run no other event loop."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         try:

@@ -1,4 +1,4 @@
-"""What a person's shell makes of a command that is pasted into it."""
+"""The arguments that a shell passes to curl."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(command: str, folder: Path) -> list[str]:
-    """What curl is given when a command is run in a folder, where all else would leave a trace."""
+    """Run a command in a folder, with a `curl` that prints its arguments, and return these."""
     script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}\n"
     run = ["/bin/bash", "-c", script]
     done = subprocess.run(run, capture_output=True, check=True, timeout=10, cwd=folder)

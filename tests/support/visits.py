@@ -1,97 +1,98 @@
-"""A visit of the page with a real browser, during which nothing may go wrong unseen."""
+"""Visits to the pages with a real browser, which also fail on errors that nobody sees."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 expect.set_options(timeout=20_000)
+
+IN_PLACE = re.compile(r"\?")
+"""Addresses that scripts fetch: they have a query string, static files have none."""
+PARTS = """
+    [document.title, ...[...document.querySelectorAll("[data-part]")].map(part => part.innerHTML)]
+"""
 
 
 @contextmanager
 def visit(
     browser: Browser, client: httpx.Client, *, allowed: str = "", **options: Any
 ) -> Iterator[Page]:
-    """A page in a profile of its own, of what `client` is a client of.
+    """Open a page in a browser context of its own, with the base URL of `client`.
 
-    Fails in the end when there was an error or a warning, a violation of the policy, a dialog, a
-    request that failed or one to anywhere else, unless it matches the pattern `allowed`.
+    Fails at the end if there was an error or a warning in the console, a violation of the content
+    security policy, a dialog, a failed request or a request to another origin, unless its text
+    matches the pattern `allowed`.
     """
     origin = str(client.base_url).rstrip("/")
     context = browser.new_context(base_url=origin, **options)
     try:
-        mishaps = _mishaps(context, origin)
+        errors = collect_errors(context, origin)
         page = context.new_page()
         yield page
-        # Round trips, so that what was on its way has arrived.
-        page.evaluate("1")
-        unexpected = [each for each in mishaps if not (allowed and re.search(allowed, each))]
+        page.evaluate("1")  # a round trip, after which all earlier events have arrived
+        unexpected = [error for error in errors if not (allowed and re.search(allowed, error))]
         assert not unexpected, unexpected
     finally:
         context.close()
 
 
-def shows(page: Page, found: httpx.Response) -> None:
-    """Wait until the catalogue lists the services of an answer of the API, and no others."""
-    names = [service["name"] for service in found.raise_for_status().json()["services"]]
+def collect_errors(context: BrowserContext, origin: str) -> list[str]:
+    """Return a list that collects the errors of a browser context."""
+    errors: list[str] = []
+
+    def on_request(request: Any) -> None:
+        if not request.url.startswith(f"{origin}/"):
+            errors.append(f"other origin: {request.url[:200]}")
+
+    def on_failure(request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # a later search aborts an earlier one
+            errors.append(f"failed request: {request.url} {request.failure}")
+
+    def on_console(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            errors.append(f"console: {message.text}")
+
+    def on_dialog(dialog: Any) -> None:
+        errors.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    context.on("weberror", lambda error: errors.append(f"exception: {error.error}"))
+    context.on("request", on_request)
+    context.on("requestfailed", on_failure)
+    context.on("console", on_console)
+    context.on("dialog", on_dialog)
+    return errors
+
+
+def search_box(page: Page) -> Locator:
+    """Return the search box of the catalogue."""
+    return page.get_by_role("searchbox", name="Search services by what they do")
+
+
+def shows(page: Page, response: httpx.Response) -> None:
+    """Wait until the catalogue lists the services of an API response, and no others."""
+    names = [service["name"] for service in response.raise_for_status().json()["services"]]
     expect(page.locator("#results h2")).to_have_text(names)
 
 
+def settle(page: Page) -> None:
+    """Wait until nothing is being loaded."""
+    expect(page.locator('[aria-busy="true"]')).to_have_count(0)
+
+
 def address(page: Page) -> str:
-    """Path and query of where the page is."""
+    """Return the path and the query string of the page."""
     text: str = page.evaluate("location.pathname + location.search")
     return text
 
 
-def cards(page: Page) -> list[list[list[str]]]:
-    """Of each card that is listed, its slots: name, text, whether it is hidden, address."""
-    found: list[list[list[str]]] = page.locator("#results > li").evaluate_all(
-        "cards => cards.map(card => [...card.querySelectorAll('[data-slot]')].map(slot =>"
-        " [slot.dataset.slot, slot.textContent, slot.hidden && 'hidden', slot.href ?? '']))"
-    )
-    return found
-
-
-def cards_by_script(page: Page) -> list[list[list[str]]]:
-    """The same where the script has listed the services once more."""
-    page.evaluate("""
-        for (const card of document.querySelectorAll("#results > li")) card.dataset.before = "";
-        dispatchEvent(new PopStateEvent("popstate"));
-    """)
-    expect(page.locator("#results > [data-before]")).to_have_count(0)
-    return cards(page)
-
-
-def _mishaps(context: BrowserContext, origin: str) -> list[str]:
-    mishaps: list[str] = []
-
-    def note(event: Any, told: Callable[[Any], str]) -> None:
-        context.on(event, lambda happened: mishaps.append(f"{event}: {told(happened)}"))
-
-    def leaves(request: Any) -> None:
-        if not request.url.startswith(f"{origin}/"):
-            mishaps.append(f"leaves: {request.url[:200]}")
-
-    def fails(request: Any) -> None:
-        if request.failure != "net::ERR_ABORTED":  # as a search is by the next one
-            mishaps.append(f"fails: {request.url} {request.failure}")
-
-    def says(message: Any) -> None:
-        if message.type in ("error", "warning"):
-            mishaps.append(f"says: {message.text}")
-
-    def asks(dialog: Any) -> None:
-        mishaps.append(f"asks: {dialog.message}")
-        dialog.dismiss()
-
-    note("weberror", lambda error: str(error.error))
-    context.on("request", leaves)
-    context.on("requestfailed", fails)
-    context.on("console", says)
-    context.on("dialog", asks)
-    return mishaps
+def parts(page: Page) -> list[str]:
+    """Return the title, and the markup of the parts that scripts swap."""
+    markup: list[str] = page.evaluate(PARTS)
+    return markup

@@ -1,25 +1,47 @@
-"""What a user can set, call or meet is in the README."""
+"""The documents name what exists, and every name that a user meets is in the right document."""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import service
+from indexer.catalogue.record import normalise
 from indexer.cli.main import COMMANDS
 from indexer.payments.columns import COLUMNS
+from indexer.sources.records import SourceRecord
 from service import errors
 from service.__main__ import option
 from service.api.openapi import document
 from service.app import ROUTES
 from service.cli import Parser
+from service.http.metrics import SHARED_FOLDER
 from service.settings import ServerSettings, describe, variable
+from service.snapshot.manifest import MANIFEST
+from service.snapshot.publication import SNAPSHOTS, read_current
 from service.web.pages import PAGES
 from tests.support.running import ROOT
 
-README = (ROOT / "README.md").read_text()
+DOCUMENTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+README = DOCUMENTS["README.md"]
+API = DOCUMENTS["docs/api.md"]
+INDEXING = DOCUMENTS["docs/indexing.md"]
+SEARCH = DOCUMENTS["docs/search.md"]
+ARCHITECTURE = DOCUMENTS["docs/architecture.md"]
+OPERATIONS = DOCUMENTS["docs/operations.md"]
+CURRENT = {name: text for name, text in DOCUMENTS.items() if name != "CHANGELOG.md"}
+"""The documents that describe this version only."""
+
+MAX_README = 200  # lines
 OPENAPI: dict[str, Any] = json.loads(document(""))
 PARAMETERS = {
     parameter["name"]
@@ -27,30 +49,41 @@ PARAMETERS = {
     for parameter in operations["get"]["parameters"]
     if parameter["in"] == "query"
 }
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+INSTALLED = Path(*service.__path__).parent
+"""Where the packages are: not beside the documents where the wheel is tested."""
+FOLDERS = dict.fromkeys(("tests", "docs", "seeds", ".ci"), ROOT) | dict.fromkeys(
+    ("service", "indexer"), INSTALLED
+)
 
 
 def codes(error: type[errors.RatecardError]) -> set[str]:
     return {error.code}.union(*(codes(special) for special in error.__subclasses__()))
 
 
-@pytest.mark.parametrize(
-    "term",
-    [
-        *(variable(name) for name in ServerSettings.__struct_fields__),
-        *(option(name) for name in ServerSettings.__struct_fields__),
-        *(route.path for route in ROUTES),
-        *(route.path for route in PAGES if "{file" not in route.path),
-        *sorted(PARAMETERS),
-        *sorted(codes(errors.RatecardError)),
-        *sorted(name for names in COLUMNS.values() for name in names),
-    ],
-)
-def test_every_setting_path_parameter_error_and_column_is_in_the_readme(term: str) -> None:
-    assert f"`{term}`" in README
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def quoted(text: str) -> list[str]:
+    """What stands in backticks, outside of blocks of code."""
+    return re.findall(r"`([^`\n]+)`", without_blocks(text))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", without_blocks(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def options_of(command: str) -> set[str]:
+    parser = Parser()
+    COMMANDS[command].add_options(parser)
+    return set(re.findall(r"--[a-z-]+", parser.format_usage()))
 
 
 @pytest.mark.parametrize("name", ServerSettings.__struct_fields__)
-def test_help_and_readme_say_the_same_of_every_setting(name: str) -> None:
+def test_the_readme_has_every_setting_as_help_describes_it(name: str) -> None:
     row = rf"\| `{variable(name)}` \| `{option(name)}` \| (.+) \| {re.escape(describe(name))} \|"
     found = re.search(row, README)
     assert found, describe(name)
@@ -58,30 +91,127 @@ def test_help_and_readme_say_the_same_of_every_setting(name: str) -> None:
     assert ServerSettings.from_environment({variable(name): default}) == ServerSettings()
 
 
-def test_every_path_is_in_the_openapi_document() -> None:
+@pytest.mark.parametrize(
+    "term",
+    [
+        *(route.path for route in ROUTES),
+        *(route.path for route in PAGES if "{file" not in route.path),
+        *sorted(PARAMETERS),
+        *sorted(codes(errors.RatecardError)),
+    ],
+)
+def test_the_api_document_has_every_path_parameter_and_error(term: str) -> None:
+    assert f"`{term}`" in API
+
+
+def test_the_openapi_document_has_every_path() -> None:
     undescribed = {route.path for route in ROUTES} - OPENAPI["paths"].keys()
     assert undescribed == {"/openapi.json", "/llms.txt", "/metrics"}
 
 
+@pytest.mark.parametrize("column", sorted(name for names in COLUMNS.values() for name in names))
+def test_the_indexing_document_has_every_column_of_payments(column: str) -> None:
+    assert f"`{column}`" in INDEXING
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_of_the_indexer_is_in_the_readme_with_its_options(name: str) -> None:
-    parser = Parser()
-    COMMANDS[name].add_options(parser)
-    options = set(re.findall(r"--[a-z-]+", parser.format_usage()))
-    shown = re.findall(rf"^\$ python -m indexer {name} (?:.|\n(?!\$|```))+", README, re.MULTILINE)
-    assert options in [set(re.findall(r"--[a-z-]+", synopsis)) for synopsis in shown]
-    assert [option for option in options if f"`{option}" not in README] == []
+def test_the_indexing_document_has_every_command_with_its_options(name: str) -> None:
+    (synopsis,) = re.findall(rf"^\$ ratecard {name} (?:.|\n(?!\$|```))+", INDEXING, re.MULTILINE)
+    assert set(re.findall(r"--[a-z-]+", synopsis)) == options_of(name)
+    explained = {word for text in quoted(INDEXING + SEARCH) for word in text.split()}
+    assert options_of(name) <= explained
 
 
-def test_every_dependency_is_justified_in_the_readme() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-    names = re.findall(r'^    "([a-z0-9-]+)[>=]', project, re.MULTILINE)
-    assert len(names) >= 8
-    table = README[README.index("## Dependencies") :]
-    assert all(name in table for name in names)
+def test_the_readme_has_every_command() -> None:
+    assert [name for name in [*COMMANDS, "serve"] if f"`ratecard {name}" not in README] == []
 
 
-def test_every_file_that_the_readme_links_is_here() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert links
-    assert all((ROOT / link).exists() for link in links)
+def test_the_architecture_document_has_every_dependency_and_no_other() -> None:
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    declared = {re.split(r"[><=;]", listed)[0] for group in groups for listed in group}
+    table = ARCHITECTURE[ARCHITECTURE.index("| dependency |") :].partition("\n\n")[0]
+    rows = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
+    cells = [re.sub(r" \(extra .*\)", "", row) for row in rows if row.strip("-")]
+    assert {name for cell in cells for name in cell.split(", ")} == declared
+
+
+def test_the_architecture_document_has_every_file_of_a_snapshot(sample: Path) -> None:
+    section = ARCHITECTURE[ARCHITECTURE.index("| file |") :].partition("\n\n")[0]
+    cells = re.findall(r"^\| (`.+?`) \|", section, re.MULTILINE)
+    patterns = [
+        re.compile(re.sub(r"<\w+>|\\\*", r"[\\w.]+", re.escape(name)) + (".+" * name.endswith("/")))
+        for cell in cells
+        for name in quoted(cell)
+    ]
+    folder = sample / SNAPSHOTS / read_current(sample).id
+    names = {*json.loads((folder / MANIFEST).read_bytes())["files"], MANIFEST}
+    described = {name for name in names if any(each.fullmatch(name) for each in patterns)}
+    assert names == described
+    unused = [each.pattern for each in patterns if not any(map(each.fullmatch, names))]
+    assert unused == []
+
+
+def test_the_operations_document_has_the_folder_of_shared_metrics() -> None:
+    assert f"`{SHARED_FOLDER}`" in OPERATIONS
+
+
+@pytest.mark.parametrize("name", CURRENT)
+def test_only_settings_that_exist_are_named(name: str) -> None:
+    named = set(re.findall(r"RATECARD_[A-Z_]*[A-Z]", DOCUMENTS[name]))
+    assert named <= {variable(field) for field in ServerSettings.__struct_fields__}
+
+
+def test_the_readme_is_short_and_links_every_document() -> None:
+    assert len(README.splitlines()) <= MAX_README
+    links = re.findall(r"\]\(([^)#]+)", README)
+    assert DOCUMENTS.keys() - {"README.md"} <= set(links)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_leads_somewhere(name: str) -> None:
+    folder = (ROOT / name).parent
+    for link in re.findall(r"\]\(([^)\s]+)\)", DOCUMENTS[name]):
+        if re.match(r"https?://", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = folder / path if path else ROOT / name
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target.read_text()), link
+
+
+@pytest.mark.parametrize("name", CURRENT)
+def test_every_file_and_every_name_in_a_file_exists(name: str) -> None:
+    """Paths such as `service/app.py`, also with a name: `service/app.py:create_app`."""
+    for text in quoted(DOCUMENTS[name]):
+        folder = FOLDERS.get(text.partition("/")[0])
+        if folder is None or not re.fullmatch(r"[\w.]+/[\w./:]*", text):
+            continue
+        name_of_file, _, qualified = text.replace("::", ":").partition(":")
+        path = folder / name_of_file
+        assert path.exists(), text
+        body = ast.parse(path.read_text()).body if qualified else []
+        for part in filter(None, qualified.split(".")):
+            definitions = [node for node in body if getattr(node, "name", "") == part]
+            assert definitions, text
+            body = getattr(definitions[0], "body", [])
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/indexing.md"])
+def test_the_smallest_record_is_a_record(name: str) -> None:
+    (record,) = re.findall(r'^```json\n(\{"id".+?)```', DOCUMENTS[name], re.MULTILINE | re.DOTALL)
+    assert normalise(SourceRecord("line 1", record.encode())).id == "tidewatch-example"
+
+
+def test_the_snippets_of_the_readme_run(
+    sample: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "artifacts").symlink_to(sample)
+    monkeypatch.chdir(tmp_path)
+    snippets = re.findall(r"^```python\n(.+?)```", README, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == 2
+    for snippet in snippets:
+        exec(snippet, {})  # noqa: S102  # the README's own
+    assert re.match(r"\d+ \['", capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""The catalogue, in a real browser: words, filters, order and pages, each of them in place."""
+"""Search, filters, sorting and paging of the catalogue, in a real browser."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.support.visits import address, cards, cards_by_script, shows, visit
+from service.web.static_files import VERSION
+from tests.support.visits import IN_PLACE, parts, search_box, settle, shows, visit
 
 SEARCH, LIST = "/v1/search/services", "/v1/services"
 
 
-def words(page: Page) -> Locator:
-    return page.get_by_role("searchbox", name="Search services by what they do")
-
-
-def panel(page: Page, name: str) -> Locator:
-    """The choices of a filter, opened."""
+def open_filter(page: Page, name: str) -> Locator:
+    """Open a filter; returns its choices."""
     page.locator("summary", has_text=name).click()
-    return page.get_by_role("group", name=name if name != "Price" else "Cheapest price at most")
+    return page.get_by_role("group", name=name if name != "Price" else "Lowest price at most")
 
 
 def choice(page: Page, value: str) -> Locator:
-    """A choice of the panel that is open, which others may be named after."""
+    """Return a choice of the open filter."""
     return page.locator(f'details[open] input[value="{value}"]')
 
 
@@ -36,33 +33,31 @@ def counts(group: Locator) -> list[list[str]]:
     return rows
 
 
-def test_results_appear_as_one_types_and_the_address_follows(
-    page: Page, client: httpx.Client
-) -> None:
+def test_typing_searches_and_changes_the_address(page: Page, client: httpx.Client) -> None:
     page.goto("/")
     shows(page, client.get(LIST))
-    words(page).press_sequentially("weather")
+    search_box(page).press_sequentially("weather")
     shows(page, client.get(SEARCH, params={"q": "weather"}))
     expect(page).to_have_title("weather · Ratecard")
-    assert address(page) == "/?q=weather"
+    expect(page).to_have_url("/?q=weather")
     expect(page.get_by_role("status")).to_have_text("1–12 of 12 services")
-    words(page).press_sequentially(" stations")
+    search_box(page).press_sequentially(" stations")
     shows(page, client.get(SEARCH, params={"q": "weather stations"}))
     page.reload()
     shows(page, client.get(SEARCH, params={"q": "weather stations"}))
-    expect(words(page)).to_have_value("weather stations")
-    words(page).fill("")
+    expect(search_box(page)).to_have_value("weather stations")
+    search_box(page).fill("")
     shows(page, client.get(LIST))
     expect(page).to_have_url("/")
 
 
-def test_what_was_typed_is_one_step_to_go_back(page: Page, client: httpx.Client) -> None:
+def test_typing_makes_one_entry_of_the_history(page: Page, client: httpx.Client) -> None:
     page.goto("/?sort=name")
     for typed in ("weather", "weather stations"):
-        words(page).fill(typed)
+        search_box(page).fill(typed)
         shows(page, client.get(SEARCH, params={"q": typed, "sort": "name"}))
-    words(page).press("Enter")  # which finds nothing else
-    words(page).fill("maps")
+    search_box(page).press("Enter")  # the same search again
+    search_box(page).fill("maps")
     shows(page, client.get(SEARCH, params={"q": "maps", "sort": "name"}))
     page.go_back()
     shows(page, client.get(SEARCH, params={"q": "weather stations", "sort": "name"}))
@@ -70,64 +65,63 @@ def test_what_was_typed_is_one_step_to_go_back(page: Page, client: httpx.Client)
     shows(page, client.get(LIST, params={"sort": "name"}))
 
 
-def test_enter_searches_and_can_be_gone_back_from(page: Page, client: httpx.Client) -> None:
+def test_each_search_by_enter_is_an_entry_of_the_history(page: Page, client: httpx.Client) -> None:
     page.goto("/")
-    words(page).fill("weather")
-    words(page).press("Enter")
+    search_box(page).fill("weather")
+    search_box(page).press("Enter")
     shows(page, client.get(SEARCH, params={"q": "weather"}))
-    words(page).fill("maps")
-    words(page).press("Enter")
+    search_box(page).fill("maps")
+    search_box(page).press("Enter")
     shows(page, client.get(SEARCH, params={"q": "maps"}))
     page.go_back()
     shows(page, client.get(SEARCH, params={"q": "weather"}))
-    expect(words(page)).to_have_value("weather")
+    expect(search_box(page)).to_have_value("weather")
 
 
-@pytest.mark.parametrize(("name", "facet"), [("Category", "category"), ("Network", "network")])
-@pytest.mark.parametrize("query", ["", "data"])
-def test_a_filter_counts_and_finds_what_the_api_does(
+@pytest.mark.parametrize(
+    ("name", "facet", "query"), [("Category", "category", ""), ("Network", "network", "data")]
+)
+def test_a_filter_counts_and_finds_as_the_api_does(
     name: str, facet: str, query: str, page: Page, client: httpx.Client
 ) -> None:
-    path, asked = (SEARCH, {"q": query}) if query else (LIST, {})
+    path, parameters = (SEARCH, {"q": query}) if query else (LIST, {})
     page.goto(f"/?q={query}" if query else "/")
-    group = panel(page, name)
-    facets = client.get(path, params=asked | {"facets": facet}).json()["facets"][facet]
+    group = open_filter(page, name)
+    facets = client.get(path, params=parameters | {"facets": facet}).json()["facets"][facet]
     expect(group.locator(".number")).to_have_text([str(each["count"]) for each in facets])
     counted = [[each["value"] or "None", str(each["count"])] for each in facets]
     assert counts(group) == counted
     first, second = facets[1]["value"], facets[2]["value"]
     choice(page, first).check()
-    shows(page, client.get(path, params=asked | {facet: first}))
+    shows(page, client.get(path, params=parameters | {facet: first}))
     choice(page, second).check()
-    shows(page, client.get(path, params=asked | {facet: [first, second]}))
-    # What others of the same filter would find does not depend on those that are chosen.
+    shows(page, client.get(path, params=parameters | {facet: [first, second]}))
+    # The counts of a filter do not depend on its own choices.
     assert counts(group) == counted
-    page.get_by_role("button", name=f"Remove the filter {first}").click()
-    shows(page, client.get(path, params=asked | {facet: second}))
-    expect(page.locator("#chosen li")).to_have_count(1)
-    assert address(page) == str(httpx.URL("/", params=asked | {facet: second}))
+    page.get_by_role("link", name=f"Remove the filter {first}").click()
+    shows(page, client.get(path, params=parameters | {facet: second}))
+    expect(page.locator("#selected li")).to_have_count(1)
+    expect(page).to_have_url(str(httpx.URL("/", params=parameters | {facet: second})))
 
 
-def test_a_price_finds_what_costs_at_most_as_much(page: Page, client: httpx.Client) -> None:
+def test_a_maximum_price_finds_cheaper_services(page: Page, client: httpx.Client) -> None:
     page.goto("/?q=data")
-    group = panel(page, "Price")
+    group = open_filter(page, "Price")
     prices = ["0.001", "0.01", "0.1", "1"]
-    found = [client.get(SEARCH, params={"q": "data", "maxPrice": price}) for price in prices]
-    totals = [str(each.json()["total"]) for each in found]
+    responses = [client.get(SEARCH, params={"q": "data", "maxPrice": price}) for price in prices]
+    totals = [str(each.json()["total"]) for each in responses]
     expect(group.locator(".number")).to_have_text(totals)
     choice(page, "0.001").check()
-    shows(page, found[0])
+    shows(page, responses[0])
     choice(page, "0.1").check()
-    shows(page, found[2])
-    assert address(page) == "/?q=data&maxPrice=0.1"
-    page.get_by_role("button", name="Remove the filter Up to 0.1").click()
+    shows(page, responses[2])
+    expect(page).to_have_url("/?q=data&maxPrice=0.1")
+    page.get_by_role("link", name="Remove the filter Up to 0.1").click()
     shows(page, client.get(SEARCH, params={"q": "data"}))
-    assert address(page) == "/?q=data"
+    expect(page).to_have_url("/?q=data")
 
 
-def test_curated_services_and_another_order_can_be_asked_for(
-    page: Page, client: httpx.Client
-) -> None:
+def test_curated_only_and_sorting_answer_as_the_api_does(page: Page, client: httpx.Client) -> None:
     page.goto("/?q=data")
     page.get_by_role("checkbox", name="Curated only").check()
     shows(page, client.get(SEARCH, params={"q": "data", "enriched": "true"}))
@@ -137,13 +131,13 @@ def test_curated_services_and_another_order_can_be_asked_for(
     for label, sort in (("Cheapest", "price"), ("Name", "name"), ("Most used", "popularity")):
         page.get_by_role("combobox", name="Sort").select_option(label)
         shows(page, client.get(SEARCH, params={"q": "data", "enriched": "true", "sort": sort}))
-    page.get_by_role("button", name="Remove the filter Curated").click()
+    page.get_by_role("link", name="Remove the filter Curated").click()
     shows(page, client.get(SEARCH, params={"q": "data", "sort": "popularity"}))
     expect(page.get_by_role("checkbox", name="Curated only")).not_to_be_checked()
-    assert address(page) == "/?q=data&sort=popularity"
+    expect(page).to_have_url("/?q=data&sort=popularity")
 
 
-def test_pages_are_turned_in_place(page: Page, client: httpx.Client) -> None:
+def test_pages_follow_each_other_in_place(page: Page, client: httpx.Client) -> None:
     pages = page.get_by_role("navigation", name="Pages")
     following, preceding = pages.get_by_text("Next"), pages.get_by_text("Previous")
     page.goto("/")
@@ -154,24 +148,24 @@ def test_pages_are_turned_in_place(page: Page, client: httpx.Client) -> None:
     expect(page.get_by_role("status")).to_have_text("25–48 of 184 services")
     expect(page.locator("#results")).to_be_focused()
     expect(page.locator("#search")).to_be_in_viewport()
-    assert address(page) == "/?offset=24"
+    expect(page).to_have_url("/?offset=24")
     preceding.click()
     shows(page, client.get(LIST))
-    assert address(page) == "/"
+    expect(page).to_have_url("/")
     assert page.evaluate("window.same")
     page.goto("/?offset=168")
     expect(page.locator("#results li")).to_have_count(16)
     expect(following).to_be_hidden()
-    words(page).fill("weather")  # and another list begins at its beginning
+    search_box(page).fill("weather")  # a new search starts at its first page
     shows(page, client.get(SEARCH, params={"q": "weather"}))
 
 
 def test_back_and_forward_restore_results_and_controls(page: Page, client: httpx.Client) -> None:
     page.goto("/")
-    words(page).fill("data")
-    words(page).press("Enter")
+    search_box(page).fill("data")
+    search_box(page).press("Enter")
     shows(page, client.get(SEARCH, params={"q": "data"}))
-    panel(page, "Category")
+    open_filter(page, "Category")
     choice(page, "Data").check()
     narrowed: dict[str, Any] = {"q": "data", "category": "Data"}
     shows(page, client.get(SEARCH, params=narrowed))
@@ -184,67 +178,102 @@ def test_back_and_forward_restore_results_and_controls(page: Page, client: httpx
     page.go_back()
     shows(page, client.get(SEARCH, params=narrowed | {"sort": "name"}))
     expect(page.get_by_role("combobox", name="Sort")).to_have_value("name")
-    expect(page.locator("#chosen li")).to_have_text(["Data ×"])
+    expect(page.locator("#selected li")).to_have_text(["Data ×"])
     page.go_back()
     shows(page, client.get(SEARCH, params=narrowed))
     expect(page.get_by_role("combobox", name="Sort")).to_have_value("relevance")
     page.go_back()
     shows(page, client.get(SEARCH, params={"q": "data"}))
-    expect(page.locator("#chosen li")).to_have_count(0)
+    expect(page.locator("#selected li")).to_have_count(0)
     page.go_back()
     shows(page, client.get(LIST))
-    expect(words(page)).to_have_value("")
+    expect(search_box(page)).to_have_value("")
     page.go_forward()
     page.go_forward()
     shows(page, client.get(SEARCH, params=narrowed))
-    expect(words(page)).to_have_value("data")
-    panel(page, "Category")
+    expect(search_box(page)).to_have_value("data")
+    open_filter(page, "Category")
     expect(choice(page, "Data")).to_be_checked()
 
 
-@pytest.mark.parametrize("scripts", [True, False])
-def test_a_shared_address_shows_the_same_with_and_without_scripts(
-    scripts: bool, browser: Browser, client: httpx.Client
-) -> None:
-    with visit(browser, client, java_script_enabled=scripts) as page:
-        page.goto("/?q=weather&category=Weather&offset=0")
-        shows(page, client.get(SEARCH, params={"q": "weather", "category": "Weather"}))
-        expect(words(page)).to_have_value("weather")
-
-
-def test_without_scripts_one_searches_turns_pages_and_opens_services(
+def test_without_scripts_search_filters_pages_and_services_work(
     browser: Browser, client: httpx.Client
 ) -> None:
     with visit(browser, client, java_script_enabled=False) as page:
-        page.goto("/")
+        page.goto("/?q=weather&category=Weather&offset=0")
+        shows(page, client.get(SEARCH, params={"q": "weather", "category": "Weather"}))
+        expect(search_box(page)).to_have_value("weather")
+        page.get_by_role("link", name="Catalogue").click()
         page.get_by_role("link", name="Next").click()
         shows(page, client.get(LIST, params={"offset": 24}))
-        words(page).fill("weather")
+        search_box(page).fill("data")
         page.get_by_role("button", name="Search").click()
-        found = client.get(SEARCH, params={"q": "weather"})
-        shows(page, found)
+        shows(page, client.get(SEARCH, params={"q": "data"}))
+        open_filter(page, "Category")
+        choice(page, "Data").check()
+        page.get_by_role("combobox", name="Sort").select_option("Name")
+        page.get_by_role("button", name="Search").click()
+        narrowed = {"q": "data", "category": "Data", "sort": "name"}
+        shows(page, client.get(SEARCH, params=narrowed))
+        page.get_by_role("link", name="Remove the filter Data").click()
+        response = client.get(SEARCH, params={"q": "data", "sort": "name"})
+        shows(page, response)
         page.locator("#results a").first.click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(
-            found.json()["services"][0]["name"]
-        )
-        json = page.get_by_role("link", name="in the JSON of this service").get_attribute("href")
-        assert json == f"/v1/services/{found.json()['services'][0]['id']}"
+        first = response.json()["services"][0]
+        expect(page.get_by_role("heading", level=1)).to_have_text(first["name"])
+        expect(page.locator(".endpoint")).to_have_count(len(first["endpoints"]))
 
 
-def test_a_card_by_script_is_the_card_that_came_with_the_page(page: Page) -> None:
-    for offset in (0, 96, 168):
-        page.goto(f"/?offset={offset}")
-        rendered = cards(page)
-        assert cards_by_script(page) == rendered
+def test_a_page_reached_in_place_is_the_page_that_its_address_loads(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="Next").click()
+    expect(page).to_have_url("/?offset=24")
+    _reload_and_compare(page)
+    search_box(page).fill("data")
+    expect(page).to_have_url("/?q=data")
+    open_filter(page, "Network")
+    choice(page, "Base").check()
+    page.get_by_role("checkbox", name="Curated only").check()
+    page.get_by_role("combobox", name="Sort").select_option("Cheapest")
+    expect(page).to_have_url("/?q=data&network=Base&enriched=true&sort=price")
+    _reload_and_compare(page)
+    expect(page.get_by_role("checkbox", name="Curated only")).to_be_checked()
+    page.get_by_role("link", name="Remove the filter Base").click()
+    expect(page).to_have_url("/?q=data&enriched=true&sort=price")
+    page.go_back()
+    expect(page).to_have_url("/?q=data&network=Base&enriched=true&sort=price")
+    _reload_and_compare(page)
 
 
-def test_what_has_no_control_is_kept_as_one_types_until_it_is_removed(
+def _reload_and_compare(page: Page) -> None:
+    settle(page)
+    in_place, query = parts(page), search_box(page).input_value()
+    page.reload()
+    assert parts(page) == in_place
+    expect(search_box(page)).to_have_value(query)
+
+
+def test_a_page_of_another_release_is_loaded_whole(page: Page, client: httpx.Client) -> None:
+    page.goto("/")
+    page.evaluate("window.same = true")
+
+    def upgrade(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, body=response.text().replace(VERSION, "other"))
+
+    page.route(IN_PLACE, upgrade, times=1)
+    search_box(page).fill("weather")
+    shows(page, client.get(SEARCH, params={"q": "weather"}))
+    assert not page.evaluate("window.same")
+
+
+def test_a_filter_without_a_control_stays_until_it_is_removed(
     page: Page, client: httpx.Client
 ) -> None:
     page.goto("/services/switchyard-example")
     page.get_by_role("list", name="Tags").get_by_role("link", name="llm").click()
     shows(page, client.get(LIST, params={"tag": "llm"}))
-    words(page).fill("chat")
+    search_box(page).fill("chat")
     shows(page, client.get(SEARCH, params={"q": "chat", "tag": "llm"}))
-    page.get_by_role("button", name="Remove the filter llm").click()
+    page.get_by_role("link", name="Remove the filter llm").click()
     shows(page, client.get(SEARCH, params={"q": "chat"}))

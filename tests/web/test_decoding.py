@@ -1,4 +1,4 @@
-"""What a browser makes of compressed answers: the bytes that were compressed."""
+"""Compressed responses, decoded by a real browser."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ READ = """async path => {
 
 @pytest.fixture(scope="module", params=["", *(coding.decode() for coding in CODINGS)])
 def page(request: pytest.FixtureRequest, browser: Browser, client: httpx.Client) -> Iterator[Page]:
-    """A page that the service itself sent, so that it may read all headers of others.
+    """Open a page that accepts one content coding, or those that Chromium accepts by itself.
 
-    It says of itself what it accepts, or is made to accept one coding alone.
+    Its origin is that of the service, whose headers it may therefore read.
     """
     accepted = {"Accept-Encoding": request.param} if request.param else None
     page = browser.new_page(extra_http_headers=accepted)
@@ -41,12 +41,12 @@ def page(request: pytest.FixtureRequest, browser: Browser, client: httpx.Client)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_chromium_decodes_what_was_compressed(path: str, page: Page, client: httpx.Client) -> None:
+def test_chromium_decodes_compressed_responses(path: str, page: Page, client: httpx.Client) -> None:
     plain = client.get(path, headers={"Accept-Encoding": "identity"})
-    with page.expect_response(lambda response: response.url.endswith(path)) as answered:
+    with page.expect_response(lambda each: each.url.endswith(path)) as response:
         read = page.evaluate(READ, path)
-    accepted = answered.value.request.all_headers()["accept-encoding"].split(", ")
-    coding = answered.value.all_headers()["content-encoding"]
+    accepted = response.value.request.all_headers()["accept-encoding"].split(", ")
+    coding = response.value.all_headers()["content-encoding"]
     assert coding == next(each.decode() for each in CODINGS if each.decode() in accepted)
     assert "content-encoding" not in plain.headers
     assert read == sha256(plain.content).hexdigest()

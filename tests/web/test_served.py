@@ -1,4 +1,4 @@
-"""The page as it goes over the wire: what its answers allow, for how long, and to whom."""
+"""The pages over HTTP: policy, caching, errors, and texts that need no browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.web.static_files import FILES, VERSION
-from tests.support.running import serve
+from tests.support.running import Build, payment, serve, service
 
 PAGES = ("/", "/?q=weather", "/services/folioscope-example", "/ecosystem", "/services/nobody")
 A_PERSON = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -28,7 +28,7 @@ def test_documents_have_a_strict_policy_and_nothing_inline(path: str, client: ht
     assert not re.search(r"(?:src|href)=\"(?:https?:)?//(?!www\.x402\.org/)", response.text)
 
 
-def test_files_of_this_version_are_kept_for_ever_and_others_are_not(client: httpx.Client) -> None:
+def test_files_of_this_version_are_cached_for_ever_and_others_are_not(client: httpx.Client) -> None:
     named = set(re.findall(r"/assets/[\w./]+", client.get("/").text))
     assert named
     for path in {*named, *(f"/assets/{VERSION}/{name}" for name in FILES)}:
@@ -43,30 +43,41 @@ def test_files_of_this_version_are_kept_for_ever_and_others_are_not(client: http
     assert client.get("/assets/page.css").status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/services/nobody", "/?sort=nope", "/nowhere"])
-def test_programs_are_refused_in_json_and_people_with_a_page(
-    path: str, client: httpx.Client
+@pytest.mark.parametrize(
+    ("path", "status", "heading", "text"),
+    [
+        ("/services/nobody", 404, "Page not found", "it may have left the catalogue"),
+        ("/nowhere", 404, "Page not found", "no resource has this path"),
+        ("/?sort=nope", 400, "Invalid address", "sort must be one of: relevance"),
+        ("/?offset=-1", 400, "Invalid address", "offset must be an integer"),
+        ("/ecosystem?timeframe=x", 400, "Invalid address", "timeframe must be an integer"),
+    ],
+)
+def test_errors_are_json_to_programs_and_pages_to_browsers(
+    path: str, status: int, heading: str, text: str, client: httpx.Client
 ) -> None:
     program, person = client.get(path), client.get(path, headers=A_PERSON)
-    assert program.status_code == person.status_code
+    assert program.status_code == person.status_code == status
     assert program.json()["error"]["message"]
     assert person.headers["content-type"] == "text/html; charset=utf-8"
-    assert "<h1>" in person.text
+    assert f"<h1>{heading}</h1>" in person.text
+    assert text in person.text
+    assert '<a href="/">See all services</a>' in person.text
 
 
-def test_people_get_json_from_the_api_whatever_happens(client: httpx.Client) -> None:
+def test_the_api_answers_browsers_in_json(client: httpx.Client) -> None:
     for path in ("/v1/services?limit=0", "/v1/services/nobody", "/v1/services"):
         assert client.get(path, headers=A_PERSON).headers["content-type"] == "application/json"
 
 
-def test_a_page_is_asked_for_again_only_when_it_changed(client: httpx.Client) -> None:
+def test_a_page_is_sent_again_only_when_it_changed(client: httpx.Client) -> None:
     response = client.get("/?q=weather")
     tag = {"if-none-match": response.headers["etag"]}
     assert client.get("/?q=weather", headers=tag).status_code == 304
     assert client.get("/?q=weather", headers={"if-none-match": '"other"'}).status_code == 200
 
 
-def test_the_page_can_be_switched_off(sample: Path) -> None:
+def test_the_pages_can_be_switched_off(sample: Path) -> None:
     with serve(sample, "--page", "false") as client:
         for path in (*PAGES[:4], f"/assets/{VERSION}/page.css"):
             response = client.get(path, headers=A_PERSON)
@@ -75,11 +86,40 @@ def test_the_page_can_be_switched_off(sample: Path) -> None:
         assert client.get("/v1/services").json()["total"] == 184
 
 
-def test_without_a_snapshot_people_are_told_what_is_missing_and_when_to_ask_again(
-    artifacts: Path,
-) -> None:
+def test_without_a_snapshot_the_page_says_how_to_publish_one(artifacts: Path) -> None:
     with serve(artifacts) as client:
         response = client.get("/", headers=A_PERSON)
         assert (response.status_code, response.headers["retry-after"]) == (503, "5")
-        assert "make index" in response.text
+        assert "<h1>Temporarily unavailable</h1>" in response.text
+        assert "make index SOURCE=services.jsonl" in response.text
         assert client.get(f"/assets/{VERSION}/page.css").status_code == 200
+
+
+def test_an_empty_catalogue_says_how_to_fill_it(
+    artifacts: Path, build: Build, tmp_path: Path
+) -> None:
+    (tmp_path / "none.json").write_text("[]")
+    assert build(tmp_path / "none.json") == 0
+    with serve(artifacts) as client:
+        for path in ("/", "/?q=weather&category=Data"):
+            page = client.get(path).text
+            assert "<h2>This catalogue is empty</h2>" in page
+            assert "make index SOURCE=services.jsonl" in page
+        page = client.get("/ecosystem").text
+        assert (
+            '<p id="count" class="muted" role="status" data-part>No payments were indexed' in page
+        )
+        assert re.findall("<dd>(.*)</dd>", page) == ["0", "$0.00", "0", "0"]
+        assert "<svg" not in page
+
+
+def test_amounts_of_payments_are_shown_unrounded(artifacts: Path, build: Build) -> None:
+    payments = [
+        payment(tx_hash="0x01", amount=1, decimals=18),
+        payment(tx_hash="0x02", amount=123_456_789_012_345, decimals=6),
+        payment(tx_hash="0x03", amount=5, decimals=0),
+    ]
+    assert build([service()], payments=payments) == 0
+    with serve(artifacts) as client:
+        amounts = re.findall('class="amount">(.*?)<', client.get("/ecosystem?timeframe=1").text)
+    assert sorted(amounts) == ["0.000000000000000001", "123456789.012345", "5"]

@@ -2,7 +2,7 @@
 const { root } = document.documentElement.dataset;
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-// The viewer has a theme of its own, which follows that of the page.
+// Swagger UI has a dark mode of its own, which follows the theme of the page.
 function paint() {
   const chosen = document.documentElement.dataset.theme;
   const dark = chosen === "auto" ? system.matches : chosen === "dark";
@@ -20,7 +20,7 @@ SwaggerUIBundle({
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
   tryItOutEnabled: true,
-  // Colours take a second and ten thousand elements for an answer of 24 services.
+  // Highlighting the response of 24 services takes a second and ten thousand elements.
   syntaxHighlight: false,
   validatorUrl: null,
 });

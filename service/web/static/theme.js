@@ -1,4 +1,4 @@
-// Runs before the first paint, so that a chosen theme does not flash: hence not a module.
+// Not a module: it must run before the first paint, or a chosen theme would flash.
 const themes = { auto: "light dark", light: "light", dark: "dark" };
 const use = (theme) => {
   document.documentElement.style.colorScheme = themes[theme];
@@ -9,7 +9,7 @@ const stored = () => {
     const theme = localStorage.getItem("theme");
     return theme in themes ? theme : "auto";
   } catch {
-    return "auto"; // storage can be forbidden
+    return "auto"; // the browser may forbid storage
   }
 };
 
@@ -30,7 +30,7 @@ addEventListener("DOMContentLoaded", () => {
     try {
       localStorage.setItem("theme", next);
     } catch {
-      // then it lasts as long as the page
+      // the theme lasts until the page is left
     }
   });
 });

@@ -126,7 +126,7 @@ def test_without_a_snapshot_the_error_has_the_command_to_run(
 ) -> None:
     assert main([*command, "--artifacts", str(artifacts)]) == 1
     error = capsys.readouterr().err
-    assert f"python -m indexer build SOURCE --out {artifacts}" in error
+    assert f"ratecard build SOURCE --out {artifacts}" in error
 
 
 def test_tables_need_rich_and_json_does_not(
@@ -137,5 +137,5 @@ def test_tables_need_rich_and_json_does_not(
     assert main(command) == 1
     output = capsys.readouterr()
     assert output.out == ""
-    assert "ratecard[indexer]" in output.err
+    assert "the extra [indexer]" in output.err
     assert main([*command, "--json"]) == 0

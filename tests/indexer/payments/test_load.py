@@ -1,20 +1,26 @@
-"""Payment files: what is read, rejected, left out and deduplicated."""
+"""Payments: which rows count, are rejected, are left out, or are duplicates."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from service.snapshot.snapshot import open_snapshot
-from tests.support.payments import ALL, items, overview, write_csv
-from tests.support.running import ROOT, Build, Json, payment, run_indexer, service, write_lines
+from tests.support.payments import (
+    ANY_REJECTS,
+    hashes,
+    items,
+    list_rejects,
+    overview,
+    row,
+    write_csv,
+    write_rows,
+)
+from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
 
 
 def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, build: Build) -> None:
@@ -39,7 +45,7 @@ def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, bu
     assert overview(artifacts)["total_amount"] == 20_000_000
 
 
-def test_csv_and_json_lines_in_either_shape_give_the_same(
+def test_csv_and_json_lines_in_either_shape_give_the_same_answers(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     ours = [payment(tx_hash=f"0x{n}", amount=n * 1000, success="true") for n in range(1, 9)]
@@ -74,7 +80,7 @@ def test_csv_and_json_lines_in_either_shape_give_the_same(
     assert all(answer == answers[0] for answer in answers)
 
 
-def test_payments_of_several_files_are_one_history(tmp_path: Path, artifacts: Path) -> None:
+def test_duplicates_are_found_across_files(tmp_path: Path, artifacts: Path) -> None:
     source = write_lines(tmp_path / "s.jsonl", [service()])
     one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1), payment(log_index=2)])
     two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2), payment(log_index=3)])
@@ -84,7 +90,7 @@ def test_payments_of_several_files_are_one_history(tmp_path: Path, artifacts: Pa
     assert f"{two}: 2 records, 0 rejected, 1 duplicate payments" in finished.stdout
 
 
-def test_every_transactions_option_counts(tmp_path: Path, artifacts: Path) -> None:
+def test_transactions_may_be_given_more_than_once(tmp_path: Path, artifacts: Path) -> None:
     source = write_lines(tmp_path / "s.jsonl", [service()])
     one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1)])
     two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2)])
@@ -116,7 +122,9 @@ def test_without_log_index_a_duplicate_agrees_in_parties_and_amount(
     assert overview(artifacts)["total_transactions"] == (1 if same else 2)
 
 
-def test_with_log_index_a_duplicate_agrees_in_it_alone(artifacts: Path, build: Build) -> None:
+def test_with_log_index_a_duplicate_agrees_in_chain_hash_and_index_alone(
+    artifacts: Path, build: Build
+) -> None:
     rows = [payment(log_index=1), payment(log_index=1, amount=5), payment(log_index=2)]
     assert build([service()], payments=rows) == 0
     assert [item["amount"] for item in items(artifacts)] == [10_000, 10_000]
@@ -125,9 +133,9 @@ def test_with_log_index_a_duplicate_agrees_in_it_alone(artifacts: Path, build: B
 def test_without_tx_hash_nothing_is_a_duplicate_and_ids_are_stable(
     artifacts: Path, build: Build
 ) -> None:
-    row = payment()
-    del row["tx_hash"]
-    rows = [row, row, row | {"amount": 5}]
+    anonymous = payment()
+    del anonymous["tx_hash"]
+    rows = [anonymous, anonymous, anonymous | {"amount": 5}]
     assert build([service()], payments=rows) == 0
     first = items(artifacts)
     assert len({item["id"] for item in first}) == 3
@@ -136,7 +144,7 @@ def test_without_tx_hash_nothing_is_a_duplicate_and_ids_are_stable(
     assert items(artifacts) == first
 
 
-def test_payments_with_the_same_given_id_are_served_with_ids_of_their_own(
+def test_payments_that_share_an_id_are_served_with_unique_ids(
     artifacts: Path, build: Build
 ) -> None:
     one, two = payment(id="p", log_index=1), payment(id="p", log_index=2)
@@ -151,7 +159,7 @@ def test_payments_with_the_same_given_id_are_served_with_ids_of_their_own(
 
 
 @pytest.mark.parametrize("success", [False, None, "", "null", "no", 0])
-def test_a_payment_that_failed_is_left_out_of_json_lines_too(
+def test_failed_payments_in_json_lines_are_left_out(
     success: object, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [payment(success=True), payment(tx_hash="0x2", success=success), payment(tx_hash="0x3")]
@@ -161,7 +169,7 @@ def test_a_payment_that_failed_is_left_out_of_json_lines_too(
 
 
 @pytest.mark.parametrize("success", ["false", "no", "", "null", "0"])
-def test_a_payment_that_failed_is_left_out(
+def test_failed_payments_in_csv_are_left_out(
     success: str,
     tmp_path: Path,
     artifacts: Path,
@@ -172,6 +180,46 @@ def test_a_payment_that_failed_is_left_out(
     assert build([service()], payments=write_csv(tmp_path / "p.csv", rows)) == 0
     assert overview(artifacts)["total_transactions"] == 1
     assert "2 records, 0 rejected, 1 failed payments" in capsys.readouterr().out
+
+
+def test_rejects_are_numbered_within_their_file(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    for part in range(3):
+        rows = [row(10 * part + number) for number in range(9)]
+        rows[part] = row(99, log_index="x")
+        rows[4 + part] = row(99, sender='"0xa')  # never closed, not by the next file either
+        write_rows(tmp_path / f"{part}.csv", rows)
+    listed = tmp_path / "rejects.jsonl"
+    arguments = ("--transactions", tmp_path / "*.csv", "--rejects", listed, "--out", artifacts)
+    finished = run_indexer("build", source, *arguments, *ANY_REJECTS)
+    assert finished.returncode == 0, finished.stderr
+    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert [(Path(reject["source"]).name, reject["position"]) for reject in rejects] == [
+        *[("0.csv", f"line {line}") for line in (2, 6, 7, 8, 9, 10)],
+        *[("1.csv", f"line {line}") for line in (3, 7, 8, 9, 10)],
+        *[("2.csv", f"line {line}") for line in (4, 8, 9, 10)],
+    ]
+    assert hashes(artifacts) == {f"0x{n}" for n in (1, 2, 3, 10, 12, 13, 14, 20, 21, 23, 24, 25)}
+
+
+def test_rows_keep_their_order_with_several_threads(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    count = 250_000  # more than two row groups of DuckDB, and two of its read buffers
+    rows = [row(number) for number in range(count)]
+    for number in range(0, count, 25_000):
+        rows[number] = row(number, log_index="x")
+    copies = [f"polygon,{row(number)[5:]}" for number in range(1, count, 50_000)]
+    rows[2::50_000] = [copy.replace(",10000,", ",7,") for copy in copies]
+    rows += copies
+    name = write_rows(tmp_path / "p.csv", rows)
+    rejects = list_rejects(build, name, tmp_path / "rejects.jsonl")
+    assert [position for position, _ in rejects] == [
+        f"line {number + 2}" for number in range(0, count, 25_000)
+    ]
+    totals = overview(artifacts)
+    assert totals["total_transactions"] == count - 10
+    assert totals["total_amount"] == (count - 15) * 10_000 + 5 * 7
 
 
 FUTURE = datetime.now(UTC) + timedelta(hours=2)
@@ -215,7 +263,7 @@ def test_a_bad_row_is_rejected_with_its_line_column_and_reason(
     write = write_csv if form == "csv" else write_lines
     name = write(tmp_path / f"payments.{form}", rows)
     listed = tmp_path / "rejects.jsonl"
-    assert build([service()], payments=name, options=(*ALL, "--rejects", str(listed))) == 0
+    assert build([service()], payments=name, options=(*ANY_REJECTS, "--rejects", str(listed))) == 0
     reject = json.loads(listed.read_text())
     assert reject["source"] == name
     assert reject["position"] == ("line 3" if form == "csv" else "line 2")
@@ -227,7 +275,7 @@ def test_a_bad_row_is_rejected_with_its_line_column_and_reason(
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize("dollars", ["", "1000000000001", "-1"])
-def test_a_fault_is_reported_under_a_name_that_the_file_has(
+def test_a_fault_is_reported_under_the_column_name_of_the_file(
     dollars: str, form: str, tmp_path: Path, build: Build
 ) -> None:
     row = payment()
@@ -236,13 +284,13 @@ def test_a_fault_is_reported_under_a_name_that_the_file_has(
     rows = [row, row | {"tx_hash": "0x2", "value_usd": dollars}, row | {"network": ""}]
     name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
     listed = tmp_path / "rejects.jsonl"
-    assert build([service()], payments=name, options=(*ALL, "--rejects", str(listed))) == 0
+    assert build([service()], payments=name, options=(*ANY_REJECTS, "--rejects", str(listed))) == 0
     rejects = [json.loads(line) for line in listed.read_text().splitlines()]
     assert [reject["path"] for reject in rejects] == ["$.value_usd", "$.network"]
 
 
 @pytest.mark.parametrize("dollars", ["-1", "1e-2", "0.0000001", "NaN", "1,5", "9" * 21])
-def test_an_amount_in_dollars_that_is_none_is_rejected(
+def test_an_invalid_amount_in_dollars_is_rejected(
     dollars: str, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     row = payment()
@@ -250,7 +298,7 @@ def test_an_amount_in_dollars_that_is_none_is_rejected(
     rows = [row | {"amount_usdc": "0.0100000"}, row | {"tx_hash": "0x2", "amount_usdc": dollars}]
     listed = tmp_path / "rejects.jsonl"
     name = write_csv(tmp_path / "p.csv", rows)
-    assert build([service()], payments=name, options=(*ALL, "--rejects", str(listed))) == 0
+    assert build([service()], payments=name, options=(*ANY_REJECTS, "--rejects", str(listed))) == 0
     assert json.loads(listed.read_text())["path"] == "$.amount_usdc"
     assert overview(artifacts)["total_amount"] == 10_000
 
@@ -259,20 +307,3 @@ def test_too_many_bad_rows_publish_nothing(artifacts: Path, build: Build) -> Non
     assert build([service()], payments=[payment()]) == 0
     assert build([service("other")], payments=[payment(), payment(amount=-1)]) == 3
     assert open_snapshot(artifacts).find("one") is not None
-
-
-def test_without_payments_duckdb_is_not_needed(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    program = (
-        "import sys; sys.modules['duckdb'] = None; from indexer.__main__ import main; "
-        f"sys.exit(main(['build', {source!r}, '--out', {str(artifacts)!r}]))"
-    )
-    finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
-    assert finished.returncode == 0
-    expected: dict[str, Any] = dict.fromkeys(
-        ("total_transactions", "total_amount", "unique_buyers", "unique_sellers"), 0
-    )
-    assert overview(artifacts) == expected | {"latest_block_timestamp": None}
-    assert open_snapshot(artifacts).ecosystem.stats(1) == b""
-    assert open_snapshot(artifacts).ecosystem.stats(30) == b""
-    assert open_snapshot(artifacts).ecosystem.transactions(0, 24) == (b"", False)

@@ -1,4 +1,4 @@
-"""Payments as Parquet: the same payments as text, whatever the types of the columns."""
+"""Parquet files: the same answers as from text, for every type of column."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.support.payments import ALL, items, overview
+from tests.support.payments import ANY_REJECTS, items, overview
 from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
 
-# What a writer of Parquet may make of the columns.
+# Column types that writers of Parquet choose.
 TYPES = {
     "as a writer infers them": "*",
     "texts": "COLUMNS(*)::VARCHAR",
@@ -54,7 +54,7 @@ def rows() -> list[Json]:
 
 
 @pytest.mark.parametrize("case", TYPES)
-def test_typed_columns_say_what_their_texts_say(
+def test_typed_columns_give_the_same_answers_as_texts(
     case: str, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     assert build([service()], payments=rows()) == 0
@@ -91,7 +91,16 @@ def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(
     earlier = write_parquet(tmp_path / "o.parquet", [payment(tx_hash="0x1")] * 3)
     listed = tmp_path / "rejects.jsonl"
     source = write_lines(tmp_path / "s.jsonl", [service()])
-    arguments = ("--transactions", earlier, name, "--rejects", listed, "--out", artifacts, *ALL)
+    arguments = (
+        "--transactions",
+        earlier,
+        name,
+        "--rejects",
+        listed,
+        "--out",
+        artifacts,
+        *ANY_REJECTS,
+    )
     finished = run_indexer("build", source, *arguments)
     assert finished.returncode == 0, finished.stderr
     rejects = [json.loads(line) for line in listed.read_text().splitlines()]
@@ -114,7 +123,7 @@ def test_parquet_from_a_pipe_is_read(tmp_path: Path, artifacts: Path) -> None:
     assert overview(artifacts)["total_transactions"] == 8
 
 
-def test_a_table_without_rows_is_a_history_without_payments(
+def test_a_table_without_rows_gives_no_payments(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     name = write_parquet(tmp_path / "p.parquet", rows(), condition="false")
@@ -122,16 +131,16 @@ def test_a_table_without_rows_is_a_history_without_payments(
     assert overview(artifacts)["total_transactions"] == 0
 
 
-@pytest.mark.parametrize("keep", [4, 200, -1])
+@pytest.mark.parametrize("stop", [4, 200, -1])
 def test_parquet_that_is_cut_short_ends_the_build(
-    keep: int, tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    stop: int, tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = Path(write_parquet(tmp_path / "p.parquet", rows()))
-    name.write_bytes(name.read_bytes()[:keep])
+    name.write_bytes(name.read_bytes()[:stop])
     assert build([service()], payments=name) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {name}: the Parquet data is damaged or cut short")
-    assert "staging" not in said
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {name}: the Parquet data is damaged or cut short")
+    assert "staging" not in error
 
 
 def test_parquet_without_a_column_names_it(

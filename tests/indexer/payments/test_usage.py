@@ -1,4 +1,4 @@
-"""Usage from payments: counted as by brute force, and filled in where a record is silent."""
+"""Usage from payments: equal to a brute force count, and added where a record states none."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from indexer.payments.load import load_payments
 from indexer.payments.usage import (
-    PART,
-    SERVICES,
     ServiceUsage,
     Usage,
     count_usage,
@@ -30,7 +28,12 @@ MONTH = timedelta(days=30)
 MOMENT = int(NEWEST.timestamp() * 1000)
 ADDRESSES = ("0xA", "0xa", "0xB", "Sol", "sol", "idle")
 
+Service = tuple[str, ...]
+"""The addresses that its endpoints are paid at."""
+
 Paid = list[tuple[timedelta, str, str]]
+"""Payments: the age at NEWEST, the payer, the address."""
+
 ages = st.one_of(
     st.timedeltas(timedelta(0), 2 * MONTH),
     st.sampled_from([timedelta(0), MONTH, MONTH - timedelta(milliseconds=1)]),
@@ -41,7 +44,7 @@ payments = st.lists(
 services = st.lists(st.lists(st.sampled_from(ADDRESSES), max_size=4).map(tuple), max_size=5)
 
 
-def count(paid: Paid, asked: list[tuple[str, ...]]) -> list[ServiceUsage | None]:
+def count(paid: Paid, services: list[Service]) -> list[ServiceUsage | None]:
     rows = [
         payment(
             tx_hash=f"0x{number}",
@@ -54,28 +57,21 @@ def count(paid: Paid, asked: list[tuple[str, ...]]) -> list[ServiceUsage | None]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         name = write_lines(Path(folder) / "payments.jsonl", rows)
         load_payments(connection, [name], Path(folder), Rejects(None), NEWEST)
-        first = list(count_usage(connection, iter(asked)))
-        assert list(count_usage(connection, asked)) == first
-        return first
+        usages = list(count_usage(connection, iter(services)))
+        assert list(count_usage(connection, services)) == usages
+        return usages
 
 
-@settings(max_examples=25, deadline=None)
-@given(payments, services)
-def test_usage_counts_as_brute_force_does(paid: Paid, asked: list[tuple[str, ...]]) -> None:
-    paid = [(timedelta(0), "a", "Sol"), *paid]
-    assert count(paid, asked) == [expected(paid, addresses) for addresses in asked]
-
-
-def expected(paid: Paid, addresses: tuple[str, ...]) -> ServiceUsage | None:
-    each = {address: total(paid, {address}) for address in addresses}
-    used = {address: usage for address, usage in each.items() if usage is not None}
-    whole = total(paid, set(addresses))
-    return None if whole is None else ServiceUsage(whole, used)
+def count_by_brute_force(paid: Paid, service: Service) -> ServiceUsage | None:
+    each = {address: total(paid, {address}) for address in service}
+    whole = total(paid, set(service))
+    in_use = {address: usage for address, usage in each.items() if usage is not None}
+    return None if whole is None else ServiceUsage(whole, in_use)
 
 
 def total(paid: Paid, addresses: set[str]) -> Usage | None:
-    wanted = {plain(address) for address in addresses}
-    window = [row for row in paid if row[0] < MONTH and plain(row[2]) in wanted]
+    canonical = {canonical_address(address) for address in addresses}
+    window = [row for row in paid if row[0] < MONTH and canonical_address(row[2]) in canonical]
     if not window:
         return None
     last = NEWEST - min(age for age, _, _ in window)
@@ -83,31 +79,34 @@ def total(paid: Paid, addresses: set[str]) -> Usage | None:
     return Usage(len(window), len({payer for _, payer, _ in window}), milliseconds)
 
 
-def plain(address: str) -> str:
+def canonical_address(address: str) -> str:
     return address.lower() if address.startswith("0x") else address
 
 
-def test_the_payments_of_more_services_than_a_batch_find_their_service() -> None:
-    asked: list[tuple[str, ...]] = [
-        (f"0x{number}",) if number % 2 else () for number in range(25_000)
-    ]
-    found = count([(timedelta(0), "a", "0x19999"), (timedelta(0), "b", "0x1")], asked)
-    assert [number for number, usage in enumerate(found) if usage] == [1, 19_999]
+@settings(max_examples=25, deadline=None)
+@given(payments, services)
+def test_usage_equals_a_brute_force_count(paid: Paid, services: list[Service]) -> None:
+    paid = [(timedelta(0), "a", "Sol"), *paid]
+    expected = [count_by_brute_force(paid, service) for service in services]
+    assert count(paid, services) == expected
 
 
-def test_payers_counted_in_parts_are_those_counted_at_once(
+def test_usage_is_counted_for_more_services_than_a_batch() -> None:
+    services: list[Service] = [(f"0x{n}",) if n % 2 else () for n in range(25_000)]
+    usages = count([(timedelta(0), "a", "0x19999"), (timedelta(0), "b", "0x1")], services)
+    assert [number for number, usage in enumerate(usages) if usage] == [1, 19_999]
+    assert len(usages) == 25_000
+
+
+def test_payers_counted_in_parts_equal_payers_counted_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paid = [(timedelta(0), "abcdefgh"[n % 8], f"S{n % 11}") for n in range(60)]
-    asked = [tuple(f"S{(n + k * k) % 11}" for k in range(n % 4)) for n in range(40)]
-    at_once = count(paid, asked)
-    monkeypatch.setattr("indexer.payments.usage.SERVICES", SERVICES.replace(f"// {PART}", "// 3"))
-    assert count(paid, asked) == at_once == [expected(paid, addresses) for addresses in asked]
-
-
-def test_without_payments_there_is_no_usage() -> None:
-    assert list(count_usage(None, [("0xa",), ()])) == [None, None]
-    assert fill_usage(b"{", None) == b"{"
+    services = [tuple(f"S{(n + k * k) % 11}" for k in range(n % 4)) for n in range(40)]
+    at_once = count(paid, services)
+    monkeypatch.setattr("indexer.payments.usage.PART", 3)
+    assert count(paid, services) == at_once
+    assert at_once == [count_by_brute_force(paid, service) for service in services]
 
 
 def record(**fields: object) -> Json:
@@ -121,7 +120,7 @@ def fill(text: str) -> Json:
 
 
 @pytest.mark.parametrize("absent", [{}, {"quality": None}, {"quality": {}}])
-def test_what_a_record_does_not_say_is_filled_in(absent: Json) -> None:
+def test_missing_quality_is_filled_in(absent: Json) -> None:
     given = record(**absent)
     filled = fill(json.dumps(given | absent))
     assert filled.pop("quality") == {
@@ -138,7 +137,7 @@ def test_what_a_record_does_not_say_is_filled_in(absent: Json) -> None:
     assert filled == given
 
 
-def test_what_a_record_says_stays() -> None:
+def test_given_quality_stays() -> None:
     given = record(quality={"l30DaysTotalCalls": "1"})
     filled = fill(json.dumps(given | {"quality": {"score": 0.5, "totalCalls": 1}}))
     assert filled["endpoints"][0]["quality"] == {
@@ -153,7 +152,7 @@ def test_what_a_record_says_stays() -> None:
     }
 
 
-def test_unknown_fields_and_numbers_stay_as_they_are_written() -> None:
+def test_unknown_fields_and_numbers_stay_byte_for_byte() -> None:
     verbatim = '"x":123456789012345678901234567890,"y":[1.10,1e400,"\\u00e9"]'
     plain_endpoint = f'{{"url":"u","payTo":7,{verbatim}}}'
     text = f'{{"id":"one",{verbatim},"endpoints":[{{"payTo":"0xA",{verbatim}}},{plain_endpoint}]}}'
@@ -163,7 +162,7 @@ def test_unknown_fields_and_numbers_stay_as_they_are_written() -> None:
     assert plain_endpoint in filled
 
 
-def test_addresses_are_those_of_endpoints_each_once() -> None:
+def test_each_address_of_the_endpoints_is_read_once() -> None:
     endpoints = [endpoint() | {"payTo": to} for to in ("0xA", "Sol", None, 7, ["x"], "0xA")]
     text = json.dumps(service(endpoints=[*endpoints, endpoint()])).encode()
     assert read_addresses(text) == ("0xA", "Sol")

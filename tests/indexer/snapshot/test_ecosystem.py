@@ -1,4 +1,4 @@
-"""Every answer of the ecosystem operations, against a count by brute force."""
+"""Ecosystem tables: every answer equals a brute force count."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START = datetime(2026, 3, 27, tzinfo=UTC)
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 
-# Around midnight and the full hour, where windows begin and end.
+# Windows begin and end around midnight and the full hour.
 moments = st.one_of(
     st.timedeltas(timedelta(0), 9 * DAY),
     st.builds(
@@ -43,7 +43,9 @@ Payment = tuple[datetime, str, str, int]
 
 @settings(max_examples=30, deadline=None)
 @given(payments, st.integers(1, 14))
-def test_every_timeframe_counts_as_brute_force_does(paid: list[Payment], decimals: int) -> None:
+def test_the_answer_for_every_timeframe_equals_a_brute_force_count(
+    paid: list[Payment], decimals: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ecosystem = tabulate(Path(folder), paid, decimals)
         for timeframe in (1, 2, 3, 5, 8, 9, 10, 11, 299, 300, 301, 10**9):
@@ -56,17 +58,18 @@ def test_every_timeframe_counts_as_brute_force_does(paid: list[Payment], decimal
             assert stats == buckets(paid, window, timeframe, length, decimals)
 
 
-def test_exactly_the_newest_10_000_payments_are_paged_through(tmp_path: Path) -> None:
+def test_pages_give_exactly_the_newest_10_000_payments(tmp_path: Path) -> None:
     moments = [START + timedelta(milliseconds=number) for number in range(10_005)]
-    shuffled = random.Random(1).sample(moments, len(moments))  # noqa: S311  # no secret
+    shuffled = random.Random(1).sample(moments, len(moments))  # noqa: S311  # not for cryptography
     ecosystem = tabulate(tmp_path, [(moment, "a", "x", 1) for moment in shuffled], 6)
-    found, page, follows = [], 0, True
-    while follows:
-        items, follows = ecosystem.transactions(page, 200)
-        found += [item["block_timestamp"] for item in json.loads(b"[%b]" % items)]
+    listed: list[str] = []
+    page, has_next = 0, True
+    while has_next:
+        items, has_next = ecosystem.transactions(page, 200)
+        listed += [item["block_timestamp"] for item in json.loads(b"[%b]" % items)]
         page += 1
     assert page == 50
-    assert found == [format_timestamp(moment) for moment in moments[:-10_001:-1]]
+    assert listed == [format_timestamp(moment) for moment in moments[:-10_001:-1]]
 
 
 def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
@@ -109,9 +112,9 @@ def buckets(
     oldest, newest = min(row[0] for row in paid), max(row[0] for row in paid)
     first = oldest if timeframe > 10**6 else max(oldest, newest - timeframe * DAY)
     start = first - (first - START) % length
-    found = []
+    expected = []
     while start <= newest:
         rows = [row for row in window if start <= row[0] < start + length]
-        found.append(totals(rows, decimals) | {"bucket_start": format_timestamp(start)})
+        expected.append(totals(rows, decimals) | {"bucket_start": format_timestamp(start)})
         start += length
-    return found
+    return expected

@@ -69,5 +69,5 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(package: s
     process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    advice = f"by {package}, which is not installed: pip install 'ratecard[indexer]'"
+    advice = f"by {package}, which is not installed: install ratecard with the extra [indexer]"
     assert advice in process.stderr.splitlines()[-1]

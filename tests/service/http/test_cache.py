@@ -18,7 +18,7 @@ from tests.support.running import Build, Json, eventually, serve, service
 
 
 def response(size: int) -> CachedResponse:
-    return CachedResponse(b'"tag"', [], [], {"body": bytes(size)}, None)
+    return CachedResponse(b'"tag"', [], [], {"body": bytes(size)}, None, size + ENTRY_OVERHEAD)
 
 
 def key(number: int) -> Key:

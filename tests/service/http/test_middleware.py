@@ -7,7 +7,6 @@ import inspect
 import os
 import shutil
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -129,20 +128,15 @@ def test_every_response_has_its_headers_once(
 def test_a_mounted_application_does_not_open_its_snapshot_on_the_event_loop(
     artifacts: Path,
 ) -> None:
-    """Use a pipe in place of a slow disk: reading it blocks until a thread writes to it."""
+    """Use a named pipe in place of a slow disk: a reader blocks until a writer has closed it."""
     artifacts.mkdir()
-    current = artifacts / "CURRENT"
-    os.mkfifo(current)
+    os.mkfifo(artifacts / "CURRENT")
+    (artifacts / "file").write_text("nothing")
     app = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
-    is_answered = threading.Event()
 
-    def write_until_answered() -> None:
-        """Write for every reader, as a failed opening reads CURRENT again."""
-        while not is_answered.wait(0.005):
-            with suppress(OSError):  # nobody reads at the moment
-                pipe = os.open(current, os.O_WRONLY | os.O_NONBLOCK)
-                os.write(pipe, b"nothing")
-                os.close(pipe)
+    def end_the_delay() -> None:
+        with (artifacts / "CURRENT").open("w"):
+            (artifacts / "file").replace(artifacts / "CURRENT")
 
     async def check() -> None:
         async with client_of(app) as client:
@@ -150,13 +144,10 @@ def test_a_mounted_application_does_not_open_its_snapshot_on_the_event_loop(
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not request.done()
-            writer = threading.Thread(target=write_until_answered)
+            writer = threading.Thread(target=end_the_delay)
             writer.start()
-            try:
-                assert (await asyncio.wait_for(request, 30)).status_code == 503
-            finally:
-                is_answered.set()
-                writer.join()
+            assert (await asyncio.wait_for(request, 30)).status_code == 503
+            writer.join()
 
     asyncio.run(check())
 

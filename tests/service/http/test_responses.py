@@ -487,14 +487,12 @@ def test_an_unexpected_error_is_500_and_logged_with_its_request_id(
     def fail(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("service.snapshot.snapshot.Snapshot.tag_of", fail)
+    monkeypatch.setattr("service.api.services.list_body", fail)
 
     async def get() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(Settings(artifacts=str(sample))))
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            return await client.get(
-                "/v1/services/tidewatch-example", headers={"x-request-id": "find-me"}
-            )
+            return await client.get("/v1/services", headers={"x-request-id": "find-me"})
 
     with caplog.at_level(logging.ERROR):
         response = asyncio.run(get())

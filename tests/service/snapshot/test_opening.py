@@ -37,7 +37,7 @@ def test_an_opened_snapshot_can_be_searched(sample: Path) -> None:
 
 
 def test_a_missing_snapshot_is_an_error_with_the_command_to_run(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotMissing, match="python -m indexer build SOURCE --out"):
+    with pytest.raises(SnapshotMissing, match="ratecard build SOURCE --out"):
         open_snapshot(tmp_path)
     assert main(["verify", str(tmp_path)]) == 1
 

@@ -1,34 +1,45 @@
-"""The `curl` command that calls an endpoint."""
+"""The curl command of an endpoint: correct, and safe whatever the record says."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.cli.curl import make_curl_command
+from service.api.curl import curl, escape_json
 from service.records import Endpoint
+from tests.support.awkward import ADDRESSES, TEXTS, hostile_endpoint
 from tests.support.running import Json, endpoint
+from tests.support.shell import arguments
 
 
 def parameter(name: str, example: Any, group: str = "query", **fields: Any) -> Json:
     return {"name": name, "group": group, "type": "string", "example": example} | fields
 
 
-def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
-    record = endpoint() | {"url": url, "method": method, "parameters": list(parameters)}
+def decode(record: Json) -> Endpoint:
     return msgspec.json.decode(json.dumps(record), type=Endpoint)
+
+
+def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
+    return decode(endpoint() | {"url": url, "method": method, "parameters": list(parameters)})
+
+
+X = "https://a.example/x"
+HEADER = ("-H", "Content-Type: application/json")
 
 
 @pytest.mark.parametrize(
     ("given_endpoint", "words"),
     [
-        (described("https://a.example/x"), ["https://a.example/x"]),
+        (described(X), [X]),
         (described("javascript:alert(1)"), None),
         (described("-o/etc/passwd"), None),
         (described("file:///etc/passwd"), None),
@@ -39,9 +50,9 @@ def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
                 "https://a.example/$(id)%60id%60%27;id;%27%0A%1B[2J%E2%80%AE%20%22%C3%A9",
             ],
         ),
-        (described("https://a.example/x", "GET, POST"), ["https://a.example/x"]),
-        (described("https://a.example/x", "; rm -rf"), ["https://a.example/x"]),
-        (described("https://a.example/x", "delete"), ["-X", "DELETE", "https://a.example/x"]),
+        (described(X, "GET, POST"), [X]),
+        (described(X, "; rm -rf"), [X]),
+        (described(X, "delete"), ["-X", "DELETE", X]),
         (
             described(
                 "https://a.example:8080/:id/{kind}/{none}?a=1#f",
@@ -65,18 +76,33 @@ def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
             ],
         ),
         (
-            described("https://a.example/x", "", parameter("it's", ["\u202e'", 1.10], "body")),
+            described(X, "GET", parameter("some", ["x", True, None, 1.50], required=True)),
+            [f"{X}?some=x%2Ctrue%2Cnull%2C1.5"],
+        ),
+        (described(X, ""), [X]),
+        (described(X, "", parameter("depth", 2.5, "body")), [X, *HEADER, "-d", '{"depth":2.5}']),
+        (
+            described(X, "GET", parameter("note", "it's", "body")),
+            ["-X", "GET", X, *HEADER, "-d", '{"note":"it\'s"}'],
+        ),
+        (described(X, "HEAD"), ["--head", X]),
+        (described(f"{X}/[1-3]"), ["--globoff", f"{X}/[1-3]"]),
+        (
+            described(f"{X}/:station/tides", "GET", parameter("station", "Ærø/2", "path")),
+            [f"{X}/%C3%86r%C3%B8%2F2/tides"],
+        ),
+        (
+            described(X, "", parameter("it's", ["\u202e'", 1.10], "body")),
             [
-                "https://a.example/x",
-                "-H",
-                "Content-Type: application/json",
+                X,
+                *HEADER,
                 "-d",
                 '{"it\'s":["\\u202e\'", 1.1]}',
             ],
         ),
         (
             described(
-                "https://a.example/x",
+                X,
                 "PUT",
                 parameter("a", "@/etc/passwd", "body", required=True),
                 parameter("b", 1, "body"),
@@ -84,27 +110,44 @@ def described(url: str, method: str = "GET", *parameters: Json) -> Endpoint:
             [
                 "-X",
                 "PUT",
-                "https://a.example/x",
-                "-H",
-                "Content-Type: application/json",
+                X,
+                *HEADER,
                 "-d",
                 '{"a":"@/etc/passwd"}',
             ],
         ),
     ],
 )
-def test_the_command_is_safe_to_run_in_a_shell(
-    given_endpoint: Endpoint, words: list[str] | None
+def test_a_shell_gives_curl_these_arguments(
+    given_endpoint: Endpoint, words: list[str] | None, tmp_path: Path
 ) -> None:
-    command = make_curl_command(given_endpoint)
+    command = curl(given_endpoint)
     assert command.isprintable()
-    assert shlex.split(command) == ([] if words is None else ["curl", "-i", *words])
+    expected = [] if words is None else ["-i", *words]
+    assert arguments(command, tmp_path) == expected
+    assert shlex.split(command) == (["curl", *expected] if expected else [])
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_hostile_record_runs_nothing_and_calls_no_other_host(text: str, tmp_path: Path) -> None:
+    commands = [curl(decode(hostile_endpoint(url, text))) for url in ADDRESSES]
+    for url, command in zip(ADDRESSES, commands, strict=True):
+        assert bool(command) == url.startswith("https://")
+        given_arguments = arguments(command, tmp_path)
+        assert list(tmp_path.iterdir()) == []
+        if command:
+            options = {word for word in given_arguments if word.startswith("-")}
+            assert options <= {"-i", "--globoff", "-X", "-H", "-d"}
+            (address,) = [word for word in given_arguments if word.startswith("https://")]
+            assert httpx.URL(address).host == "elsewhere.example"
+            assert address.isascii()
+            assert json.loads(given_arguments[-1])
 
 
 @settings(deadline=None)  # slow on a loaded machine
 @given(st.text(), st.text(), st.text())
 def test_text_of_a_record_is_quoted_as_one_shell_word(url: str, name: str, value: str) -> None:
-    command = make_curl_command(
+    command = curl(
         described(
             f"https://a.example/{url}",
             "POST",
@@ -119,3 +162,12 @@ def test_text_of_a_record_is_quoted_as_one_shell_word(url: str, name: str, value
     assert words[2].isascii()
     assert words[3:6] == ["-H", "Content-Type: application/json", "-d"]
     assert json.loads(words[6]) == {name: value or "..."}
+
+
+@settings(deadline=None)  # a loaded machine is slow
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner, max_size=3)))
+def test_escaped_json_means_the_same_and_is_one_printable_line(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    shown = escape_json(text)
+    assert shown.isprintable()
+    assert json.loads(shown) == value

@@ -1,0 +1,112 @@
+"""The filters of the catalogue page: their choices, with counts, and the selected ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from service.api.listing import find
+from service.api.parameters import ListRequest, Page, format_decimal, format_query
+from service.networks import network_key
+from service.search.filters import Filters
+from service.snapshot import Snapshot
+
+MAX_CHOICES = 100
+"""Choices of a facet, most frequent first."""
+PRICES = (0.001, 0.01, 0.1, 1.0)
+
+# The facets to choose from, and the functions that map the spellings of a value to one key.
+FACETS: dict[str, Callable[[str], str]] = {"category": str.casefold, "network": network_key}
+
+_ONE = Page(limit=1, offset=0)
+
+
+class Choice(NamedTuple):
+    """A value of a filter, and the number of matches if it alone were selected in this filter."""
+
+    value: str
+    label: str
+    matches: int | None
+    is_selected: bool
+
+
+class Chip(NamedTuple):
+    """A selected filter, and the query string of the listing without it."""
+
+    label: str
+    query: str
+
+
+def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
+    """Return the most frequent values of a facet, and the selected ones."""
+    filters, key = listing.filters, FACETS[name]
+    selected = {key(value): value for value in filters.facets.get(name, ())}
+    others = {facet: values for facet, values in filters.facets.items() if facet != name}
+    # Any order but by relevance saves ranking the matches.
+    counting = replace(filters, facets=others, counted=(name,), sort="name")
+    hits = find(snapshot, replace(listing, page=_ONE, filters=counting))
+    counts = {str(each["value"]): int(each["count"]) for each in (hits.facets or {})[name]}
+    frequent = set(list(counts)[:MAX_CHOICES])
+    uncounted = selected.keys() - set(map(key, counts))
+    counts |= {selected[missing]: 0 for missing in sorted(uncounted)}
+    return [
+        Choice(value, value or "None", count, key(value) in selected)
+        for value, count in counts.items()
+        if value in frequent or key(value) in selected
+    ]
+
+
+def price_choices(snapshot: Snapshot, listing: ListRequest) -> list[Choice]:
+    """Return the maximum prices, the selected one among them."""
+    selected = listing.filters.max_price
+
+    def count(price: float) -> int:
+        filters = replace(listing.filters, max_price=price, sort="relevance", counted=())
+        return find(snapshot, replace(listing, page=_ONE, filters=filters)).total
+
+    prices = sorted({*PRICES, *([] if selected is None else [selected])})
+    texts = map(format_decimal, prices)
+    return [
+        Choice("", "Any price", None, selected is None),
+        *(
+            Choice(text, f"Up to {text}", count(price), price == selected)
+            for price, text in zip(prices, texts, strict=True)
+        ),
+    ]
+
+
+def hidden_fields(filters: Filters) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of the filters that the form has no control for."""
+    for name, values in filters.facets.items():
+        if name not in FACETS:
+            yield from ((name, value) for value in values)
+    if filters.match_all:
+        yield "match", "all"
+    if filters.enriched is False:
+        yield "enriched", "false"
+
+
+def chips(listing: ListRequest) -> list[Chip]:
+    """Return the selected filters."""
+    return [
+        Chip(label, format_query(replace(listing, filters=rest)))
+        for label, rest in _removals(listing.filters)
+    ]
+
+
+def _removals(filters: Filters) -> Iterable[tuple[str, Filters]]:
+    """Yield the label of each selected filter, and the filters without it."""
+    for name, values in filters.facets.items():
+        for value in values:
+            rest = [other for other in values if other != value]
+            yield value or "None", replace(filters, facets=filters.facets | {name: rest})
+    if filters.max_price is not None:
+        price = format_decimal(filters.max_price)
+        yield f"Up to {price}", replace(filters, max_price=None)
+    if filters.enriched is not None:
+        label = "Curated" if filters.enriched else "Not curated"
+        yield label, replace(filters, enriched=None)
+    if filters.match_all:
+        yield "All words", replace(filters, match_all=False)

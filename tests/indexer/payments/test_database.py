@@ -1,0 +1,106 @@
+"""The database of payments: its place, its share of memory and CPUs, and builds without DuckDB."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from indexer.__main__ import main
+from indexer.payments.database import open_payments
+from indexer.progress import Progress
+from indexer.sources.rejects import Rejects
+from service.snapshot.snapshot import open_snapshot
+from tests.support.payments import HEADER, hashes, overview, row
+from tests.support.running import ROOT, payment, run_indexer, service, write_lines
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+MIB, GIB = 2**20, 2**30
+
+
+@pytest.mark.parametrize(
+    ("jobs", "memory", "threads", "limit"),
+    [(1, 8 * GIB, 1, "1.0 GiB"), (16, 8 * GIB, 4, "1.0 GiB"), (16, GIB, 2, "256.0 MiB")],
+)
+def test_duckdb_takes_a_share_of_the_memory_and_of_the_cpus_of_a_build(
+    jobs: int, memory: int, threads: int, limit: str, tmp_path: Path
+) -> None:
+    names = [write_lines(tmp_path / "p.jsonl", [payment()])]
+    limits = {"jobs": jobs, "memory": memory}
+    with open_payments(tmp_path, names, Rejects(None), NOW, Progress(), **limits) as connection:
+        assert connection is not None
+        query = "SELECT current_setting('threads'), current_setting('memory_limit')"
+        assert connection.execute(query).fetchone() == (threads, limit)
+
+
+def test_payments_with_long_lines_load_in_the_least_memory(tmp_path: Path) -> None:
+    names = [str(tmp_path / "p.csv")]
+    rows = [f"{row(number)},{'x' * 100_000}" for number in range(700)]
+    Path(names[0]).write_text("\n".join([f"{HEADER},memo", *rows, ""]))
+    with open_payments(tmp_path, names, Rejects(None), NOW, Progress(), memory=1) as connection:
+        assert connection is not None
+        assert connection.execute("SELECT count(*) FROM payments").fetchone() == (700,)
+
+
+def test_wildcards_in_the_name_of_the_artifacts_folder_are_literal(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    name = write_lines(tmp_path / "p.jsonl", [payment()])
+    neighbour = tmp_path / "out1" / "staging"
+    neighbour.mkdir(parents=True)
+    write_lines(neighbour / "payments-0", [payment(tx_hash="0x2"), payment(tx_hash="0x3")])
+    artifacts = tmp_path / "out[1]"
+    finished = run_indexer("build", source, "--transactions", name, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert hashes(artifacts) == {"0x01"}
+
+
+@pytest.mark.parametrize("name", ["out?", os.fsdecode(b"out\xff")])
+def test_an_artifacts_folder_that_duckdb_cannot_name_ends_the_build(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    payments = write_lines(tmp_path / "p.jsonl", [payment()])
+    out = str(tmp_path / name)
+    assert main(["build", source, "--transactions", payments, "--out", out]) == 1
+    assert "choose another --out" in capsys.readouterr().err
+
+
+def run_without_duckdb(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = (
+        "import sys; sys.modules['duckdb'] = None; from indexer.__main__ import main; "
+        f"sys.exit(main({list(arguments)!r}))"
+    )
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_payments_without_duckdb_name_the_extra_to_install(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    name = write_lines(tmp_path / "p.jsonl", [payment()])
+    out = str(tmp_path / "artifacts")
+    finished = run_without_duckdb("build", source, "--transactions", name, "--out", out)
+    assert finished.returncode == 1
+    assert "the extra [indexer]" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_catalogue_without_payments_is_built_without_duckdb(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    assert run_without_duckdb("build", source, "--out", str(artifacts)).returncode == 0
+    assert overview(artifacts) == {
+        "total_transactions": 0,
+        "total_amount": 0,
+        "unique_buyers": 0,
+        "unique_sellers": 0,
+        "latest_block_timestamp": None,
+    }
+    ecosystem = open_snapshot(artifacts).ecosystem
+    assert ecosystem.stats(1) == b""
+    assert ecosystem.stats(30) == b""
+    assert ecosystem.transactions(0, 24) == (b"", False)

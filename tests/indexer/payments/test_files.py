@@ -1,0 +1,252 @@
+"""Payment files before they are parsed: names, pipes, compression, damage, and disk space."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+
+from indexer.errors import SourceError
+from indexer.payments.load import load_payments
+from indexer.sources.rejects import Rejects
+from service.snapshot.snapshot import open_snapshot
+from tests.support.payments import ANY_REJECTS, HEADER, hashes, overview, row, write_csv, write_rows
+from tests.support.running import Build, payment, run_indexer, service, write_lines
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+class WatchedConnection:
+    """A connection that calls `watch` with each query before it runs."""
+
+    def __init__(self, connection: DuckDBPyConnection, watch: Callable[[str], None]) -> None:
+        self._connection = connection
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, query: str, *parameters: object) -> DuckDBPyConnection:
+        self._watch(query)
+        return self._connection.execute(query, *parameters)
+
+
+def load_watched(names: list[str], staging: Path, watch: Callable[[str], None]) -> int:
+    """Load payment files, watching each query; returns the number of payments."""
+    staging.mkdir()
+    with duckdb.connect() as connection:
+        watched = cast("DuckDBPyConnection", WatchedConnection(connection, watch))
+        load_payments(watched, names, staging, Rejects(None), NOW)
+        ((count,),) = connection.execute("SELECT count(*) FROM payments").fetchall()
+    return int(count)
+
+
+def copies(staging: Path) -> list[str]:
+    return [path.name for path in staging.iterdir() if not path.is_symlink()]
+
+
+def test_at_most_one_payment_file_is_decompressed_at_a_time(tmp_path: Path) -> None:
+    names = []
+    for part in range(4):  # each has a rejected row, whose texts need a second reading
+        name = tmp_path / f"{part}.csv.gz"
+        rows = [row(10 * part + number) for number in range(9)] + [row(1, log_index="x")]
+        name.write_bytes(gzip.compress("\n".join([HEADER, *rows]).encode()))
+        names.append(str(name))
+    staging = tmp_path / "staging"
+    counts = set()
+    assert load_watched(names, staging, lambda _: counts.add(len(copies(staging)))) == 36
+    assert counts == {0, 1}
+    assert [*staging.iterdir()] == []
+
+
+def test_regular_files_are_read_in_place(tmp_path: Path) -> None:
+    csv = write_rows(tmp_path / "1.csv", [row(1), row(2, log_index="x")])
+    json_lines = write_lines(tmp_path / "2.jsonl", [payment(), {}])
+    parquet = str(tmp_path / "3.parquet")
+    with duckdb.connect() as connection:
+        select = "SELECT * REPLACE ('0x3' AS tx_hash) FROM read_csv(?, all_varchar = true)"
+        connection.execute(f"COPY ({select}) TO '{parquet}'", [csv])
+    staging = tmp_path / "staging"
+    seen: set[str] = set()
+    names = [csv, json_lines, parquet]
+    assert load_watched(names, staging, lambda _: seen.update(copies(staging))) == 3
+    assert seen == set()
+
+
+@pytest.mark.parametrize("step", ["INSERT INTO rows", "INSERT INTO details"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_file_that_changes_while_it_is_read_ends_the_build(
+    form: str, step: str, tmp_path: Path
+) -> None:
+    rows = [payment(log_index=number) for number in range(3)]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
+
+    def append(query: str) -> None:
+        if query.startswith(step):
+            with Path(name).open("a") as file:
+                file.write("\n")
+
+    with pytest.raises(SourceError, match="changed while it was read; build again"):
+        load_watched([name], tmp_path / "staging", append)
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbour"),
+    [
+        ("q[12].jsonl", "q1.jsonl"),
+        ("*.jsonl", "other.jsonl"),
+        ("a{x}.jsonl", "ax.jsonl"),
+        ("a{}b.csv", "ab.csv"),
+        ("it's.jsonl", "its.jsonl"),
+        ("?.jsonl", "x.jsonl"),
+        (os.fsdecode(b"\xff.jsonl"), "x.jsonl"),
+    ],
+)
+def test_wildcards_in_the_name_of_an_existing_file_are_literal(
+    name: str, neighbour: str, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    folder = tmp_path / "payments"
+    folder.mkdir()
+    write_lines(folder / neighbour, [payment(tx_hash="0x2")])
+    write_lines(folder / name, [payment(tx_hash="0x1"), payment(amount=-1)])
+    assert build([service()], payments=folder / name, options=ANY_REJECTS) == 0
+    assert hashes(artifacts) == {"0x1"}
+
+
+def test_a_pattern_gives_each_matching_file_once(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    row = payment()
+    del row["tx_hash"]  # so that reading a file twice would count its payment twice
+    names = []
+    for name in ("b.jsonl", "a.jsonl", "c.csv"):
+        (tmp_path / "in" / name[0]).mkdir(parents=True)
+        names.append(write_lines(tmp_path / "in" / name[0] / name, [row]))
+    patterns = (tmp_path / "in" / "*" / "[ab].jsonl", tmp_path / "in" / "**" / "a.*", names[0])
+    finished = run_indexer("build", source, "--transactions", *patterns, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert overview(artifacts)["total_transactions"] == 2
+    files = [line.strip() for line in finished.stdout.splitlines() if "/in/" in line]
+    assert [line.partition(":")[0] for line in files] == [names[1], names[0]]
+
+
+def test_a_pattern_without_matches_ends_the_build(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = tmp_path / "*.parquet"
+    assert build([service()], payments=pattern) == 1
+    assert f"error: {pattern}: there is no such file, and none matches" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_payments_are_read_from_a_pipe(form: str, tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    rows = [payment(tx_hash=f"0x{number}") for number in range(9_000)]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["/bin/sh", "-c", f"cat '{name}' > '{pipe}'"]):
+        finished = run_indexer("build", source, "--transactions", pipe, "--out", artifacts)
+    assert finished.returncode == 0, finished.stderr
+    assert overview(artifacts)["total_transactions"] == 9_000
+
+
+def test_payments_are_read_from_standard_input(tmp_path: Path, artifacts: Path) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    rows = "\n".join([HEADER, row(1), row(2)])
+    arguments = ("build", source, "--transactions", "/dev/stdin", "--out", artifacts)
+    finished = run_indexer(*arguments, input=rows)
+    assert finished.returncode == 0, finished.stderr
+    assert hashes(artifacts) == {"0x1", "0x2"}
+
+
+def test_gzip_data_with_a_wrong_checksum_ends_the_build(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compressed = bytearray(gzip.compress(json.dumps(payment()).encode()))
+    compressed[-8] ^= 1
+    name = tmp_path / "p.jsonl.gz"
+    name.write_bytes(compressed)
+    assert build([service()], payments=name) == 1
+    assert f"{name}: the gzip data is damaged" in capsys.readouterr().err
+
+
+def test_gzip_data_that_is_cut_short_ends_the_build(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [payment(tx_hash=f"0x{n}") for n in range(50_000)]
+    text = Path(write_csv(tmp_path / "p.csv", rows)).read_bytes()
+    name = tmp_path / "p.csv.gz"
+    name.write_bytes(gzip.compress(text)[:-9])
+    assert build([service()], payments=name) == 1
+    assert "cut short" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("limit", [20_000, 200_000])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_full_disk_is_not_blamed_on_a_payment_file(
+    compressed: bool, limit: int, tmp_path: Path, artifacts: Path
+) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [service()])
+    names = [tmp_path / f"p{part}.jsonl" for part in range(8)]
+    for part, name in enumerate(names):  # some 70 KB each
+        write_lines(name, [payment(tx_hash=f"0x{part}{number}") for number in range(500)])
+        if compressed:
+            name.write_bytes(gzip.compress(name.read_bytes()))
+    finished = run_indexer(
+        *("build", source, "--transactions", *names, "--out", artifacts),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("error: ")
+    assert not finished.stderr.startswith(f"error: {tmp_path}/p")
+    assert "Traceback" not in finished.stderr
+    assert not (artifacts / "CURRENT").exists()
+
+
+UNREADABLE: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "no column for the sender": (
+        b"chain,block_time,to_addr,amount_usdc\n",
+        "there is no column sender or from_addr or from_address among chain, block_time",
+    ),
+    "no amount": (b"chain,block_time,from_addr,to_addr\n", "amount or amount_usdc or value_usd"),
+    "no decimals": (b"chain,block_time,from_addr,to_addr,amount\n", "decimals"),
+    "an array": (b"[" + b"1," * 999 + b"1]", "is a JSON array"),
+    "blank": (b"\n \n\r\n", "is empty"),
+    "an unclosed quote in the header": (
+        b'chain,"block_time\n',
+        "has a quote that its line does not close",
+    ),
+    "a header with an endless name": (b"a" * 200_000 + b"\n", "is no CSV header"),
+    "an endless header": (b"a,b" * 2**23, "the first line is longer than"),
+    "many columns": (b"column," * 9_000 + b"\n", "column, …"),
+    "escapes in the header": (b"chain,\x1b]0;owned\x07\n", "among chain, \\x1b]0;owned\\x07"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(99), "give <(zstd -dc "),
+    "truncated gzip": (gzip.compress(b"chain,block_time\n")[:15], "cut short"),
+    "Parquet in gzip": (gzip.compress(b"PAR1"), "is Parquet compressed with gzip"),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_an_unreadable_payment_file_ends_the_build_and_keeps_the_published_snapshot(
+    case: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build([service("kept")]) == 0
+    content, message = UNREADABLE[case]
+    name = tmp_path / "p.csv"
+    name.write_bytes(content)
+    assert build([service("new")], payments=name) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {name}")
+    assert message in error
+    assert open_snapshot(artifacts).find("kept") is not None

@@ -1,0 +1,64 @@
+"""`/llms.txt`: short, and right wherever the service is mounted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from urllib.parse import urljoin
+
+import httpx
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from service.app import create_app
+from service.settings import Settings
+
+
+def test_the_text_fits_one_screen_and_all_its_links_answer(
+    client: httpx.Client,
+) -> None:
+    response = client.get("/llms.txt")
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    text = response.text
+    title, blank, summary = text.split("\n")[:3]
+    assert (title, blank, summary[:2]) == ("# Ratecard", "", "> ")
+    assert "184 services with 1,732 endpoints" in text
+    assert text.count("\n") < 60
+    assert len(response.content) < 3000
+    assert max(map(len, text.splitlines())) <= 100
+    assert len(links(text)) >= 5
+    for link in links(text):
+        assert client.get(urljoin("/llms.txt", link)).status_code == 200
+    found = client.get(urljoin("/llms.txt", links(text)[0])).json()
+    assert found["total"] > 0
+    assert found["services"][0]["endpoints"] == []
+
+
+def test_the_text_and_the_documentation_work_where_they_are_mounted(sample: Path) -> None:
+    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(sample))))])
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(outer)
+        base = "http://a.example"
+        async with httpx.AsyncClient(transport=transport, base_url=base) as client:
+            page = (await client.get("/shop/docs")).text
+            text = (await client.get("/shop/llms.txt")).text
+            addresses = re.findall(r'(?:href|src)="([^"]+)"', page)
+            assert all(address.startswith(("/shop/", "#")) for address in addresses)
+            for address in {*addresses, *links(text)}:
+                found = await client.get(urljoin("/shop/docs", address))
+                assert found.status_code == 200, address
+
+    asyncio.run(ask())
+
+
+def test_no_cacheable_document_depends_on_the_host_header(client: httpx.Client) -> None:
+    for path in ("/llms.txt", "/docs", "/openapi.json"):
+        response = client.get(path, headers={"host": "evil.example", "x-forwarded-host": "evil"})
+        assert "evil" not in response.text
+        assert response.headers["etag"] == client.get(path).headers["etag"]
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)]+)\)", text)

@@ -1,0 +1,64 @@
+"""The examples of `/openapi.json`, which are taken from the catalogue that is served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.settings import Settings
+from tests.support.running import Build, Json, service
+
+
+def _example(document: Json, path: str) -> str | None:
+    first: Json = document["paths"][path]["get"]["parameters"][0]
+    return first.get("example")
+
+
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        ("Tide tables", "Tide tables"),
+        ("Weather of tomorrow", "weather forecast"),
+        ("  <b>x</b> ", "<b>x</b>"),
+        ("  ", "weather forecast"),
+        ("z" * 3000, "z" * 2000),
+    ],
+)
+def test_the_examples_find_something_in_the_catalogue_served(
+    name: str, query: str, artifacts: Path, build: Build
+) -> None:
+    assert build([service("only", name=name)]) == 0
+    app = create_app(Settings(artifacts=str(artifacts)))
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            document = (await client.get("/openapi.json")).json()
+            assert _example(document, "/v1/services/{id}") == "only"
+            assert (await client.get("/v1/services/only")).status_code == 200
+            assert _example(document, "/v1/search/services") == query
+            found = await client.get("/v1/search/services", params={"q": query})
+            assert found.json()["total"] == (1 if name.strip() else 0)
+
+    asyncio.run(ask())
+
+
+def test_an_empty_catalogue_has_no_example_of_an_id(artifacts: Path, build: Build) -> None:
+    empty = artifacts.with_name("empty.json")
+    empty.write_text("[]")
+    assert build(empty) == 0
+    app = create_app(Settings(artifacts=str(artifacts)))
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            document = json.loads((await client.get("/openapi.json")).content)
+            assert _example(document, "/v1/services/{id}") is None
+            assert "0 services" in (await client.get("/llms.txt")).text
+
+    asyncio.run(ask())
