@@ -43,7 +43,7 @@ def test_without_the_idna_package_only_ascii_names_are_supported(
 ) -> None:
     monkeypatch.setitem(sys.modules, "idna", None)
     assert ascii_host("Example.com") == "example.com"
-    with pytest.raises(IndexerError, match=r"pip install 'ratecard\[indexer\]'"):
+    with pytest.raises(IndexerError, match=r"install ratecard with the extra \[indexer\]"):
         ascii_host("bücher.example")
 
 
