@@ -11,7 +11,7 @@ TESTS ?= tests
 # fsyncs. One process more than there are cores, as tests also wait for processes that they started.
 MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {print "/dev/shm"}')
 PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
-PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .PHONY: run index serve test check soak bench wheel test-wheel test-floors screenshots clean
 
@@ -53,7 +53,7 @@ test-wheel: wheel
 	@cd build/wheel && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST) $(TESTS)
 
 # The tests of the HTTP service with the oldest dependencies that are declared; TESTS=tests runs all.
-test-floors: TESTS = tests/service
+test-floors: TESTS = tests/service/http tests/service/server tests/service/test_app.py
 test-floors:
 	@rm -rf build/floors
 	@$(PYTHON) -m venv build/floors

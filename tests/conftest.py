@@ -9,26 +9,44 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import is_hypothesis_test, settings
+from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdist has no types
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # the same
 
 from indexer.__main__ import main
-from tests.support.running import SEEDS, Build, Json, serve, write_lines
+from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
 
 LONGEST = ("test_whoosh_distributions.py", "test_crash.py", "test_hostile.py", "test_soak.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their requirements, and group them for pytest-xdist.
+settings.register_profile("ratecard", max_examples=examples(100), deadline=None)
+settings.load_profile("ratecard")
 
-    Tests with a browser are one group, as two concurrent browsers starve each other; the other
-    groups are files. The longest groups start first, so that no process works alone at the end.
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Gives a process one file at a time, and all of tests/web to one: browsers starve each other.
+
+    The groups of `--dist loadgroup` would do, but pytest-xdist 3.8 ignores them with pytest 9.2.
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "tests/web" if file.startswith("tests/web/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Replace the scheduler of pytest-xdist."""
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their requirements; start with the longest, so that no process ends alone."""
     for item in items:
-        needs_browser = "browser" in getattr(item, "fixturenames", ())
-        if needs_browser:
-            item.add_marker("browser")
-        if item.path.parent.name == "system":
-            item.add_marker("system")
-        item.add_marker(pytest.mark.xdist_group("browser" if needs_browser else str(item.path)))
+        folder = item.path.parent.name
+        if folder in ("system", "web"):
+            item.add_marker("system" if folder == "system" else "browser")
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("soak")
     items.sort(
         key=lambda item: (
             not item.get_closest_marker("browser"),

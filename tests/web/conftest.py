@@ -18,7 +18,9 @@ from tests.support.visits import collect_errors
 def browser() -> Iterator[Browser]:
     """Open a browser; without Chromium its tests are skipped, except in CI."""
     if CHROMIUM is None and "CI" not in os.environ:
-        pytest.skip("Chromium is missing: apt-get install --no-install-recommends chromium")
+        pytest.skip(
+            "Chromium is missing: apt-get install --no-install-recommends chromium-headless-shell"
+        )
     with open_browser() as browser:
         yield browser
 

@@ -16,6 +16,7 @@ from tests.support.running import (
     Build,
     Json,
     endpoint,
+    examples,
     priced,
     service,
 )
@@ -83,7 +84,7 @@ def test_a_price_is_suspicious_only_where_it_can_be_compared(case: str) -> None:
 amounts = st.from_regex(r"[0-9]{1,30}(\.[0-9]{1,30})?", fullmatch=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(amounts, amounts), max_size=3 * MIN_SERVICES))
 def test_all_amounts_can_be_compared(prices: list[tuple[str, str]]) -> None:
     records = [

@@ -21,7 +21,7 @@ from indexer.payments.usage import (
     read_addresses,
 )
 from indexer.sources.rejects import Rejects
-from tests.support.running import Json, endpoint, payment, service, write_lines
+from tests.support.running import Json, endpoint, examples, payment, service, write_lines
 
 NEWEST = datetime(2026, 5, 7, 10, 16, 51, tzinfo=UTC)
 MONTH = timedelta(days=30)
@@ -83,7 +83,7 @@ def canonical_address(address: str) -> str:
     return address.lower() if address.startswith("0x") else address
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(payments, services)
 def test_usage_equals_a_brute_force_count(paid: Paid, services: list[Service]) -> None:
     paid = [(timedelta(0), "a", "Sol"), *paid]

@@ -17,7 +17,7 @@ from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.rejects import Rejects
 from service.records import format_timestamp
 from service.snapshot.ecosystem import Ecosystem
-from tests.support.running import Json, payment, write_lines
+from tests.support.running import Json, examples, payment, write_lines
 
 START = datetime(2026, 3, 27, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -41,7 +41,7 @@ payments = st.lists(
 Payment = tuple[datetime, str, str, int]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(payments, st.integers(1, 14))
 def test_the_answer_for_every_timeframe_equals_a_brute_force_count(
     paid: list[Payment], decimals: int

@@ -24,7 +24,7 @@ from indexer.snapshot.whoosh_index import Terms, index_part, indexing
 from service.search.analysis import term_of, words_of
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder
-from tests.support.running import Build, service, write_lines
+from tests.support.running import Build, examples, service, write_lines
 from tests.support.searching import IDENTIFIERS, WORDS
 from tests.support.workers import several_cpus
 
@@ -62,7 +62,7 @@ def test_an_index_with_a_missing_document_is_not_compiled(
         index_part(tmp_path / "part", [("one", "", ""), ("two", "", "")])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(documents, st.data())
 def test_parts_compile_to_the_same_bytes_as_one_index(
     documents: list[tuple[str, str, str]], data: st.DataObject

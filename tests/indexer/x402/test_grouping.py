@@ -20,7 +20,7 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import Discovery, Grouped
 from indexer.x402.resource import Unlisted, read_resource
 from indexer.x402.testnets import is_test_network
-from tests.support.running import SHARED, Json
+from tests.support.running import SHARED, Json, examples
 from tests.support.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v1, v2
 
 VERSION_1 = SHARED / "bazaar" / "resources_v1_2025-12.json"
@@ -215,7 +215,7 @@ numbered_resources = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(numbered_resources, st.data())
 def test_services_do_not_depend_on_the_order_or_the_sources_of_their_resources(
     tmp_path_factory: pytest.TempPathFactory, records: list[Json], data: st.DataObject

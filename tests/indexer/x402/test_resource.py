@@ -17,7 +17,7 @@ from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import Discovery
 from indexer.x402.resource import NEVER, Unlisted, read_resource
-from tests.support.running import Json
+from tests.support.running import Json, examples
 from tests.support.x402 import TEST_NETWORK_PRICE, URL, accept, endpoint_of, read, resource, v1, v2
 
 
@@ -303,7 +303,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(nested for key, each in inner for nested in places(each, (*path, key)))]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data(), st.sampled_from(SHAPED))
 def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_reason(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, shaped: Json

@@ -17,7 +17,7 @@ from indexer.__main__ import main
 from service.networks import network_key, network_label
 from service.search.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Build, Json, endpoint, service
+from tests.support.running import Build, Json, endpoint, examples, service
 
 PATHS = ("/v1/services", "/v1/search/services?q=data+api+search")
 
@@ -271,7 +271,7 @@ facet_filters = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     records,
     facet_filters,

@@ -19,7 +19,7 @@ from service.api.parameters import parse_search
 from service.search.analysis import query_words, term_of, words_of
 from service.search.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Json
+from tests.support.running import Json, examples
 
 PATHS = ("/v1/search/services", "/v1/services/search")
 OPERATORS = [
@@ -237,7 +237,7 @@ hostile = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     hostile,
     st.integers(1, 200),
@@ -262,7 +262,7 @@ def test_totals_and_pages_of_any_query_are_exact(
     assert hits.facets == by_name.facets
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text(max_size=60).filter(str.strip))
 def test_any_text_is_a_valid_query_over_http(client: httpx.Client, query: str) -> None:
     response = client.get(PATHS[0], params={"q": query})

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from service.app import create_app
 from service.http.compression import CODINGS, MIN_SIZE
 from service.settings import Settings
-from tests.support.running import Build, endpoint, eventually, serve, service
+from tests.support.running import Build, endpoint, eventually, examples, serve, service
 
 LARGE, SMALL = "/v1/services", "/v1/services?limit=1&endpoints=none"
 CACHEABLE = (
@@ -46,7 +46,7 @@ NOT_CACHEABLE = {
 ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 EXAMPLES = settings(
     deadline=None,
-    max_examples=100,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # clients have no state
 )
 

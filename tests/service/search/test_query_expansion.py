@@ -16,6 +16,7 @@ from service.search.config import SEARCH_CONFIG
 from service.search.filters import Filters
 from service.search.spelling import edit_distance
 from service.snapshot.snapshot import Snapshot
+from tests.support.running import examples
 from tests.support.searching import (
     Document,
     catalogue,
@@ -138,7 +139,7 @@ def misspellings(draw: st.DrawFn) -> tuple[list[str], str]:
     return words, "".join(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(misspellings())
 def test_a_misspelt_word_matches_its_completions_and_corrections(
     case: tuple[list[str], str],
@@ -305,7 +306,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.integers(0, len(NAMES) - 1),
     st.sampled_from([str, str.upper, str.lower, str.title, str.swapcase]),

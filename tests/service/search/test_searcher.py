@@ -25,7 +25,7 @@ from service.search.searcher import Searcher
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import TopK
 from service.snapshot.snapshot import Snapshot
-from tests.support.running import Json, endpoint, service
+from tests.support.running import Json, endpoint, examples, service
 from tests.support.searching import (
     IDENTIFIERS,
     WORDS,
@@ -108,7 +108,7 @@ def test_the_test_words_are_terms_without_expansions() -> None:
     assert len({len(word) for word in WORDS}) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(small_corpora, priors, st.lists(short_queries, min_size=1, max_size=6), st.booleans())
 def test_ranking_equals_brute_force_bm25f_on_small_corpora(
     drawn: list[Document], prior: list[float], searches: list[list[str]], match_all: bool
@@ -123,7 +123,7 @@ def test_ranking_equals_brute_force_bm25f_on_small_corpora(
 
 
 @pytest.mark.parametrize(("size", "most"), [(1, 7), (41, 7), (300, 7), (8000, 7), (50_000, 2)])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(words=queries, share=shares, match_all=st.booleans(), limit=limits, offset=offsets)
 def test_pages_equal_brute_force_bm25f(
     corpora: Corpora,
@@ -175,7 +175,7 @@ def test_sums_beyond_16_bits_are_exact(tmp_path: Path) -> None:
     assert rank(searcher, " ".join(query), 1).ordinals.tolist() == [1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(queries, st.integers(20, 900), shares, st.booleans())
 def test_paging_returns_every_match_once_in_ranking_order(
     many: Corpus, words: list[str], limit: int, share: float | None, match_all: bool
@@ -190,7 +190,7 @@ def test_paging_returns_every_match_once_in_ranking_order(
     assert {page.total for page in pages} == {whole.total} == {len(set(whole.ordinals.tolist()))}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(queries.flatmap(lambda words: st.tuples(st.just(words), st.permutations(words))))
 def test_the_order_of_the_words_does_not_matter(
     many: Corpus, orders: tuple[list[str], list[str]]
@@ -203,7 +203,7 @@ def test_the_order_of_the_words_does_not_matter(
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(queries)
 def test_repeated_words_count_once(many: Corpus, words: list[str]) -> None:
     once = " ".join([*dict.fromkeys(words), "zzz"])
@@ -219,7 +219,7 @@ def test_terms_beyond_64_distinct_ones_are_ignored(many: Corpus) -> None:
     assert rank_all(many.searcher, " ".join(searched * 3 + ignored)) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(queries, shares, st.booleans())
 def test_the_total_is_the_number_of_matches(
     many: Corpus, words: list[str], share: float | None, match_all: bool
@@ -282,7 +282,7 @@ def priced(folder: Path, count: int) -> Snapshot:
     return publish(folder, [record(number) for number in range(count)])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(small_corpora, priors, st.lists(short_queries, min_size=1, max_size=4))
 def test_the_prior_is_bounded_and_adds_no_match(
     drawn: list[Document], prior: list[float], searches: list[list[str]]

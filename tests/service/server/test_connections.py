@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from service.records import ErrorEnvelope
 from service.server.protocol import MAX_HEAD, MAX_PIPELINED
-from tests.support.running import ROOT
+from tests.support.running import ROOT, examples
 
 START = b"GET /healthz HTTP/1.1\r\nhost: a.example\r\n"
 HEALTH = START + b"\r\n"
@@ -421,7 +421,7 @@ def test_clients_that_do_not_complete_a_request_time_out(short_timeout: Server) 
                 assert connection.read_response() is not None
             connection.send(partial)
         assert short_timeout.open_files() > before
-        eventually(lambda: short_timeout.open_files() == before)
+        eventually(lambda: short_timeout.open_files() <= before)
 
 
 def test_clients_that_do_not_read_their_response_time_out(short_timeout: Server) -> None:
@@ -430,8 +430,8 @@ def test_clients_that_do_not_read_their_response_time_out(short_timeout: Server)
         for connection in (open_, half_closed):
             connection.send(LISTING * 50)
         half_closed.socket.shutdown(socket.SHUT_WR)
-        eventually(lambda: short_timeout.open_files() == before + 2)
-        eventually(lambda: short_timeout.open_files() == before)
+        eventually(lambda: short_timeout.open_files() <= before + 2)
+        eventually(lambda: short_timeout.open_files() <= before)
 
 
 def test_slow_readers_and_idle_keep_alive_connections_do_not_time_out(
@@ -552,7 +552,7 @@ def exchange_until_close(connection: Connection, pieces: list[bytes]) -> list[Re
     return responses
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     data=st.binary(max_size=200) | mutated_requests(),
     cuts=st.lists(st.integers(0, 200), max_size=3),
