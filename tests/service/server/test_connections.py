@@ -380,10 +380,13 @@ def test_an_upgrade_is_ignored_and_the_connection_is_closed(server: Server, extr
 
 def test_the_body_of_an_upgrade_is_not_parsed_as_a_request(server: Server) -> None:
     length = b"content-length: %d\r\n\r\n" % len(LISTING)
-    for pieces in ([UPGRADE + length + LISTING], [UPGRADE + length, LISTING]):
-        with server.connect() as connection:
-            responses = exchange_until_close(connection, pieces)
-            assert [response.body for response in responses] == [b'{"status":"ok"}']
+    with server.connect() as connection:
+        connection.send(UPGRADE + length + LISTING)
+        assert [response.body for response in connection.read_responses()] == [b'{"status":"ok"}']
+    with server.connect() as connection:
+        responses = exchange_until_close(connection, [UPGRADE + length, LISTING])
+        # A body that arrives after the close resets the connection, which may discard the response.
+        assert [response.body for response in responses] in ([b'{"status":"ok"}'], [])
 
 
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
