@@ -48,7 +48,7 @@ class Report(Struct, rename="camel"):
 
 
 class LastBuild(Struct):
-    """What `remember` keeps; `rejects` is the state of the file of rejects."""
+    """The last build as `remember` stores it; `rejects` is the state of the file of rejects."""
 
     digest: str
     rejects: str
@@ -129,7 +129,7 @@ def remember(
 
 
 def _state_of(rejects: Path | None) -> str:
-    """Return what identifies the content of the file of rejects, empty without one.
+    """Return the path and the hash of the file of rejects, empty without one.
 
     Raises FileNotFoundError for a file that is missing, and for a pipe or a device.
     """

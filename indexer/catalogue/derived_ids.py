@@ -20,7 +20,7 @@ _scheme = re.compile(r"^https?://")
 
 
 class Identity(Struct):
-    """What identifies a record: the number of its source, its own id, if any, and its domain."""
+    """The identity of a record: the number of its source, its own id, if any, and its domain."""
 
     source: int
     given: str | None

@@ -13,9 +13,8 @@ import pytest
 from indexer.__main__ import main
 from indexer.catalogue.record import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import DAMAGES, folder, snapshots
-from tests.support.misbehaving import failing, in_turn, misbehaving, pages_of
-from tests.support.reports import ids, listed, overlays, reported
+from tests.support.artifacts import DAMAGES, folder, ids, listed, overlays, reported, snapshots
+from tests.support.feeds import failing, in_turn, misbehaving, pages_of
 from tests.support.running import (
     SHARED,
     Build,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.misbehaving import misbehaving, pages_of
+from tests.support.artifacts import STAGES
+from tests.support.feeds import misbehaving, pages_of
 from tests.support.running import (
     ROOT,
     Build,
@@ -23,15 +24,6 @@ from tests.support.terminals import read_terminal
 from tests.support.x402 import resource
 
 ESCAPE = "\x1b"
-STAGES = {
-    "compare with the last build",
-    "read",
-    "count the payments",
-    "write the services",
-    "index",
-    "compile",
-    "publish",
-}
 
 
 def test_without_a_terminal_each_long_stage_has_a_plain_line(

@@ -1,9 +1,27 @@
-"""Paths of published snapshots, and ways to damage their files."""
+"""Published snapshots, ways to damage their files, and the reports of builds."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.snapshot.snapshot import open_snapshot
+from tests.support.running import Json
+
+STAGES = {
+    "compare with the last build",
+    "read",
+    "count the payments",
+    "write the services",
+    "index",
+    "compile",
+    "publish",
+}
+"""The stages of a build with payments."""
 
 
 def snapshots(artifacts: Path) -> set[str]:
@@ -36,3 +54,26 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "shifted": lambda content: content[1:] + content[:1],
 }
 """Ways to damage a file without changing its size."""
+
+
+def listed(artifacts: Path) -> list[Json]:
+    """Return the services of the published snapshot, in listing order."""
+    snapshot = open_snapshot(artifacts)
+    return [json.loads(snapshot.find(each) or b"null") for each in snapshot.list(200).ids]
+
+
+def ids(artifacts: Path) -> list[str]:
+    return [each["id"] for each in listed(artifacts)]
+
+
+def reported(captured: pytest.CaptureFixture[str]) -> Json:
+    """Return the JSON report of the last build."""
+    report: Json = json.loads(captured.readouterr().out.splitlines()[-1])
+    return report
+
+
+def overlays(tmp_path: Path, patches: Any) -> tuple[str, str]:
+    """Write an overlay file, and return the options of a build for it."""
+    path = tmp_path / "overlay.json"
+    path.write_text(json.dumps(patches))
+    return ("--overlay", str(path))

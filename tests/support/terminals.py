@@ -1,12 +1,14 @@
-"""Commands on pseudo-terminals."""
+"""Commands on pseudo-terminals and in a shell."""
 
 from __future__ import annotations
 
 import os
 import pty
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
+from pathlib import Path
 from unittest.mock import patch
 
 from indexer.__main__ import main
@@ -36,3 +38,12 @@ def read_terminal(descriptor: int) -> str:
         while part := file.read(65536):
             output += part
     return output.decode()
+
+
+def arguments(command: str, folder: Path) -> list[str]:
+    """Run a command in a folder, with a `curl` that prints its arguments, and return these."""
+    script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}\n"
+    run = ["/bin/bash", "-c", script]
+    done = subprocess.run(run, capture_output=True, check=True, timeout=10, cwd=folder)
+    assert not done.stderr
+    return done.stdout.decode().split("\0")[:-1]

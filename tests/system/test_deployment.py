@@ -166,7 +166,7 @@ def test_a_service_that_is_older_than_what_is_published_serves_the_one_before_it
 
 
 def test_every_promise_names_tests_that_exist() -> None:
-    promises = OPERATIONS[OPERATIONS.index("## What is promised") :]
+    promises = OPERATIONS[OPERATIONS.index("## Promises") :]
     rows = re.findall(r"^\| (?!promise |-).+ \| (.+) \|$", promises, re.MULTILINE)
     assert len(rows) > 25
     for row in rows:

@@ -66,7 +66,7 @@ def without_blocks(text: str) -> str:
 
 
 def quoted(text: str) -> list[str]:
-    """What stands in backticks, outside of blocks of code."""
+    """Return the texts in backticks, outside of blocks of code."""
     return re.findall(r"`([^`\n]+)`", without_blocks(text))
 
 

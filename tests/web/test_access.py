@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from indexer.__main__ import main
 from tests.support.awkward import TEXTS, hostile
+from tests.support.browser import IN_PLACE, settle, visit
 from tests.support.running import SEEDS, serve, write_lines
-from tests.support.visits import IN_PLACE, settle, visit
 
 REFUSED = "console: Failed to load resource: the server responded with a status of"
 OTHERS = [

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
+from tests.support.browser import visit
 from tests.support.running import Json
-from tests.support.visits import visit
 
 
 @pytest.fixture

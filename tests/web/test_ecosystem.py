@@ -9,8 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import visit
 from tests.support.running import Build, Json, eventually, payment, serve, service
-from tests.support.visits import visit
 
 TOTALS = ("total_transactions", "total_amount", "unique_buyers", "unique_sellers")
 

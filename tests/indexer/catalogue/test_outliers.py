@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.outliers import MAGNITUDES, MIN_SERVICES, Outlier, find_outliers
-from tests.support.reports import reported
+from tests.support.artifacts import reported
 from tests.support.running import (
     Build,
     Json,

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.catalogue.outliers import MIN_SERVICES
-from tests.support.artifacts import folder
-from tests.support.reports import overlays, reported
+from tests.support.artifacts import STAGES, folder, overlays, reported
 from tests.support.running import (
     ROOT,
     Build,
@@ -25,15 +24,6 @@ from tests.support.running import (
 from tests.support.x402 import resource
 
 ESCAPE = "\x1b"
-STAGES = {
-    "compare with the last build",
-    "read",
-    "count the payments",
-    "write the services",
-    "index",
-    "compile",
-    "publish",
-}
 
 
 def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(

@@ -11,8 +11,20 @@ import msgspec
 import pytest
 
 from indexer.errors import SourceError
-from tests.support.feeds import LINES, RESOURCES, SERVICES, WHOLE, fetch_feed, items_of
-from tests.support.misbehaving import failing, in_turn, misbehaving, pages_of, sending, validated
+from tests.support.feeds import (
+    LINES,
+    RESOURCES,
+    SERVICES,
+    WHOLE,
+    failing,
+    fetch_feed,
+    in_turn,
+    items_of,
+    misbehaving,
+    pages_of,
+    sending,
+    validated,
+)
 
 
 def test_an_unchanged_feed_costs_one_request(cache: Path) -> None:

@@ -18,13 +18,18 @@ from hypothesis import strategies as st
 from indexer.errors import SourceError
 from indexer.feeds.url import redirect_target
 from indexer.options import Limits
-from tests.support.feeds import QUICK, RESOURCES, WHOLE, failure, fetch_feed, items_of
-from tests.support.misbehaving import (
+from tests.support.feeds import (
+    QUICK,
+    RESOURCES,
+    WHOLE,
     Behaviour,
     Exchange,
     Server,
     failing,
+    failure,
+    fetch_feed,
     in_turn,
+    items_of,
     misbehaving,
     redirecting,
     sending,

@@ -23,18 +23,16 @@ from tests.support.feeds import (
     RESOURCES,
     SERVICES,
     WHOLE,
-    failure,
-    fetch_feed,
-    items_of,
-    resource,
-)
-from tests.support.misbehaving import (
     Behaviour,
     Exchange,
     failing,
+    failure,
+    fetch_feed,
     in_turn,
+    items_of,
     misbehaving,
     pages_of,
+    resource,
     sending,
 )
 from tests.support.running import SHARED, Json, service

@@ -17,8 +17,16 @@ import pytest
 from indexer.__main__ import main
 from indexer.errors import SourceError
 from indexer.options import Limits
-from tests.support.feeds import QUICK, RESOURCES, WHOLE, fetch_feed, items_of
-from tests.support.misbehaving import Server, misbehaving, redirecting
+from tests.support.feeds import (
+    QUICK,
+    RESOURCES,
+    WHOLE,
+    Server,
+    fetch_feed,
+    items_of,
+    misbehaving,
+    redirecting,
+)
 from tests.support.running import ROOT, run_indexer
 
 ALLOWED = msgspec.structs.replace(QUICK, allow_private=True)

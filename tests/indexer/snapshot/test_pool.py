@@ -15,8 +15,7 @@ import pytest
 
 from indexer.errors import IndexerError
 from indexer.snapshot.pool import start_workers
-from tests.support.artifacts import snapshots
-from tests.support.reports import ids
+from tests.support.artifacts import ids, snapshots
 from tests.support.running import ROOT, Build, endpoint, service, write_lines
 from tests.support.stuck_build import WORKERS
 from tests.support.workers import (

@@ -24,9 +24,8 @@ from indexer.sources.fingerprint import hash_code
 from indexer.sources.rejects import MAX_REASONS
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import folder
-from tests.support.misbehaving import misbehaving, pages_of
-from tests.support.reports import ids, reported
+from tests.support.artifacts import folder, ids, reported
+from tests.support.feeds import misbehaving, pages_of
 from tests.support.running import ROOT, Build, Json, payment, service, write_lines
 from tests.support.x402 import resource
 

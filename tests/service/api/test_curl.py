@@ -17,7 +17,7 @@ from service.api.curl import curl, escape_json
 from service.records import Endpoint
 from tests.support.awkward import ADDRESSES, TEXTS, hostile_endpoint
 from tests.support.running import Json, endpoint
-from tests.support.shell import arguments
+from tests.support.terminals import arguments
 
 
 def parameter(name: str, example: Any, group: str = "query", **fields: Any) -> Json:
