@@ -86,6 +86,8 @@ class _Build:
         self._inputs = inputs
         self._rejects = rejects
         self._progress = progress
+        self._jobs = options.jobs or available_cpus()
+        self._memory = options.memory or available_memory()
 
     def run(self) -> Report:
         now = datetime.now(UTC)
@@ -103,8 +105,8 @@ class _Build:
                 rejects,
                 now,
                 self._progress,
-                jobs=self._options.jobs,
-                memory=self._options.memory,
+                jobs=self._jobs,
+                memory=self._memory,
             ) as payments:
                 payment_count = write_ecosystem(self._built / "ecosystem", payments)
                 rejects.check(self._options.max_rejects)
@@ -215,7 +217,7 @@ class _Build:
 
         The summaries, the filters and the prices are computed while the workers index.
         """
-        built, count, options = self._built, len(entries), self._options
+        built, count = self._built, len(entries)
         with (
             self._progress.stage("index", count) as indexed,
             indexing(
@@ -223,8 +225,8 @@ class _Build:
                 built,
                 count,
                 indexed.advance,
-                jobs=options.jobs or available_cpus(),
-                memory=options.memory or available_memory(),
+                jobs=self._jobs,
+                memory=self._memory,
             ) as results,
         ):
             write_summaries(built, read_record_store(built, "records"))

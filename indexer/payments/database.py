@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
 from indexer.progress import Progress
-from indexer.resources import available_cpus, available_memory, duckdb_memory
+from indexer.resources import duckdb_memory
 from indexer.sources.rejects import Rejects
 from indexer.text import printable
 
@@ -29,13 +29,13 @@ def open_payments(
     now: datetime,
     progress: Progress,
     *,
-    jobs: int | None = None,
-    memory: int | None = None,
+    jobs: int,
+    memory: int,
 ) -> Iterator[DuckDBPyConnection | None]:
     """Load payment files into a database and yield a connection to it, or None without files.
 
-    jobs: maximum number of threads; None for one on each available CPU
-    memory: bytes for the whole build, of which DuckDB takes a share; None for all available memory
+    jobs: maximum number of threads
+    memory: bytes for the whole build, of which DuckDB takes a share
 
     DuckDB is imported here, so that a catalogue without payments is built without it.
     Raises IndexerError when DuckDB is missing or fails, and what `load_payments` raises.
@@ -59,8 +59,8 @@ def open_payments(
             f"{printable(database)}: DuckDB cannot work under this name; choose another --out, "
             "in UTF-8 and without a question mark"
         )
-    limit = duckdb_memory(memory or available_memory())
-    threads = min(jobs or available_cpus(), MAX_THREADS, limit // THREAD_MEMORY)
+    limit = duckdb_memory(memory)
+    threads = min(jobs, MAX_THREADS, limit // THREAD_MEMORY)
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{limit}B",
         "threads": max(1, threads),

@@ -145,7 +145,7 @@ class CacheMiddleware:
         Each content coding has an entity tag of its own (RFC 9110, section 8.8.3).
         """
         fields = dict(given)
-        tag = fields.pop(b"etag", b"").strip(b'"') or snapshot.id.encode()
+        tag = fields.pop(b"etag", b"").strip(b'"') or snapshot.encoded_id
         tag = b"%b-%b" % (tag, release())
         if coding != IDENTITY and len(body) >= MIN_SIZE:
             body = CODINGS[coding](body)

@@ -79,7 +79,7 @@ class RequestMiddleware:
         headers = [*COMMON_HEADERS, (b"x-request-id", request_id)]
         snapshot = self._snapshots.opened or await self._open_first()
         if snapshot is not None:
-            headers.append((b"ratecard-snapshot", snapshot.name))
+            headers.append((b"ratecard-snapshot", snapshot.encoded_id))
         if b"upgrade" in fields or b"expect" in fields:
             # The parser may have stopped at the head, and would take a body for the next request.
             headers.append((b"connection", b"close"))

@@ -46,7 +46,7 @@ class Snapshot:
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
         self.manifest = manifest
         self.id = manifest.id
-        self.name = manifest.id.encode()
+        self.encoded_id = manifest.id.encode()
         self.checked_at = checked_at
         self.services = RecordStore(folder, "records")
         self.summaries = RecordStore(folder, "summaries")

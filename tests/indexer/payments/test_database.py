@@ -41,7 +41,9 @@ def test_payments_with_long_lines_load_in_the_least_memory(tmp_path: Path) -> No
     names = [str(tmp_path / "p.csv")]
     rows = [f"{row(number)},{'x' * 100_000}" for number in range(700)]
     Path(names[0]).write_text("\n".join([f"{HEADER},memo", *rows, ""]))
-    with open_payments(tmp_path, names, Rejects(None), NOW, Progress(), memory=1) as connection:
+    with open_payments(
+        tmp_path, names, Rejects(None), NOW, Progress(), jobs=4, memory=1
+    ) as connection:
         assert connection is not None
         assert connection.execute("SELECT count(*) FROM payments").fetchone() == (700,)
 
