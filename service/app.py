@@ -18,7 +18,7 @@ from service.api.openapi import get_openapi
 from service.api.services import get_service, list_services, search_services
 from service.api.status import get_health, get_metrics, get_readiness
 from service.http.access_log import AccessLog
-from service.http.cache import CacheMiddleware
+from service.http.cache import ResponseCache
 from service.http.drain import Drain
 from service.http.exception_handlers import EXCEPTION_HANDLERS
 from service.http.load_shedding import LoadShedder
@@ -54,14 +54,12 @@ def create_app(settings: Settings | None = None) -> Starlette:
     """
     settings = settings or Settings.from_environment()
     snapshots = SnapshotManager(Path(settings.artifacts))
+    cache = ResponseCache(settings.cache_bytes, settings.max_age)
     metrics = Metrics(snapshots)
     log = AccessLog() if settings.log_requests else None
     app = Starlette(
         routes=[*ROUTES, *(PAGES if settings.page else [])],
-        middleware=[
-            Middleware(RequestMiddleware, snapshots, metrics, log),
-            Middleware(CacheMiddleware, settings.cache_bytes, settings.max_age, metrics.counts),
-        ],
+        middleware=[Middleware(RequestMiddleware, snapshots, cache, metrics, log)],
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=_lifespan,
     )

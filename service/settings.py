@@ -28,7 +28,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 60
     cache_bytes: Annotated[
         int,
-        Meta(ge=0, description="memory of each worker for cached responses of one snapshot"),
+        Meta(ge=0, description="memory of each worker for cached responses"),
     ] = 64 << 20
     max_lag: Annotated[
         float,

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from starlette.types import Scope
 
+from service.http.responses import ResponseWriter
 from service.records import format_timestamp
 
 MAX_QUEUED = 10_000  # lines
@@ -54,16 +55,7 @@ class AccessLog:
         self._listener.stop()
         self._listener.start()
 
-    def write(
-        self,
-        scope: Scope,
-        request_id: bytes,
-        route: str,
-        status: int,
-        size: int,
-        seconds: float,
-        snapshot_id: str,
-    ) -> None:
+    def write(self, scope: Scope, writer: ResponseWriter, seconds: float, snapshot_id: str) -> None:
         """Log a request in ASCII, so that nothing a client sends can control a terminal."""
         target = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
         if scope["query_string"]:
@@ -71,13 +63,13 @@ class AccessLog:
         client = scope.get("client")
         entry = Entry(
             time=format_timestamp(datetime.now(UTC)),
-            id=request_id.decode(),
+            id=writer.request_id.decode(),
             client=client[0].encode("ascii", "backslashreplace").decode() if client else "",
             method=scope["method"],
             target=target.decode("ascii", "backslashreplace"),
-            route=route,
-            status=status,
-            bytes=0 if scope["method"] == "HEAD" else size,
+            route=writer.route,
+            status=writer.status,
+            bytes=0 if scope["method"] == "HEAD" else writer.size,
             ms=round(seconds * 1000, 3),
             snapshot=snapshot_id,
         )

@@ -15,13 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import PathNotFound, RatecardError
 from service.http.access_log import AccessLog
+from service.http.cache import CachedResponse, Key, ResponseCache
+from service.http.compression import negotiate
 from service.http.exception_handlers import METHODS, error_response
 from service.http.metrics import Metrics
-from service.http.responses import FIELDS, SNAPSHOT
+from service.http.responses import FIELDS, SNAPSHOT, RawHeaders, ResponseWriter
 from service.snapshot import Snapshot
 from service.snapshot.manager import SnapshotManager
-
-RawHeaders = list[tuple[bytes, bytes]]
 
 READ_FIELDS = frozenset(
     (b"accept-encoding", b"expect", b"if-none-match", b"upgrade", b"x-request-id")
@@ -44,7 +44,7 @@ PREFLIGHT = Response(
         "cache-control": "no-store",
     },
 )
-NO_ROUTE = "none"
+CACHEABLE_METHODS = ("GET", "HEAD")
 
 _log = logging.getLogger("uvicorn.error")
 _harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
@@ -53,15 +53,23 @@ _harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
 class RequestMiddleware:
     """Pins the snapshot of each request, adds the headers of each response, counts and logs both.
 
-    Answers preflights of any path, and 500 when the application fails. Opens the first snapshot on
-    the first request where no lifespan did, as in an application that is mounted into another.
+    Caches each 200 response without a `Cache-Control` header of its own, and answers conditional
+    requests with 304. Answers preflights of any path, and 500 when the application fails. Opens
+    the first snapshot on the first request where no lifespan did, as in an application that is
+    mounted into another.
     """
 
     def __init__(
-        self, app: ASGIApp, snapshots: SnapshotManager, metrics: Metrics, log: AccessLog | None
+        self,
+        app: ASGIApp,
+        snapshots: SnapshotManager,
+        cache: ResponseCache,
+        metrics: Metrics,
+        log: AccessLog | None,
     ) -> None:
         self._app = app
         self._snapshots = snapshots
+        self._cache = cache
         self._metrics = metrics
         self._log = log
         self._opening: asyncio.Future[None] | None = None
@@ -75,50 +83,94 @@ class RequestMiddleware:
             return
         started = time.perf_counter()
         fields = scope[FIELDS] = read_fields(scope)
+        snapshot = self._snapshots.opened or await self._open_first()
         request_id = self._id_of(fields)
         headers = [*COMMON_HEADERS, (b"x-request-id", request_id)]
-        snapshot = self._snapshots.opened or await self._open_first()
         if snapshot is not None:
             headers.append((b"ratecard-snapshot", snapshot.encoded_id))
         if b"upgrade" in fields or b"expect" in fields:
             # The parser may have stopped at the head, and would take a body for the next request.
             headers.append((b"connection", b"close"))
+        writer = ResponseWriter(request_id, headers, send)
+        counts = self._metrics.counts
+        counts.in_flight += 1
+        try:
+            if snapshot is None or scope["method"] not in CACHEABLE_METHODS:
+                await self._call_application(scope, receive, writer.send, writer, snapshot)
+                return
+            coding = negotiate(fields.get(b"accept-encoding", b""))
+            root = scope.get("root_path", "")
+            key = snapshot.encoded_id, scope["path"], scope["query_string"], coding, root
+            response = self._cache.get(key)
+            if response is not None:
+                counts.cache_hits += 1
+            else:
+                response = await self._render(scope, receive, writer, snapshot, key)
+                if response is None:
+                    return
+                counts.cache_misses += 1
+            writer.route = response.route
+            known = fields.get(b"if-none-match")
+            if known and response.is_known(known):
+                await writer.send_all(304, response.not_modified, b"")
+            else:
+                await writer.send_all(200, response.headers, response.body)
+        finally:
+            counts.in_flight -= 1
+            seconds = time.perf_counter() - started
+            self._metrics.observe(writer.route, writer.status or 500, seconds)
+            if self._log is not None:
+                self._log.write(scope, writer, seconds, snapshot.id if snapshot else "")
+
+    async def _render(
+        self, scope: Scope, receive: Receive, writer: ResponseWriter, snapshot: Snapshot, key: Key
+    ) -> CachedResponse | None:
+        """Return the application's response, cached; None if it was sent as not cacheable."""
+        headers: RawHeaders | None = None
+        pieces: list[bytes] = []
+
+        async def collect(message: Message) -> None:
+            nonlocal headers
+            if headers is not None:
+                pieces.append(message.get("body", b""))
+            elif message.get("status") == 200 and b"cache-control" not in dict(message["headers"]):
+                headers = message["headers"]
+            else:
+                await writer.send(message)
+
+        await self._call_application(scope, receive, collect, writer, snapshot)
+        if headers is None or writer.status:
+            return None
+        body = b"".join(pieces) if len(pieces) != 1 else pieces[0]
+        return self._cache.add(key, headers, body, writer.route)
+
+    async def _call_application(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        writer: ResponseWriter,
+        snapshot: Snapshot | None,
+    ) -> None:
+        """Call the application, or answer in its place: a preflight, or 500 when it fails."""
+        app = PREFLIGHT if scope["method"] == "OPTIONS" else self._app
+        if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
+            app = error_response(Request(scope), PathNotFound())
         scope[SNAPSHOT] = snapshot
         scope.pop("route", None)  # that of a mount
-        status = size = 0
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal status, size
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                both = [*message["headers"], *headers]
-                message = {"type": "http.response.start", "status": status, "headers": both}
-            else:
-                size += len(message.get("body", b""))
-            await send(message)
-
-        self._metrics.counts.in_flight += 1
         try:
-            app = PREFLIGHT if scope["method"] == "OPTIONS" else self._app
-            if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
-                app = error_response(Request(scope), PathNotFound())
-            await app(scope, receive, send_with_headers)
+            await app(scope, receive, send)
         except Exception:
-            _log.exception("request %s failed", request_id.decode())
-            if status:  # closing the connection is all that can still end the response
+            _log.exception("request %s failed", writer.request_id.decode())
+            if writer.status:  # closing the connection is all that can still end the response
                 raise
             error = RatecardError("the service failed; its log has the reason")
-            await error_response(Request(scope), error)(scope, receive, send_with_headers)
+            await error_response(Request(scope), error)(scope, receive, writer.send)
         finally:
-            self._metrics.counts.in_flight -= 1
             # An idle connection keeps its last scope, which must not keep a snapshot mapped.
             scope[SNAPSHOT] = None
-            route = scope["route"].path if "route" in scope else NO_ROUTE
-            seconds = time.perf_counter() - started
-            self._metrics.observe(route, status or 500, seconds)
-            if self._log is not None:
-                snapshot_id = snapshot.id if snapshot else ""
-                self._log.write(scope, request_id, route, status, size, seconds, snapshot_id)
+            if "route" in scope:
+                writer.route = scope["route"].path
 
     def _id_of(self, fields: dict[bytes, bytes]) -> bytes:
         """Return the id that the client or a gateway sent if it is harmless, or else a new one."""

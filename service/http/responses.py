@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Message, Send
 
 from service.snapshot import Snapshot
 
@@ -14,6 +16,36 @@ SNAPSHOT = "ratecard.snapshot"
 FIELDS = "ratecard.fields"
 """Scope key of the request headers that this service reads: name to value, repeated ones joined."""
 JSON = "application/json"
+NO_ROUTE = "none"
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+
+class ResponseWriter(Struct):
+    """Sends one response, adding headers to it; records its route, status and size."""
+
+    request_id: bytes
+    headers: RawHeaders
+    forward: Send
+    route: str = NO_ROUTE
+    status: int = 0
+    size: int = 0
+
+    async def send(self, message: Message) -> None:
+        """Send a message of an application."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message["headers"], *self.headers]}
+        else:
+            self.size += len(message.get("body", b""))
+        await self.forward(message)
+
+    async def send_all(self, status: int, headers: RawHeaders, body: bytes) -> None:
+        """Send a whole response."""
+        self.status, self.size = status, len(body)
+        headers = [*headers, *self.headers]
+        await self.forward({"type": "http.response.start", "status": status, "headers": headers})
+        await self.forward({"type": "http.response.body", "body": body})
 
 
 def json_response(body: bytes, etag: str | None = None) -> Response:

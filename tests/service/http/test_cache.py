@@ -13,16 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.cache import ENTRY_OVERHEAD, CachedResponse, Key, ResponseCache
+from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache
 from tests.support.running import Build, Json, eventually, serve, service
 
 
-def response(size: int) -> CachedResponse:
-    return CachedResponse(b'"tag"', [], [], {"body": bytes(size)}, None, size + ENTRY_OVERHEAD)
-
-
 def key(number: int) -> Key:
-    return str(number), b"", b"", ""
+    return b"snapshot", str(number), b"", b"", ""
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4000)), max_size=60))
@@ -30,15 +26,15 @@ def test_the_cache_evicts_the_least_recently_used_responses(
     steps: list[tuple[int, int]],
 ) -> None:
     size = 24_000
-    cache, entries = ResponseCache(size), dict[int, int]()  # the least recently used first
+    cache, entries = ResponseCache(size, 0), dict[int, int]()  # the least recently used first
     for number, length in steps:
         cached = cache.get(key(number))
         assert (cached is None) == (number not in entries)
         if cached is not None:
-            assert len(cached.body["body"]) == entries[number]
+            assert len(cached.body) == entries[number]
             entries[number] = entries.pop(number)
             continue
-        cache.put(key(number), response(length))
+        cache.add(key(number), [], bytes(length), "/")
         if 1 + length + ENTRY_OVERHEAD <= size // 8:
             entries[number] = length
         while sum(1 + each + ENTRY_OVERHEAD for each in entries.values()) > size:
@@ -46,8 +42,8 @@ def test_the_cache_evicts_the_least_recently_used_responses(
 
 
 def test_a_cache_of_size_zero_stores_nothing() -> None:
-    cache = ResponseCache(0)
-    cache.put(key(1), response(1))
+    cache = ResponseCache(0, 0)
+    cache.add(key(1), [], b"1", "/")
     assert cache.get(key(1)) is None
 
 
@@ -107,7 +103,7 @@ def test_no_service_id_collides_with_another_cache_key(
     assert client.get(f"/v1/services/{service_id}").status_code == 404
 
 
-def test_a_hot_swap_empties_the_cache(artifacts: Path, build: Build) -> None:
+def test_after_a_hot_swap_no_response_is_of_the_old_snapshot(artifacts: Path, build: Build) -> None:
     assert build([service("a", description="old weather")]) == 0
     paths = ("/v1/services", "/v1/search/services?q=weather", "/v1/services/a")
     with serve(artifacts) as client:

@@ -58,6 +58,23 @@ class AddHeader:
         await self.app(scope, receive, send_with_header)
 
 
+class ReplaceBody:
+    """Middleware of a host that changes messages in place, as Starlette's GZipMiddleware does."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_suffix(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                del MutableHeaders(scope=message)["content-length"]
+            else:
+                message["body"] += b"!"
+            await send(message)
+
+        await self.app(scope, receive, send_with_suffix)
+
+
 def client_of(app: ASGIApp) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a.example")
 
@@ -85,6 +102,20 @@ def test_middleware_of_a_host_applies_to_cached_responses_once_each(sample: Path
                 response = await client.get(path)
                 assert response.headers.get_list("x-host") == ["host"]
                 assert len(response.headers.get_list("x-request-id")) == 1
+
+    asyncio.run(check())
+
+
+def test_middleware_of_a_host_may_change_messages_without_changing_the_cache(sample: Path) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    app.add_middleware(ReplaceBody)
+
+    async def check() -> None:
+        async with client_of(app) as client:
+            client.headers["accept-encoding"] = "identity"
+            first, *others = [(await client.get("/v1/services?limit=1")).text for _ in range(3)]
+            assert first.endswith("}!")
+            assert others == [first, first]
 
     asyncio.run(check())
 
