@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -16,12 +15,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from tests.benchmarks.corpus import Document, make_documents, make_queries
 from tests.benchmarks.load import Measurement, load, median
 from tests.benchmarks.services import write_services
+from tests.benchmarks.serving_peers import RECORDED, Recorded
 from tests.benchmarks.workers import bench_workers
 from tests.benchmarks.writers import write_whoosh
 from tests.support.running import ROOT
@@ -43,11 +44,17 @@ http {{
 
 
 class Operation:
-    """An operation with its targets, and the file with its typical body for the other servers."""
+    """An operation with its targets, and the file with its typical body for nginx.
 
-    def __init__(self, name: str, targets: list[str], *, naive: bool = False) -> None:
+    Bare servers send the bodies of all targets in turn if ours are `cached`, else the typical one.
+    """
+
+    def __init__(
+        self, name: str, targets: list[str], *, cached: bool = False, naive: bool = False
+    ) -> None:
         self.name = name
         self.targets = targets
+        self.cached = cached
         self.naive = naive
 
     @property
@@ -73,15 +80,17 @@ def bench_serving(count: int) -> None:
         operations = plan(documents)
         bodies = folder / "bodies"
         bodies.mkdir()
+        recorded: list[Recorded] = []
         for operation in operations:
-            response = typical_response(ours, operation)
-            body = bodies / operation.file[1:]
-            body.write_bytes(response.content)
-            headers = [pair for pair in response.headers.multi_items() if pair[0] != "date"]
-            body.with_suffix(".headers").write_text(json.dumps(headers))
+            responses = record(ours, operation)
+            recorded += responses
+            typical = sorted(responses, key=lambda each: len(each.body))[len(responses) // 2]
+            recorded.append(Recorded(operation.file, b"", typical.headers, typical.body))
+            (bodies / operation.file[1:]).write_bytes(typical.body)
+        (folder / RECORDED).write_bytes(msgspec.msgpack.encode(recorded))
         uvicorn = [sys.executable, "-m", "uvicorn", "--no-access-log", "--no-server-header"]
-        bare = stack.enter_context(serve([*uvicorn, f"{peer}:constant"], bodies))
-        same = stack.enter_context(serve([*uvicorn, f"{peer}:same_headers"], bodies))
+        bare = stack.enter_context(serve([*uvicorn, f"{peer}:constant"], folder))
+        same = stack.enter_context(serve([*uvicorn, f"{peer}:same_headers"], folder))
         naive = stack.enter_context(serve([*uvicorn, f"{peer}:naive"], folder))
         nginx = stack.enter_context(serve_files(folder)) if shutil.which("nginx") else ""
         print(f"\n{count:,} services, {artifacts_size(artifacts):,.0f} MB of artifacts")
@@ -100,10 +109,10 @@ def plan(documents: list[Document]) -> list[Operation]:
     search = "/v1/search/services"
     ids = [f"/v1/services/service-{number * 7919 % len(documents)}" for number in range(QUERIES)]
     return [
-        Operation("get", ids, naive=True),
-        Operation("list", ["/v1/services?limit=24"], naive=True),
-        Operation("overview", ["/v1/ecosystem/overview"]),
-        Operation("search cached", [f"{search}?q=weather+forecast"]),
+        Operation("get", ids, cached=True, naive=True),
+        Operation("list", ["/v1/services?limit=24"], cached=True, naive=True),
+        Operation("overview", ["/v1/ecosystem/overview"], cached=True),
+        Operation("search cached", [f"{search}?q=weather+forecast"], cached=True),
         Operation("search uncached", [f"{search}?q={query}" for query in queries], naive=True),
         Operation("search none", [f"{search}?q={query}&endpoints=none" for query in queries]),
     ]
@@ -116,8 +125,8 @@ def measure(
     constant = [operation.file] * min(2, len(operation.targets))
     servers = {
         "Ratecard": (ours, operation.targets),
-        "bare, headers": (bare[1], constant),
-        "bare ASGI": (bare[0], constant),
+        "bare, headers": (bare[1], operation.targets if operation.cached else constant),
+        "bare ASGI": (bare[0], operation.targets if operation.cached else constant),
     }
     if nginx:
         servers["nginx, files"] = (nginx, constant)
@@ -156,12 +165,22 @@ def report_gain(operations: list[Operation], one: str, two: str, folder: Path) -
         )
 
 
-def typical_response(address: str, operation: Operation) -> httpx.Response:
-    """Return the response of median size among those to some targets."""
+def record(address: str, operation: Operation) -> list[Recorded]:
+    """Return the responses to all targets, or to a sample of those that are not cached."""
+    targets = list(dict.fromkeys(operation.targets))
+    if not operation.cached:
+        targets = targets[:: len(targets) // 99]
     with httpx.Client(base_url=address, headers={"accept-encoding": "identity"}) as client:
-        targets = operation.targets[: len(operation.targets) : max(1, len(operation.targets) // 99)]
         responses = [client.get(target).raise_for_status() for target in targets]
-    return sorted(responses, key=lambda response: len(response.content))[len(responses) // 2]
+    return [
+        Recorded(
+            response.url.path,
+            response.url.query,
+            [pair for pair in response.headers.multi_items() if pair[0] != "date"],
+            response.content,
+        )
+        for response in responses
+    ]
 
 
 def artifacts_size(artifacts: Path) -> float:

@@ -1,7 +1,7 @@
 """Servers to compare with: constant responses, and a naive implementation.
 
-`uvicorn tests.benchmarks.serving_peers:constant` sends the bodies of a folder by file name, with
-two headers; `…:same_headers` sends the headers of the service; `…:naive` is Starlette with plain
+`uvicorn tests.benchmarks.serving_peers:constant` sends recorded responses of the service, with two
+headers of its own; `…:same_headers` sends those of the service; `…:naive` is Starlette with plain
 Whoosh and `JSONResponse`. `BENCH_FOLDER` names the folder.
 """
 
@@ -11,6 +11,8 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -22,29 +24,42 @@ from whoosh.qparser import MultifieldParser, OrGroup
 from service.api.parameters import DEFAULT_LIMIT
 
 FOLDER = Path(os.environ.get("BENCH_FOLDER", "."))
+RECORDED = "responses.msgpack"
 FIELDS = ["name", "description", "category"]
+
+
+class Recorded(Struct):
+    """A response of the service to a target."""
+
+    path: str
+    query: bytes
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+decoder = msgspec.msgpack.Decoder(list[Recorded])
 
 
 class Constant:
     """A bare ASGI application, as the upper bound for a server in Python."""
 
-    def __init__(self, folder: Path, *, same_headers: bool) -> None:
+    def __init__(self, recorded: list[Recorded], *, same_headers: bool) -> None:
         self._responses = {}
-        for path in folder.glob("*.json"):
-            body = path.read_bytes()
-            pairs = [("content-type", "application/json"), ("content-length", str(len(body)))]
-            if same_headers:
-                pairs = json.loads(path.with_suffix(".headers").read_bytes())
-            headers = [(name.encode(), value.encode()) for name, value in pairs]
-            self._responses[f"/{path.name}"] = (
+        for each in recorded:
+            pairs = [("content-type", "application/json"), ("content-length", str(len(each.body)))]
+            headers = [
+                (name.encode(), value.encode())
+                for name, value in (each.headers if same_headers else pairs)
+            ]
+            self._responses[each.path, each.query] = (
                 {"type": "http.response.start", "status": 200, "headers": headers},
-                {"type": "http.response.body", "body": body},
+                {"type": "http.response.body", "body": each.body},
             )
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Send the body of this path."""
+        """Send the response to this target."""
         if scope["type"] == "http":
-            start, body = self._responses[scope["path"]]
+            start, body = self._responses[scope["path"], scope["query_string"]]
             await send(start)
             await send(body)
 
@@ -83,7 +98,8 @@ def make_naive(folder: Path) -> Starlette:
 def __getattr__(name: str) -> object:
     """Create the application of this name, for uvicorn."""
     if name in ("constant", "same_headers"):
-        return Constant(FOLDER, same_headers=name == "same_headers")
+        recorded = decoder.decode((FOLDER / RECORDED).read_bytes())
+        return Constant(recorded, same_headers=name == "same_headers")
     if name == "naive":
         return make_naive(FOLDER)
     raise AttributeError(name)
