@@ -109,12 +109,14 @@ class RequestMiddleware:
                 if response is None:
                     return
                 counts.cache_misses += 1
-            writer.route = response.route
+            status, own_headers, body = 200, response.headers, response.body
             known = fields.get(b"if-none-match")
             if known and response.is_known(known):
-                await writer.send_all(304, response.not_modified, b"")
-            else:
-                await writer.send_all(200, response.headers, response.body)
+                status, own_headers, body = 304, response.not_modified, b""
+            writer.route, writer.status, writer.size = response.route, status, len(body)
+            headers = [*own_headers, *headers]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
         finally:
             counts.in_flight -= 1
             seconds = time.perf_counter() - started
@@ -174,8 +176,8 @@ class RequestMiddleware:
 
     def _id_of(self, fields: dict[bytes, bytes]) -> bytes:
         """Return the id that the client or a gateway sent if it is harmless, or else a new one."""
-        given = fields.get(b"x-request-id", b"")
-        if _harmless_id.fullmatch(given):
+        given = fields.get(b"x-request-id")
+        if given and _harmless_id.fullmatch(given):
             return given
         return b"%b-%x" % (self._prefix, next(self._numbers))
 

@@ -40,13 +40,6 @@ class ResponseWriter(Struct):
             self.size += len(message.get("body", b""))
         await self.forward(message)
 
-    async def send_all(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        """Send a whole response."""
-        self.status, self.size = status, len(body)
-        headers = [*headers, *self.headers]
-        await self.forward({"type": "http.response.start", "status": status, "headers": headers})
-        await self.forward({"type": "http.response.body", "body": body})
-
 
 def json_response(body: bytes, etag: str | None = None) -> Response:
     """Respond with encoded JSON that may be cached, under this entity tag or a default one."""

@@ -112,7 +112,7 @@ def plan(documents: list[Document]) -> list[Operation]:
         Operation("get", ids, cached=True, naive=True),
         Operation("list", ["/v1/services?limit=24"], cached=True, naive=True),
         Operation("overview", ["/v1/ecosystem/overview"], cached=True),
-        Operation("search cached", [f"{search}?q=weather+forecast"], cached=True),
+        Operation("search cached", [f"{search}?q={quote(documents[0].description)}"], cached=True),
         Operation("search uncached", [f"{search}?q={query}" for query in queries], naive=True),
         Operation("search none", [f"{search}?q={query}&endpoints=none" for query in queries]),
     ]
