@@ -9,9 +9,10 @@ TESTS ?= tests
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. One process more than there are cores, as tests also wait for processes that they started.
+# Those are hundreds: bytecode is kept, and OpenBLAS starts no threads, which would spin for 0.1 s.
 MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {print "/dev/shm"}')
 PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
-PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .PHONY: run index serve test check soak bench wheel test-wheel test-floors screenshots clean
 
@@ -35,7 +36,7 @@ check: .venv/installed-dev
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 soak: .venv/installed-dev
-	@RATECARD_SOAK=1 $(BIN)/python -m pytest -m soak
+	@RATECARD_SOAK=1 $(BIN)/python -m pytest -m soak --numprocesses 2 --dist loadfile
 
 bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
     names = [source.name for source in inputs.sources]
     roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
     versions = [sys.version, *map(_version, DEPENDENCIES)]
-    code = hash_code([*indexer.__path__, *service.__path__])
+    code = _hash_own_code()
     digest = hashlib.sha256(msgspec.json.encode([settings, names, roles, versions, code]))
     files = {}
     for path in inputs.paths:
@@ -67,6 +68,11 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
         files[path], content = _hash_file(path)
         digest.update(f"{printable(path)} {content}\n".encode())
     return Fingerprint(digest.hexdigest(), files)
+
+
+@cache
+def _hash_own_code() -> str:
+    return hash_code([*indexer.__path__, *service.__path__])
 
 
 def hash_code(folders: Iterable[str]) -> str:
