@@ -23,6 +23,14 @@ from tests.support.payments import (
 from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
 
 
+def read_rejects(build: Build, payments: str, path: Path) -> list[Json]:
+    """Build with payments and return their rejects."""
+    assert (
+        build([service()], payments=payments, options=(*ANY_REJECTS, "--rejects", str(path))) == 0
+    )
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, build: Build) -> None:
     whole = payment(
         id="p1",
@@ -158,28 +166,21 @@ def test_payments_that_share_an_id_are_served_with_unique_ids(
     assert [item["id"] for item in items(artifacts)] == ids
 
 
-@pytest.mark.parametrize("success", [False, None, "", "null", "no", 0])
-def test_failed_payments_in_json_lines_are_left_out(
-    success: object, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+def test_failed_payments_are_left_out(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [payment(success=True), payment(tx_hash="0x2", success=success), payment(tx_hash="0x3")]
-    assert build([service()], payments=rows) == 0
+    def rows(values: tuple[object, ...]) -> list[Json]:
+        return [payment(tx_hash=f"0x{n}", success=value) for n, value in enumerate(values)]
+
+    lines = rows((True, False, None, "", "null", "no", 0))
+    assert build([service()], payments=[*lines, payment(tx_hash="0x7")]) == 0
     assert overview(artifacts)["total_transactions"] == 2
-    assert "3 records, 0 rejected, 1 failed payments" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("success", ["false", "no", "", "null", "0"])
-def test_failed_payments_in_csv_are_left_out(
-    success: str,
-    tmp_path: Path,
-    artifacts: Path,
-    build: Build,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rows = [payment(success="true"), payment(tx_hash="0x2", success=success, amount="?")]
-    assert build([service()], payments=write_csv(tmp_path / "p.csv", rows)) == 0
+    assert "8 records, 0 rejected, 6 failed payments" in capsys.readouterr().out
+    table = [row | {"amount": "?"} for row in rows(("false", "no", "", "null", "0"))]
+    table.append(payment(tx_hash="0x5", success="true"))
+    assert build([service()], payments=write_csv(tmp_path / "p.csv", table)) == 0
     assert overview(artifacts)["total_transactions"] == 1
-    assert "2 records, 0 rejected, 1 failed payments" in capsys.readouterr().out
+    assert "6 records, 0 rejected, 5 failed payments" in capsys.readouterr().out
 
 
 def test_rejects_are_numbered_within_their_file(tmp_path: Path, artifacts: Path) -> None:
@@ -252,54 +253,54 @@ BAD_ROWS: dict[str, tuple[Json, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_ROWS)
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_bad_row_is_rejected_with_its_line_column_and_reason(
-    form: str, case: str, tmp_path: Path, artifacts: Path, build: Build
+def test_each_bad_row_is_rejected_with_its_line_column_and_reason(
+    form: str, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
-    change, column, reason = BAD_ROWS[case]
     good = payment(log_index=1)
-    rows = [good, good | change | {"tx_hash": "0xBad"}, good | {"tx_hash": "0x2"}]
-    write = write_csv if form == "csv" else write_lines
-    name = write(tmp_path / f"payments.{form}", rows)
-    listed = tmp_path / "rejects.jsonl"
-    assert build([service()], payments=name, options=(*ANY_REJECTS, "--rejects", str(listed))) == 0
-    reject = json.loads(listed.read_text())
-    assert reject["source"] == name
-    assert reject["position"] == ("line 3" if form == "csv" else "line 2")
-    assert reject["path"] == f"$.{column}"
-    assert reason in reject["reason"]
-    assert reject["id"] == "0xbad"
-    assert overview(artifacts)["total_transactions"] == 2
+    rows = [good]
+    for number, (change, _, _) in enumerate(BAD_ROWS.values()):
+        rows += [
+            good | change | {"tx_hash": f"0xBad{number}"},
+            good | {"tx_hash": f"0x{number}"},
+        ]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"payments.{form}", rows)
+    rejects = read_rejects(build, name, tmp_path / "rejects.jsonl")
+    first = 3 if form == "csv" else 2
+    assert [(reject["source"], reject["position"], reject["id"]) for reject in rejects] == [
+        (name, f"line {first + 2 * number}", f"0xbad{number}") for number in range(len(BAD_ROWS))
+    ]
+    for reject, (case, (_, column, reason)) in zip(rejects, BAD_ROWS.items(), strict=True):
+        assert reject["path"] == f"$.{column}", case
+        assert reason in reject["reason"], case
+    assert overview(artifacts)["total_transactions"] == 1 + len(BAD_ROWS)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-@pytest.mark.parametrize("dollars", ["", "1000000000001", "-1"])
 def test_a_fault_is_reported_under_the_column_name_of_the_file(
-    dollars: str, form: str, tmp_path: Path, build: Build
+    form: str, tmp_path: Path, build: Build
 ) -> None:
     row = payment()
     row = {"network": row.pop("chain"), "value_usd": "0.01"} | row
     del row["amount"], row["decimals"]
-    rows = [row, row | {"tx_hash": "0x2", "value_usd": dollars}, row | {"network": ""}]
+    bad = [row | {"tx_hash": f"0x{d}", "value_usd": d} for d in ("", "1000000000001", "-1")]
+    rows = [row, *bad, row | {"network": ""}]
     name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
-    listed = tmp_path / "rejects.jsonl"
-    assert build([service()], payments=name, options=(*ANY_REJECTS, "--rejects", str(listed))) == 0
-    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
-    assert [reject["path"] for reject in rejects] == ["$.value_usd", "$.network"]
+    rejects = read_rejects(build, name, tmp_path / "rejects.jsonl")
+    assert [reject["path"] for reject in rejects] == [*["$.value_usd"] * 3, "$.network"]
 
 
-@pytest.mark.parametrize("dollars", ["-1", "1e-2", "0.0000001", "NaN", "1,5", "9" * 21])
 def test_an_invalid_amount_in_dollars_is_rejected(
-    dollars: str, tmp_path: Path, artifacts: Path, build: Build
+    tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     row = payment()
     del row["amount"], row["decimals"]
-    rows = [row | {"amount_usdc": "0.0100000"}, row | {"tx_hash": "0x2", "amount_usdc": dollars}]
-    listed = tmp_path / "rejects.jsonl"
+    invalid = ("-1", "1e-2", "0.0000001", "NaN", "1,5", "9" * 21)
+    rows = [row | {"amount_usdc": "0.0100000"}]
+    rows += [row | {"tx_hash": f"0x{n}", "amount_usdc": d} for n, d in enumerate(invalid)]
     name = write_csv(tmp_path / "p.csv", rows)
-    assert build([service()], payments=name, options=(*ANY_REJECTS, "--rejects", str(listed))) == 0
-    assert json.loads(listed.read_text())["path"] == "$.amount_usdc"
+    rejects = read_rejects(build, name, tmp_path / "rejects.jsonl")
+    assert [reject["path"] for reject in rejects] == ["$.amount_usdc"] * len(invalid)
     assert overview(artifacts)["total_amount"] == 10_000
 
 
