@@ -42,11 +42,15 @@ class CachedResponse(Struct, frozen=True):
 
 
 class ResponseCache:
-    """LRU cache of encoded responses, bounded in bytes. For one thread."""
+    """LRU cache of encoded responses of one snapshot, bounded in bytes. For one thread.
+
+    The first response of another snapshot evicts all others.
+    """
 
     def __init__(self, size: int, max_age: int) -> None:
         self._size = self._free = size
         self._cache_control = b"public, max-age=%d" % max_age if max_age else b"no-cache"
+        self._snapshot_id = b""
         self._entries: OrderedDict[Key, CachedResponse] = OrderedDict()
 
     def get(self, key: Key) -> CachedResponse | None:
@@ -84,6 +88,9 @@ class ResponseCache:
             route=route,
             cost=len(path) + len(query) + len(body) + ENTRY_OVERHEAD,
         )
+        if snapshot_id != self._snapshot_id:
+            self._snapshot_id, self._free = snapshot_id, self._size
+            self._entries.clear()
         if response.cost <= self._size // MAX_SHARE:
             self._free -= response.cost
             self._entries[key] = response

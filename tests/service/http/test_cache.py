@@ -17,8 +17,8 @@ from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache
 from tests.support.running import Build, Json, eventually, serve, service
 
 
-def key(number: int) -> Key:
-    return b"snapshot", str(number), b"", b"", ""
+def key(number: int, snapshot_id: bytes = b"snapshot") -> Key:
+    return snapshot_id, str(number), b"", b"", ""
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4000)), max_size=60))
@@ -45,6 +45,17 @@ def test_a_cache_of_size_zero_stores_nothing() -> None:
     cache = ResponseCache(0, 0)
     cache.add(key(1), [], b"1", "/")
     assert cache.get(key(1)) is None
+
+
+def test_a_new_snapshot_frees_the_memory_of_the_old_responses() -> None:
+    body = bytes(8_000)
+    cache = ResponseCache(100_000, 0)
+    for number in range(5):
+        cache.add(key(number), [], body, "/")
+    for number in range(10):
+        cache.add(key(number, b"new"), [], body, "/")
+    assert all(cache.get(key(number)) is None for number in range(5))
+    assert all(cache.get(key(number, b"new")) for number in range(10))
 
 
 def hits_and_misses(client: httpx.Client) -> tuple[float, float]:
