@@ -69,6 +69,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     app.state.access_log = log
     app.state.drain = Drain(settings.drain)
     app.state.load_shedder = LoadShedder(settings.max_lag)
+    app.state.api_paths = frozenset(route.path for route in ROUTES)
     app.state.error_page = error_page if settings.page else None
     return app
 

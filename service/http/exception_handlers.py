@@ -14,7 +14,10 @@ METHODS = "GET, HEAD, OPTIONS"
 
 
 def error_response(request: Request, error: RatecardError) -> Response:
-    """Respond with an error: JSON, or for a browser the page of `app.state.error_page`."""
+    """Respond with an error: JSON, or for a browser the page of `app.state.error_page`.
+
+    Paths of the API have JSON errors for browsers, too.
+    """
     headers: dict[str, str] = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
@@ -22,11 +25,17 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["allow"] = METHODS
     render = request.app.state.error_page
     wants_page = "text/html" in request.headers.get("accept", "")
-    if render is not None and wants_page and "/v1/" not in request.scope["path"]:
+    if render is not None and wants_page and not _is_of_api(request):
         page: HTMLResponse = render(request, error)
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
     return no_store(encode_error(error), error.status, headers)
+
+
+def _is_of_api(request: Request) -> bool:
+    route = request.scope.get("route")
+    is_operation = route is not None and route.path in request.app.state.api_paths
+    return is_operation or "/v1/" in request.scope["path"]
 
 
 def encode_error(error: RatecardError) -> bytes:

@@ -68,6 +68,9 @@ def test_errors_are_json_to_programs_and_pages_to_browsers(
 def test_the_api_answers_browsers_in_json(client: httpx.Client) -> None:
     for path in ("/v1/services?limit=0", "/v1/services/nobody", "/v1/services"):
         assert client.get(path, headers=A_PERSON).headers["content-type"] == "application/json"
+    for path in ("/v1/services", "/healthz", "/metrics", "/llms.txt"):
+        refused = client.post(path, headers=A_PERSON)
+        assert (refused.status_code, refused.headers["content-type"]) == (405, "application/json")
 
 
 def test_a_page_is_sent_again_only_when_it_changed(client: httpx.Client) -> None:
