@@ -75,13 +75,14 @@ class ResponseCache:
             tag = b"%b-%b" % (tag, coding)
             fields[b"content-encoding"] = coding
         fields[b"content-length"] = b"%d" % len(body)
+        etag = b'"%b"' % tag
         not_modified = [
-            (b"etag", b'"%b"' % tag),
+            (b"etag", etag),
             (b"vary", b"Accept-Encoding"),
             (b"cache-control", self._cache_control),
         ]
         response = CachedResponse(
-            etag=b'"%b"' % tag,
+            etag=etag,
             headers=[*not_modified, *fields.items()],
             not_modified=not_modified,
             body=body,

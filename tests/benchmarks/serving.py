@@ -169,7 +169,7 @@ def record(address: str, operation: Operation) -> list[Recorded]:
     """Return the responses to all targets, or to a sample of those that are not cached."""
     targets = list(dict.fromkeys(operation.targets))
     if not operation.cached:
-        targets = targets[:: len(targets) // 99]
+        targets = targets[:: max(1, len(targets) // 99)]
     with httpx.Client(base_url=address, headers={"accept-encoding": "identity"}) as client:
         responses = [client.get(target).raise_for_status() for target in targets]
     return [
