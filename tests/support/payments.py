@@ -52,9 +52,14 @@ def write_csv(path: Path, rows: list[Json]) -> str:
     return str(path)
 
 
-def list_rejects(build: Build, payments: object, listing: Path) -> list[tuple[str, str]]:
-    """Build with these payments; returns the position and the reason of every reject."""
+def read_rejects(build: Build, payments: object, listing: Path) -> list[Json]:
+    """Build with these payments; returns their rejects."""
     options = (*ANY_REJECTS, "--rejects", str(listing))
     assert build([service()], payments=payments, options=options) == 0
-    rejects = [json.loads(line) for line in listing.read_text().splitlines()]
+    return [json.loads(line) for line in listing.read_text().splitlines()]
+
+
+def list_rejects(build: Build, payments: object, listing: Path) -> list[tuple[str, str]]:
+    """Build with these payments; returns the position and the reason of every reject."""
+    rejects = read_rejects(build, payments, listing)
     return [(reject["position"], reject["reason"]) for reject in rejects]

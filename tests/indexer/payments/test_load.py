@@ -16,19 +16,12 @@ from tests.support.payments import (
     items,
     list_rejects,
     overview,
+    read_rejects,
     row,
     write_csv,
     write_rows,
 )
 from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
-
-
-def read_rejects(build: Build, payments: str, path: Path) -> list[Json]:
-    """Build with payments and return their rejects."""
-    assert (
-        build([service()], payments=payments, options=(*ANY_REJECTS, "--rejects", str(path))) == 0
-    )
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, build: Build) -> None:
