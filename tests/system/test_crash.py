@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -303,11 +303,11 @@ def sample(calls: Sequence[Call], number: int) -> list[Call]:
 
 
 def faults(calls: Sequence[Call], selection: Sequence[Call]) -> Iterator[tuple[Call, str]]:
-    """Yield all faults at all calls in a soak, otherwise two faults at each call of a selection."""
-    errors = cycle(ERRORS)
-    for call in calls if SOAK else selection:
-        for fault in FAULTS if SOAK else (KILL, next(errors)):
-            yield call, fault
+    """Yield all faults at all calls in a soak, otherwise one fault at each call of a selection."""
+    if SOAK:
+        yield from product(calls, FAULTS)
+    else:
+        yield from zip(selection, cycle(FAULTS), strict=False)
 
 
 @pytest.fixture(scope="module")
