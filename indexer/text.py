@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TypeVar
 
 import msgspec
@@ -19,6 +20,13 @@ RECORD_KEYS = frozenset(("name", "endpoints", "accepts"))
 """Keys that a record has, catalogue record or discovered resource, and an envelope has not."""
 JOINERS = "\u200c\u200d"  # zero width; Persian, Indic scripts and emoji need them
 MAX_LINE = 200  # characters
+MAX_LEVELS = 200
+"""Levels of nesting. The limit of msgspec depends on the stack that is left where it is called, so
+that a record near it could be read once and not again."""
+
+_to_brackets = bytes.maketrans(b"{}", b"[]")
+_not_structural = bytes(set(range(256)) - set(b'[]{}"'))
+_string = re.compile(b'"[^"]*"')
 
 T = TypeVar("T")
 
@@ -62,6 +70,19 @@ def decode_or_invalid(decoder: msgspec.json.Decoder[T], text: bytes | Raw, path:
         raise InvalidRecord(f"{path}{place.rstrip('`')}", _explain(reason)) from error
     except msgspec.DecodeError as error:
         raise InvalidRecord(path, describe_surrogate(bytes(text)) or str(error)) from error
+
+
+def check_depth(text: bytes) -> None:
+    """Raise InvalidRecord for well-formed JSON of more than MAX_LEVELS levels of nesting."""
+    if text.count(b"[") + text.count(b"{") <= MAX_LEVELS:
+        return
+    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    structure = unescaped.translate(_to_brackets, _not_structural)
+    brackets = _string.sub(b"", structure.replace(b'""', b""))
+    for _ in range(MAX_LEVELS):
+        brackets = brackets.replace(b"[]", b"")
+    if brackets:
+        raise InvalidRecord("$", f"is nested too deeply: it has more than {MAX_LEVELS} levels")
 
 
 def describe_surrogate(text: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from decimal import ROUND_HALF_DOWN, Context, Decimal
@@ -14,20 +13,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from indexer.catalogue.derived_ids import can_be_id
 from indexer.errors import InvalidRecord
 from indexer.sources.records import SourceRecord
-from indexer.text import decode_or_invalid
+from indexer.text import check_depth, decode_or_invalid
 from indexer.x402.testnets import mainnet_prices
 from service.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 
-MAX_LEVELS = 200
-"""Levels of nesting. The limit of msgspec depends on the stack that is left where it is called, so
-that a record near it could be read once and not again."""
 CENT = Decimal("0.01")
 MICRO = Decimal("0.000001")
 
 _exact = Context(prec=250)  # digits; amounts have at most 100
-_to_brackets = bytes.maketrans(b"{}", b"[]")
-_not_structural = bytes(set(range(256)) - set(b'[]{}"'))
-_string = re.compile(b'"[^"]*"')
 _decimal = lru_cache(maxsize=1 << 14)(Decimal)
 
 
@@ -61,8 +54,7 @@ def normalise(source: SourceRecord) -> Normalised:
     if source.fault:
         raise InvalidRecord("$", source.fault)
     record = decode_or_invalid(_decoder, source.text)
-    if _is_deep(source.text):
-        raise InvalidRecord("$", f"is nested too deeply: it has more than {MAX_LEVELS} levels")
+    check_depth(source.text)
     compact = msgspec.json.format(source.text, indent=-1)
     summary_derived = record.price_summary is UNSET
     if summary_derived:
@@ -138,18 +130,6 @@ def count_calls(quality: EndpointQuality | UnsetType | None) -> int:
     if isinstance(quality, EndpointQuality) and quality.l30_days_total_calls is not UNSET:
         return int(quality.l30_days_total_calls)
     return 0
-
-
-def _is_deep(text: bytes) -> bool:
-    """Whether well-formed JSON has more than MAX_LEVELS levels of nesting."""
-    if text.count(b"[") + text.count(b"{") <= MAX_LEVELS:
-        return False
-    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
-    structure = unescaped.translate(_to_brackets, _not_structural)
-    brackets = _string.sub(b"", structure.replace(b'""', b""))
-    for _ in range(MAX_LEVELS):
-        brackets = brackets.replace(b"[]", b"")
-    return brackets != b""
 
 
 def _domain(record: CatalogueRecord) -> str:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from indexer.catalogue.record import MAX_LEVELS
+from indexer.text import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import DAMAGES, folder, ids, listed, overlays, reported, snapshots
 from tests.support.feeds import failing, in_turn, misbehaving, pages_of
