@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Raw
 
-from indexer.catalogue.catalogue import Catalogue, Entry
+from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Entry, Listed
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
 from indexer.catalogue.record import given_id, normalise
@@ -32,12 +33,13 @@ from indexer.snapshot.record_store import (
     write_records,
     write_summaries,
 )
+from indexer.snapshot.resources import write_resources
 from indexer.snapshot.whoosh_index import indexing
 from indexer.sources.fingerprint import take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
 from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
-from indexer.x402.grouping import Discovery
+from indexer.x402.discovery import Discovery, read_endpoints
 from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
 from service.search.config import SEARCH_CONFIG
@@ -45,6 +47,8 @@ from service.snapshot.manifest import FORMAT, Manifest, Source
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+REPLACED = "replaced by a newer listing"
 
 
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
@@ -95,10 +99,14 @@ class _Build:
         rejects.notes += self._inputs.notes
         overlays = read_overlays(self._inputs.overlays)
         self._built.mkdir()
-        with (self._staging / "spool").open("w+b") as spool:
-            catalogue = Catalogue(spool)
-            self._read(catalogue)
+        with (
+            (self._staging / "spool").open("w+b") as spool,
+            (self._staging / "resources").open("w+b") as resource_spool,
+        ):
+            catalogue, discovery = Catalogue(spool), Discovery(resource_spool)
+            self._read(catalogue, discovery)
             catalogue.identify(rejects)
+            self._match(catalogue, discovery)
             with open_payments(
                 self._staging,
                 self._inputs.payments,
@@ -113,6 +121,7 @@ class _Build:
                 self._amend(catalogue, overlays, payments)
             listing = catalogue.order()
             self._write(catalogue, [listed.id for listed in listing])
+            resource_count = self._write_resources(discovery, listing)
 
         stored = list_files(self._built)
         snapshot_id = identify(stored)
@@ -128,7 +137,7 @@ class _Build:
                 format=FORMAT,
                 id=snapshot_id,
                 built_at=now,
-                counts=Counts(len(entries), endpoint_count, payment_count),
+                counts=Counts(len(entries), endpoint_count, resource_count, payment_count),
                 sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
                 files=list_files(self._built, known=stored),
             )
@@ -136,24 +145,20 @@ class _Build:
                 publish(self._options.out, self._built, manifest)
         return make_report(manifest, rejects, before, changes, outliers)
 
-    def _read(self, catalogue: Catalogue) -> None:
+    def _read(self, catalogue: Catalogue, discovery: Discovery) -> None:
         """Add the records of all sources to the catalogue, or to the rejects."""
         sources = self._inputs.sources
         sizes = [None if source.is_compressed else source.size for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
-        with (
-            (self._staging / "resources").open("w+b") as spool,
-            self._progress.stage("read", total, in_bytes=True) as reading,
-        ):
-            discovery = Discovery(spool)
+        with self._progress.stage("read", total, in_bytes=True) as reading:
             for number, source in enumerate(sources):
                 tally = self._rejects.tally(source.name)
                 for record in read_records(source.path, source.name):
                     reading.advance(len(record.text) + 1)
                     self._add(catalogue, discovery, number, tally, record)
             for service in discovery.services():
-                discovered = normalise(SourceRecord(service.position, service.text))
-                catalogue.add(service.source, service.position, discovered, discovered=True)
+                record = SourceRecord(service.position, service.text)
+                catalogue.add(service.source, record.position, normalise(record), service.group)
 
     def _add(
         self,
@@ -173,15 +178,35 @@ class _Build:
             if not record.is_resource:
                 catalogue.add(source, record.position, normalise(record))
                 return
-            resource = read_resource(record, self._options.policy)
-            discovery.add(source, record.position, resource)
+            resource, resource_listing = read_resource(record, self._options.policy)
+            replaced = discovery.add(source, record.position, resource, resource_listing)
+            if replaced is not None:
+                self._leave_out(REPLACED, *replaced, given_id(record.text), "is listed more newly")
             for notice in resource.notices:
-                noted = reject(notice.path, notice.reason)
-                self._rejects.note(tally, "with an unknown asset", noted)
+                self._rejects.note(tally, notice.kind, reject(notice.path, notice.reason))
         except InvalidRecord as fault:
             self._rejects.malformed(tally, reject(fault.path, fault.reason))
         except Unlisted as fault:
             self._rejects.left_out(tally, fault.policy, reject(fault.path, fault.reason))
+
+    def _match(self, catalogue: Catalogue, discovery: Discovery) -> None:
+        """Leave out the resources that a catalogue record which replaced them does not name."""
+        for service_id, entry in catalogue.entries():
+            if entry.group == NO_GROUP or entry.discovered:
+                continue
+            (text,) = catalogue.texts([service_id])
+            for place, resource in discovery.restrict(entry.group, read_endpoints(text)):
+                reason = f"is no endpoint of {service_id}, which a catalogue record describes"
+                policy = "replaced by a catalogue record"
+                self._leave_out(policy, place.source, place.position, resource.identity, reason)
+
+    def _leave_out(
+        self, policy: str, source: int, position: str, url: Raw | str | None, reason: str
+    ) -> None:
+        """Count and name a resource that was read and is not listed."""
+        tally = self._rejects.tallies[source]
+        reject = Reject(tally.source, position, url, "$.resource", reason)
+        self._rejects.left_out(tally, policy, reject)
 
     def _amend(
         self,
@@ -211,6 +236,20 @@ class _Build:
         with self._progress.stage("write the services", len(ids)) as writing:
             write_records(self._built, track(catalogue.texts(ids), writing.advance))
             write_ids(self._built, ids)
+
+    def _write_resources(self, discovery: Discovery, listing: list[Listed]) -> int:
+        """Write the resources of the services; returns their number."""
+        for place, resource in discovery.other_than(listed.entry.group for listed in listing):
+            reason = "is of a service that an overlay removes"
+            policy = "removed by an overlay"
+            self._leave_out(policy, place.source, place.position, resource.identity, reason)
+        listings = (
+            (listed.id, resource)
+            for listed in listing
+            if listed.entry.group != NO_GROUP
+            for resource in discovery.listings(listed.entry.group)
+        )
+        return write_resources(self._built / "resources", listings)
 
     def _index(self, entries: list[Entry]) -> list[Outlier]:
         """Write the indexes of the stored services; returns their suspicious prices.

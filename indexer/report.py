@@ -28,6 +28,7 @@ class Report(Struct, rename="camel"):
     changed: bool
     services: int
     endpoints: int
+    resources: int
     payments: int
     bytes: int
     seconds: float
@@ -75,6 +76,7 @@ def make_report(
         changed=manifest.id != before,
         services=counts.services,
         endpoints=counts.endpoints,
+        resources=counts.resources,
         payments=counts.payments,
         bytes=sum(file.bytes for file in manifest.files.values()),
         seconds=0.0,

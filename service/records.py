@@ -7,9 +7,9 @@ not listed here are kept, and no value is rewritten.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 # `$(?!\n)` is the end of the text in Python and in ECMA 262 alike.
 AMOUNT_PATTERN = r"^(?:[0-9]+(?:\.[0-9]+)?)?$(?!\n)"
@@ -280,6 +280,87 @@ class TransactionsEnvelope(Struct):
     transactions: TransactionsJson
 
 
+class AcceptsEntry(Struct, rename="camel", kw_only=True):
+    """A way to pay for a resource, as its feed has it: version 1 and version 2 differ."""
+
+    scheme: Any = UNSET
+    network: Any = UNSET
+    asset: Any = UNSET
+    pay_to: Any = UNSET
+    amount: Any = UNSET
+    max_amount_required: Any = UNSET
+
+
+class ListedEndpoint(Struct):
+    """The endpoint of a service that a listed resource is."""
+
+    url: str
+    method: str
+
+
+class ResourceFacts(Struct, kw_only=True):
+    """Facts of this catalogue about a listed resource.
+
+    `price` is left out where none is known. `resource` has the members of an object `resource` that
+    could not become members of the listed resource, which has others of their names.
+    """
+
+    service: ServiceId
+    endpoint: ListedEndpoint
+    price: Pricing | UnsetType = UNSET
+    resource: dict[str, Any] | UnsetType = UNSET
+
+
+class DiscoveryResource(Struct, kw_only=True):
+    """A resource of an x402 discovery feed, with all the fields that it came with."""
+
+    resource: str
+    type: str
+    x402_version: int = field(name="x402Version")
+    accepts: list[AcceptsEntry]
+    last_updated: GivenTime | UnsetType = field(name="lastUpdated", default=UNSET)
+    extensions: dict[str, Any] | UnsetType = UNSET
+    ratecard: ResourceFacts
+
+
+class Pagination(Struct):
+    """The applied limit and offset, and the number of all matches."""
+
+    limit: Whole
+    offset: Whole
+    total: Whole
+
+
+class ResourceList(Struct, kw_only=True):
+    """A page of the resources that satisfy the filters.
+
+    `unappliedFilters` names parameters that were ignored, and is left out where there are none.
+    """
+
+    x402_version: Literal[2] = field(name="x402Version")
+    items: list[DiscoveryResource]
+    pagination: Pagination
+    unapplied_filters: list[str] | UnsetType = field(name="unappliedFilters", default=UNSET)
+
+
+class MerchantResources(Struct, kw_only=True):
+    """A page of the resources that can be paid for to an address."""
+
+    x402_version: Literal[2] = field(name="x402Version")
+    pay_to: str = field(name="payTo")
+    resources: list[DiscoveryResource]
+    pagination: Pagination
+
+
+class DiscoveryError(Struct, rename="camel", kw_only=True):
+    """An error of `/discovery`, in the shapes that its clients read."""
+
+    error: str
+    error_type: str
+    error_message: str
+    parameter: str | UnsetType = UNSET
+
+
 class ErrorBody(Struct, kw_only=True):
     """Why a request failed; `parameter` names the invalid one."""
 
@@ -305,6 +386,7 @@ class Counts(Struct):
 
     services: Whole
     endpoints: Whole
+    resources: Whole
     payments: Whole
 
 

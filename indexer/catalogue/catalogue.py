@@ -16,10 +16,14 @@ from indexer.sources.records import SourceRecord
 from indexer.sources.rejects import Reject, Rejects
 
 NO_SOURCE = -1
+NO_GROUP = -1
 
 
 class Entry(Struct, gc=False):
-    """A spooled record: its place in its source and in the spool, and what decides its order."""
+    """A spooled record: its place in its source and in the spool, and what decides its order.
+
+    `group` is the number of the discovered service that it is or replaces, or NO_GROUP.
+    """
 
     source: int
     position: str
@@ -30,9 +34,10 @@ class Entry(Struct, gc=False):
     calls: int
     endpoints: int
     summary_derived: bool
-    discovered: bool
     start: int
     stop: int
+    discovered: bool = False
+    group: int = NO_GROUP
 
 
 class Listed(Struct, gc=False):
@@ -55,18 +60,18 @@ class Catalogue:
         self._entries: list[Entry] = []
         self._services: dict[str, Entry] = {}
 
-    def add(
-        self, source: int, position: str, record: Normalised, *, discovered: bool = False
-    ) -> None:
-        """Add a record of a source, by its index in `Rejects.tallies`."""
-        entries = self._discovered if discovered else self._entries
-        entries.append(self._write(source, position, record, discovered=discovered))
+    def add(self, source: int, position: str, record: Normalised, group: int = NO_GROUP) -> None:
+        """Add a record of a source, by its index in `Rejects.tallies`, or a discovered service."""
+        entry = self._write(source, position, record)
+        entry.discovered, entry.group = group != NO_GROUP, group
+        (self._discovered if entry.discovered else self._entries).append(entry)
 
     def identify(self, rejects: Rejects) -> None:
         """Give every record its id, and resolve duplicate ids.
 
         Within one source the first record stays, of several sources the last one. All discovered
-        services count as one source of their own.
+        services count as one source of their own. A record takes over the group of a service that
+        it replaces.
         """
         entries = [*self._discovered, *self._entries]
         ids = derive_ids(
@@ -79,8 +84,9 @@ class Catalogue:
                 _reject_duplicate(rejects, service_id, entry, earlier)
                 continue
             if earlier is not None:
-                by = "a catalogue record" if earlier.discovered else "a later source"
-                rejects.tallies[earlier.source].left_out[f"replaced by {by}"] += 1
+                entry.group = earlier.group
+                if not earlier.discovered:
+                    rejects.tallies[earlier.source].left_out["replaced by a later source"] += 1
             self._services[service_id] = entry
         self._discovered.clear()
         self._entries.clear()
@@ -89,6 +95,10 @@ class Catalogue:
     def ids(self) -> list[str]:
         """The ids of the services."""
         return [*self._services]
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """Yield the services with their ids."""
+        yield from self._services.items()
 
     def texts(self, ids: Iterable[str]) -> Iterator[bytes]:
         """Yield the JSON of these services."""
@@ -121,7 +131,8 @@ class Catalogue:
                 amended = apply_overlay(text, overlay, summary_derived=entry.summary_derived)
             if amended is None:
                 del self._services[service_id]
-                rejects.tallies[entry.source].left_out["removed by an overlay"] += 1
+                if not entry.discovered:
+                    rejects.tallies[entry.source].left_out["removed by an overlay"] += 1
                 return
             record = normalise(SourceRecord(entry.position, amended))
         except InvalidRecord as error:
@@ -131,9 +142,9 @@ class Catalogue:
             ) from error
         if overlay is None or not overlay.names("endpoints"):
             record.calls = min(record.calls, entry.calls + added_calls)
-        self._services[service_id] = self._write(
-            entry.source, entry.position, record, discovered=entry.discovered
-        )
+        amended_entry = self._write(entry.source, entry.position, record)
+        amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
+        self._services[service_id] = amended_entry
 
     def order(self) -> list[Listed]:
         """Return the services in listing order: curated first, then by calls, then by id."""
@@ -142,7 +153,7 @@ class Catalogue:
             key=lambda listed: (not listed.entry.enriched, -listed.entry.calls, listed.id),
         )
 
-    def _write(self, source: int, position: str, record: Normalised, *, discovered: bool) -> Entry:
+    def _write(self, source: int, position: str, record: Normalised) -> Entry:
         start = self._spool.tell()
         stop = start + self._spool.write(record.text)
         return Entry(
@@ -155,7 +166,6 @@ class Catalogue:
             calls=record.calls,
             endpoints=record.endpoints,
             summary_derived=record.summary_derived,
-            discovered=discovered,
             start=start,
             stop=stop,
         )

@@ -163,6 +163,8 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
     if len(stages) > 1:
         yield ", ".join(f"{name} {taken:.1f} s" for name, taken in stages.items())
     counts = f"{report.services:,} services, {report.endpoints:,} endpoints"
+    if report.resources:
+        counts += f", {report.resources:,} listed resources"
     size = _format_size(report.bytes)
     yield f"{counts}, {report.payments:,} payments; {size} in {report.seconds:.1f} s"
     verb = "published" if report.changed else "nothing changed; still serving"

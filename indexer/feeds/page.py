@@ -16,7 +16,6 @@ from indexer.text import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
 
 SERVICES = "services"
 LISTS = (SERVICES, "resources", "items")
-RESOURCE_KEYS = frozenset(("resource", "accepts"))
 BLANKS = b" \t\r\n"
 
 
@@ -100,7 +99,7 @@ def _parse_text(text: bytes, snapshot: str, *, is_array: bool) -> Page | None:
 
 
 def _parse_object(members: dict[str, Raw], snapshot: str) -> Page | None:
-    if not RECORD_KEYS.isdisjoint(members) or not RESOURCE_KEYS.isdisjoint(members):
+    if not RECORD_KEYS.isdisjoint(members):
         return None
     name = next((name for name in LISTS if name in members), None)
     if name is None:

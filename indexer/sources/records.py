@@ -32,6 +32,7 @@ CHUNK = 2**20  # bytes
 STANDARD_INPUT = "-"
 
 ENVELOPE_KEYS = ("services", "items", "resources")
+RESOURCE_KEYS = ("accepts", "resource")
 OPEN_ENDS = (b"{", b"[", b",", b":")
 """Ends of a line after which a JSON text continues on the next one."""
 CONTINUATIONS = (b",", b":", b"]", b"}")
@@ -56,13 +57,13 @@ class SourceRecord(Struct):
     @property
     def is_resource(self) -> bool:
         """Whether it is an entry of a discovery feed rather than a catalogue record."""
-        if b'"accepts"' not in self.text:
+        if b'"accepts"' not in self.text and b'"resource"' not in self.text:
             return False
         try:
             keys = _object.decode(self.text).keys()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return b'"endpoints"' not in self.text
-        return "accepts" in keys and "endpoints" not in keys
+        return not keys.isdisjoint(RESOURCE_KEYS) and "endpoints" not in keys
 
 
 def read_records(path: str, name: str = "") -> Iterator[SourceRecord]:

@@ -1,46 +1,20 @@
-"""Discovered resources of all sources, merged and grouped by host into services."""
+"""The resources of one host to the record of a service."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from hashlib import blake2b
-from pathlib import Path
-from typing import BinaryIO
+from collections import Counter
+from collections.abc import Iterable
 
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.x402.naming import readable_name
 from indexer.x402.resource import Resource
 from indexer.x402.testnets import is_test_network
 from service.networks import network_key
-from service.storage.memory_map import open_bytes
 
 MAX_TAGS = 20
 MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a name given by fewer than a third of the names is that of an endpoint
-
-_decoder = msgspec.json.Decoder(Resource)
-
-
-class Place(Struct, gc=False):
-    """Where a resource is in the spool and in its source, and what ranks it among duplicates."""
-
-    updated: int
-    source: int
-    digest: bytes
-    position: str
-    start: int
-    stop: int
-
-
-class Grouped(Struct):
-    """The catalogue record of a service, and the place of its newest resource."""
-
-    source: int
-    position: str
-    text: bytes
 
 
 class DiscoveredQuality(Struct, rename="camel", kw_only=True):
@@ -66,50 +40,11 @@ class DiscoveredService(Struct, rename="camel", kw_only=True):
     icon_url: str | UnsetType
 
 
-class Discovery:
-    """Resources of all sources, in a spool file; in memory are only their places."""
-
-    def __init__(self, spool: BinaryIO) -> None:
-        self._spool = spool
-        self._hosts: dict[str, dict[bytes, Place]] = defaultdict(dict)
-
-    def add(self, source: int, position: str, resource: Resource) -> None:
-        """Spool a resource unless a newer one has the same URL, method and tool.
-
-        Of two that are equally new, that of the later source is kept, and within one source the
-        one with the greater digest, so that the order of pages does not matter.
-        """
-        text = msgspec.json.encode(resource)
-        digest = _digest(text)
-        places = self._hosts[resource.domain]
-        key = _digest("\n".join((resource.method, resource.tool, resource.identity)).encode())
-        known = places.get(key)
-        rank = (resource.updated, source, digest)
-        if known is None or rank > (known.updated, known.source, known.digest):
-            start = self._spool.tell()
-            stop = start + self._spool.write(text)
-            places[key] = Place(resource.updated, source, digest, position, start, stop)
-
-    def services(self) -> Iterator[Grouped]:
-        """Yield the services by domain; they do not depend on the order of their resources."""
-        self._spool.flush()
-        spool = open_bytes(Path(self._spool.name))
-        for domain, places in sorted(self._hosts.items()):
-            resources = [_decoder.decode(spool[p.start : p.stop]) for p in places.values()]
-            newest = max(places.values(), key=lambda place: (place.updated, place.source))
-            text = msgspec.json.encode(_group(domain, resources))
-            yield Grouped(newest.source, newest.position, text)
-
-
-def _digest(text: bytes) -> bytes:
-    return blake2b(text, digest_size=16).digest()
-
-
-def _group(domain: str, resources: list[Resource]) -> DiscoveredService:
-    """Make one service of resources; its endpoints are ordered by calls."""
+def group_resources(domain: str, resources: list[Resource]) -> DiscoveredService:
+    """Make one service of the resources of a host; its endpoints are ordered by calls."""
     resources = sorted(
         resources,
-        key=lambda each: (-(each.usage.calls or 0), each.identity, each.method, each.tool),
+        key=lambda each: (-(each.usage.calls or 0), *each.key),
     )
     given_name = _given_name(resource.metadata.service_name for resource in resources)
     name = given_name or readable_name(domain)

@@ -96,7 +96,8 @@ def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
     for names in _placeholder.findall(url):
         declarations.setdefault(("path", "".join(names)), Declaration())
     method = text(declared.get("method"), MAX_METHOD).strip().upper()
-    tool = text(declared.get("tool"), MAX_TOOL) if declared.get("type") == "mcp" else ""
+    names = (text(declared.get(key), MAX_TOOL) for key in ("toolName", "tool"))
+    tool = next(filter(None, names), "") if declared.get("type") == "mcp" else ""
     return DeclaredInput(
         method=method if not tool and _method.fullmatch(method) else "",
         tool=tool,

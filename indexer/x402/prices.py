@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -19,6 +20,9 @@ from service.records import Pricing
 MAX_NAME = 200  # characters
 MAX_DIGITS = 78  # of 2^256 - 1, the greatest amount of a token contract
 AMOUNT_KEYS = ("amount", "maxAmountRequired")  # of version 2 and of version 1
+UNKNOWN_ASSET = "with an unknown asset"
+UNPRICED = "without a price"
+SEARCHABLE = "without accepts"
 
 _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
@@ -27,97 +31,129 @@ _integer = re.compile(r"(-?)([0-9]+)")
 class Notice(Struct, frozen=True):
     """A remark for the operator on a record that is indexed nevertheless."""
 
+    kind: str
     path: str
     reason: str
+
+
+class Offer(Struct, frozen=True):
+    """Texts of one entry of `accepts`; empty where they are missing or no short line."""
+
+    network: str
+    scheme: str
+    asset: str
+    pay_to: str
+
+    @property
+    def token(self) -> Asset | None:
+        """The stablecoin that is asked for, if it is a known one."""
+        return find_asset(self.network, self.asset)
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is for a known asset on a main network."""
+        return not is_test_network(self.network) and self.token is not None
 
 
 class Accepted(Struct):
     """The payments that a resource accepts.
 
     pricing: of the entry that was chosen as the price
-    amount: in units of the currency, None if the asset is unknown
+    amount: in units of the currency, None if there is none or the asset is unknown
     networks: labels of the networks of all entries
-    entries, index: all entries, undecoded, and the index of the chosen one
+    entries, offers: all entries, undecoded and as read
+    index: of the chosen entry
     """
 
     pricing: Pricing
     amount: Decimal | None
-    pay_to: str
     networks: list[str]
     notices: list[Notice]
     entries: list[dict[str, Raw]]
+    offers: list[Offer]
     index: int
 
     @property
     def chosen(self) -> dict[str, Raw]:
-        """The entry that was chosen as the price."""
-        return self.entries[self.index]
-
-
-class _Offer(Struct):
-    """One entry of `accepts` without its amount."""
-
-    network: str
-    asset: Asset | None
-    scheme: str
-    pay_to: str
+        """The entry that was chosen as the price, or an empty one."""
+        return self.entries[self.index] if self.entries else {}
 
     @property
-    def is_real(self) -> bool:
-        """Whether it is for a known asset on a main network."""
-        return self.asset is not None and not is_test_network(self.network)
+    def pay_to(self) -> str:
+        """The address that the chosen entry pays to, or an empty one."""
+        return self.offers[self.index].pay_to if self.offers else ""
 
 
 def read_accepts(text: Raw | None) -> Accepted:
     """Price a resource by its first entry in a known asset on a main network, else by its first.
 
-    Raises InvalidRecord unless the chosen entry has an amount of whole base units, at least 0.
+    An entry with an amount comes before one without. Raises InvalidRecord if the amount of the
+    chosen entry is no whole number of base units from 0.
     """
-    entries = [] if text is None else decode_or_invalid(_accepts, text, "$.accepts")
-    if not entries:
-        raise InvalidRecord("$.accepts", "there is no price: `accepts` has no entry")
+    is_missing = text is None or bytes(text) == b"null"
+    entries = [] if is_missing else decode_or_invalid(_accepts, text or b"", "$.accepts")
     offers = [_read_offer(entry) for entry in entries]
-    index = next((n for n, offer in enumerate(offers) if offer.is_real), 0)
-    offer, path = offers[index], f"$.accepts[{index}]"
-    digits = _base_units(entries[index], path)
-    label = network_label(offer.network)
-    amount, currency, notices = "", "", []
-    if offer.asset is None:
-        where = f"on {label}" if label else "without a network"
-        reason = f"is not a known stablecoin {where}: the endpoint is listed without a price"
-        notices.append(Notice(f"{path}.asset", reason))
-    else:
-        amount, currency = _in_units(digits, offer.asset.decimals), offer.asset.currency
+    index = min(
+        range(len(entries)),
+        key=lambda n: (_amount_key(entries[n]) is None, not offers[n].is_real),
+        default=0,
+    )
     networks: dict[str, str] = {}
     for name in (each.network for each in offers if each.network):
         networks.setdefault(network_key(name), network_label(name))
+    if entries:
+        pricing, notices = _price(entries[index], offers[index], f"$.accepts[{index}]")
+    else:
+        pricing = Pricing(amount="", currency="")
+        reason = "there is no price: `accepts` has no entry, so the resource is only searchable"
+        notices = [Notice(SEARCHABLE, "$.accepts", reason)]
+    amount = pricing.amount or pricing.max_amount
     return Accepted(
-        pricing=_pricing(offer.scheme, amount, currency, label),
+        pricing=pricing,
         amount=Decimal(amount) if amount else None,
-        pay_to=offer.pay_to,
         networks=list(networks.values()),
         notices=notices,
         entries=entries,
+        offers=offers,
         index=index,
     )
 
 
-def _read_offer(entry: dict[str, Raw]) -> _Offer:
-    network, asset, scheme, pay_to = (
-        line(decode(entry.get(key)), MAX_NAME) for key in ("network", "asset", "scheme", "payTo")
+def _read_offer(entry: dict[str, Raw]) -> Offer:
+    network, scheme, asset, pay_to = (
+        line(decode(entry.get(key)), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
     )
-    return _Offer(network, find_asset(network, asset), scheme or "exact", pay_to)
+    return Offer(network, scheme, asset, pay_to)
 
 
-def _base_units(entry: dict[str, Raw], path: str) -> str:
-    """Return the digits of the amount of an entry."""
-    amounts = {key: decode(entry.get(key)) for key in AMOUNT_KEYS}
-    key = next((key for key in AMOUNT_KEYS if amounts[key] not in (None, "")), None)
+def _amount_key(entry: dict[str, Raw]) -> str | None:
+    """Return the key of the amount of an entry, or None where it has none."""
+    given = (key for key in AMOUNT_KEYS if decode(entry.get(key)) not in (None, ""))
+    return next(given, None)
+
+
+def _price(entry: dict[str, Raw], offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
+    """Return the price of an entry, and a notice where it has none; raises InvalidRecord."""
+    key, token = _amount_key(entry), offer.token
+    label, scheme = network_label(offer.network), offer.scheme or "exact"
+    amount, currency = "", ""
+    notices: list[Notice] = []
     if key is None:
-        raise InvalidRecord(
-            path, "there is no price: neither `amount` nor `maxAmountRequired` is given"
-        )
-    path, value = f"{path}.{key}", amounts[key]
+        reason = "there is no price: neither `amount` nor `maxAmountRequired` is given"
+        notices.append(Notice(UNPRICED, path, reason))
+    else:
+        digits = _base_units(decode(entry[key]), f"{path}.{key}")
+        if token is not None:
+            amount, currency = _in_units(digits, token.decimals), token.currency
+    if token is None:
+        where = f"on {label}" if label else "without a network"
+        reason = f"is not a known stablecoin {where}: the endpoint is listed without a price"
+        notices.append(Notice(UNKNOWN_ASSET, f"{path}.asset", reason))
+    return _pricing(scheme, amount, currency, label), notices
+
+
+def _base_units(value: Any, path: str) -> str:
+    """Return the digits of an amount."""
     is_number = isinstance(value, (str, int)) and not isinstance(value, bool)
     match = _integer.fullmatch(str(value)) if is_number else None
     if match is None:

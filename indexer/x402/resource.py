@@ -18,13 +18,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
-from indexer.text import decode_or_invalid
+from indexer.text import check_depth, decode_or_invalid
 from indexer.urls import MAX_URL, ParsedUrl, parse_url
+from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
 from indexer.x402.untrusted import decode, mapping
-from service.records import Endpoint, EndpointQuality, GivenTime, format_timestamp
+from service.records import Endpoint, EndpointQuality, GivenTime, ListedEndpoint, format_timestamp
 
 MAX_COUNT = 2**63 - 1
 NEVER = -1
@@ -65,7 +66,7 @@ class Usage(Struct):
 
 
 class Resource(Struct):
-    """A resource that is listed.
+    """A resource that is indexed.
 
     identity, method, tool: what distinguishes it from other resources
     domain: what the resources of one service share
@@ -85,15 +86,25 @@ class Resource(Struct):
     usage: Usage
     notices: list[Notice]
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What distinguishes it, in the order of listings."""
+        return self.identity, self.method, self.tool
 
-def read_resource(source: SourceRecord, policy: Policy) -> Resource:
-    """Read one resource; raises InvalidRecord, or Unlisted if the policy leaves it out."""
+
+def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listing | None]:
+    """Read one resource, and how it is listed: not at all without an entry of `accepts`.
+
+    Raises InvalidRecord, or Unlisted if a policy leaves it out.
+    """
     if source.fault:
         raise InvalidRecord("$", source.fault)
     fields = decode_or_invalid(_fields, source.text)
+    check_depth(source.text)
     path, given_url, described = _url(fields)
     parsed = _check_url(path, given_url, policy)
     accepted = read_accepts(fields.get("accepts"))
+    _check_size(source.text, accepted)
     _check_price(accepted, policy)
     extension = mapping(decode(fields.get("extensions")), "bazaar")
     url = _with_route(given_url, extension.get("routeTemplate"))
@@ -102,18 +113,31 @@ def read_resource(source: SourceRecord, policy: Policy) -> Resource:
     declared = read_input(extension, _output_schema(accepted), url)
     metadata = _metadata(fields, described, accepted, declared)
     usage = _usage(decode(fields.get("quality")))
-    return Resource(
+    updated = _microseconds(decode(fields.get("lastUpdated")))
+    listing = None
+    if accepted.entries:
+        listing = make_listing(
+            source.text,
+            given_url,
+            ListedEndpoint(url, declared.method),
+            accepted,
+            is_tool=bool(declared.tool),
+            description=metadata.description,
+            updated=None if updated == NEVER else EPOCH + updated * MICROSECOND,
+        )
+    resource = Resource(
         identity=parsed.identity,
         method=declared.method,
         tool=declared.tool,
         domain=parsed.domain,
-        updated=_microseconds(decode(fields.get("lastUpdated"))),
+        updated=updated,
         endpoint=_endpoint(url, declared, accepted, metadata, usage),
         networks=accepted.networks,
         metadata=metadata,
         usage=usage,
         notices=accepted.notices,
     )
+    return resource, listing
 
 
 def _url(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:
@@ -143,6 +167,16 @@ def _check_url(path: str, url: str, policy: Policy) -> ParsedUrl:
     if parsed.scheme == "http" and not policy.allow_http:
         raise Unlisted("http resources", path, "is not encrypted")
     return parsed
+
+
+def _check_size(text: bytes, accepted: Accepted) -> None:
+    """Leave out what would make pages of the listing huge."""
+    policy = "oversized resources"
+    if len(text) > MAX_LISTING:
+        raise Unlisted(policy, "$", f"has {len(text):,} bytes; at most {MAX_LISTING:,} are listed")
+    if (count := len(accepted.entries)) > MAX_ENTRIES:
+        reason = f"has {count:,} entries; at most {MAX_ENTRIES:,} are listed"
+        raise Unlisted(policy, "$.accepts", reason)
 
 
 def _check_price(accepted: Accepted, policy: Policy) -> None:

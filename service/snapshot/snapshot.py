@@ -16,6 +16,7 @@ from service.search.searcher import Searcher
 from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.manifest import Manifest, check_sizes, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
+from service.snapshot.resources import Resources
 from service.storage.memory_map import items_of, open_array
 from service.storage.record_store import IdTable, RecordStore
 
@@ -40,7 +41,8 @@ class Hits(Struct, frozen=True):
 class Snapshot:
     """An open snapshot: immutable, and safe to read from several threads.
 
-    `services` and `summaries` hold the stored JSON of the services, with and without endpoints.
+    `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
+    and `resources` that of what discovery feeds list.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
@@ -50,6 +52,7 @@ class Snapshot:
         self.checked_at = checked_at
         self.services = RecordStore(folder, "records")
         self.summaries = RecordStore(folder, "summaries")
+        self.resources = Resources(folder / "resources")
         self.ecosystem = Ecosystem(folder / "ecosystem")
         self._ids = IdTable(folder)
         self._tags = items_of(open_array(folder / "tags.npy"))

@@ -38,6 +38,14 @@ class RecordStore:
         texts, offsets = self._texts, self._offsets
         return [texts[offsets[ordinal] : offsets[ordinal + 1] - 1] for ordinal in ordinals]
 
+    def fitting(self, ordinals: Sequence[int], size: int) -> int:
+        """Return how many of the first texts have at most this many bytes, at least one."""
+        for count, ordinal in enumerate(ordinals):
+            size -= self._offsets[ordinal + 1] - self._offsets[ordinal]
+            if size < 0 and count:
+                return count
+        return len(ordinals)
+
     def slice(self, start: int, stop: int) -> memoryview:
         """Return the texts from `start` up to `stop`, joined by commas; empty past the end."""
         stop = min(stop, len(self))

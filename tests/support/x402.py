@@ -48,7 +48,8 @@ def v2(declaration: Json, schema: Json | None = None, **fields: Any) -> Json:
 def read(record: Json | bytes, policy: Policy | None = None) -> Resource:
     """Read a resource."""
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
-    return read_resource(SourceRecord("items[0]", text), policy or Policy())
+    resource, _ = read_resource(SourceRecord("items[0]", text), policy or Policy())
+    return resource
 
 
 def endpoint_of(record: Json | bytes) -> Json:

@@ -98,6 +98,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "changed": True,
         "services": 1,
         "endpoints": 1,
+        "resources": 0,
         "payments": 1,
         "bytes": size - manifest,
         "changes": None,

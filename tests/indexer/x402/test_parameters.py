@@ -117,11 +117,12 @@ def test_a_field_may_be_described_in_many_forms(described: Any, expected: Json) 
     assert parameters == [{"group": "query", "name": "q"} | expected]
 
 
-def test_an_mcp_tool_is_read_with_its_name_and_description() -> None:
+@pytest.mark.parametrize("key", ["toolName", "tool"])
+def test_an_mcp_tool_is_read_with_its_name_and_description(key: str) -> None:
     record = v2(
         {
             "type": "mcp",
-            "tool": "analyse",
+            key: "analyse",
             "description": "Analyses a stock",
             "inputSchema": {"properties": {"ticker": {"type": "string"}}, "required": ["ticker"]},
             "example": {"ticker": "AAPL"},
@@ -187,7 +188,7 @@ def test_a_schema_that_cannot_be_understood_leaves_a_resource_without_parameters
 
 
 def test_values_in_a_schema_are_kept_exactly_unless_the_record_could_not_be_decoded() -> None:
-    deep = "[" * 500 + "]" * 500
+    deep = "[" * 100 + "]" * 100
     text = json.dumps(
         v1({"method": "GET", "queryParams": {"a": {"default": "A"}, "b": {"default": "B"}}})
     )

@@ -7,6 +7,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +16,9 @@ from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
-from indexer.x402.grouping import Discovery
+from indexer.x402.discovery import Discovery
 from indexer.x402.resource import NEVER, Unlisted, read_resource
+from service.records import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.x402 import TEST_NETWORK_PRICE, URL, accept, endpoint_of, read, resource, v1, v2
 
@@ -118,12 +120,9 @@ MALFORMED: dict[str, tuple[Json | bytes, str, str]] = {
         "not allowed in a URL",
     ),
     "a long URL": (resource(f"{URL}{'x' * 5000}"), "$.resource", "longer than the 4,096"),
-    "no accepts": ({"resource": URL}, "$.accepts", "there is no price"),
-    "empty accepts": ({"resource": URL, "accepts": []}, "$.accepts", "there is no price"),
     "accepts of no list": ({"resource": URL, "accepts": {}}, "$.accepts", "Expected `array`"),
     "accepts of numbers": (resource(URL, 7), "$.accepts[0]", "Expected `object`"),  # type: ignore[arg-type]  # an entry that is not an object
-    "no amount": (resource(URL, accept(None)), "$.accepts[0]", "there is no price"),
-    "an empty amount": (resource(URL, accept("")), "$.accepts[0]", "there is no price"),
+    "deep nesting": (resource(x=json.loads("[" * 300 + "]" * 300)), "$", "nested too deeply"),
     "a negative amount": (resource(URL, accept("-1")), "$.accepts[0].amount", "is negative"),
     "a fraction": (resource(URL, accept("0.01")), "$.accepts[0].amount", "whole number"),
     "an exponent": (resource(URL, accept("1e4")), "$.accepts[0].amount", "whole number"),
@@ -317,12 +316,15 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_rea
             target[path[-1]] = data.draw(json_values)
         except (TypeError, IndexError, KeyError):
             continue  # an earlier mutation removed this place
+    text = SourceRecord("items[0]", json.dumps(record[""]).encode())
     try:
-        listed = read(json.dumps(record[""]).encode(), Policy(allow_http=True))
+        indexed, listing = read_resource(text, Policy(allow_http=True))
     except (InvalidRecord, Unlisted):
         return
-    with (tmp_path_factory.getbasetemp() / "mutated").open("wb") as spool:
+    with (tmp_path_factory.getbasetemp() / "mutated").open("w+b") as spool:
         discovery = Discovery(spool)
-        discovery.add(0, "items[0]", listed)
+        discovery.add(0, text.position, indexed, listing)
         (service,) = discovery.services()
     assert normalise(SourceRecord(service.position, service.text)).endpoints == 1
+    if listing is not None:
+        msgspec.json.decode(listing.encode("a"), type=DiscoveryResource)

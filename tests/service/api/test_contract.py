@@ -68,7 +68,7 @@ def test_options_lists_the_allowed_methods(client: httpx.Client, path: str) -> N
     assert response.headers["allow"] == "GET, HEAD, OPTIONS"
     assert response.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
     assert response.headers["access-control-allow-origin"] == "*"
-    assert response.headers["access-control-allow-headers"] == "*"
+    assert response.headers["access-control-allow-headers"] == "*, Authorization"
     assert int(response.headers["access-control-max-age"]) == 24 * 60 * 60
 
 
@@ -364,7 +364,12 @@ def test_a_page_of_transactions_past_the_end_is_empty(client: httpx.Client) -> N
 def test_readiness_has_the_snapshot_and_its_counts(client: httpx.Client) -> None:
     body = get(client, "/readyz")
     assert body["status"] == "ready"
-    assert body["counts"] == {"services": 184, "endpoints": 1732, "payments": 6000}
+    assert body["counts"] == {
+        "services": 184,
+        "endpoints": 1732,
+        "resources": 0,
+        "payments": 6000,
+    }
     assert body["built_at"].endswith("Z")
     assert body["checked_at"] >= body["built_at"][:19]
 

@@ -17,7 +17,7 @@ from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
-from indexer.x402.grouping import Discovery, Grouped
+from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.resource import Unlisted, read_resource
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json, examples
@@ -32,11 +32,11 @@ Discover = Callable[..., list[Json]]
 def add(discovery: Discovery, source: int, records: Iterable[Json]) -> None:
     for index, record in enumerate(records):
         text = SourceRecord(f"items[{index}]", json.dumps(record).encode())
-        discovery.add(source, text.position, read_resource(text, Policy()))
+        discovery.add(source, text.position, *read_resource(text, Policy()))
 
 
 def group(spool: Path, sources: Iterable[Iterable[Json]]) -> list[Grouped]:
-    with spool.open("wb") as file:
+    with spool.open("w+b") as file:
         discovery = Discovery(file)
         for source, records in enumerate(sources):
             add(discovery, source, records)
@@ -234,30 +234,30 @@ def test_services_do_not_depend_on_the_order_or_the_sources_of_their_resources(
 @pytest.mark.skipif(not VERSION_2.exists(), reason="the real data is not available")
 def test_the_real_resources_become_services(tmp_path: Path) -> None:
     fates: Counter[str] = Counter()
-    with (tmp_path / "spool").open("wb") as spool:
+    with (tmp_path / "spool").open("w+b") as spool:
         discovery = Discovery(spool)
         for source, path in enumerate((VERSION_1, VERSION_2)):
             for index, record in enumerate(json.loads(path.read_text())["resources"]):
                 text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
                 try:
-                    resource = read_resource(text, Policy())
+                    resource, listing = read_resource(text, Policy())
                 except InvalidRecord as fault:
                     fates[fault.reason.partition(":")[0]] += 1
                 except Unlisted as left_out:
                     fates[left_out.policy] += 1
                 else:
                     fates["listed"] += 1
-                    assert not resource.notices
+                    fates.update(notice.kind for notice in resource.notices)
                     assert is_test_network(resource.networks[0]) == (
                         resource.networks == ["Base Sepolia"]
                     )
-                    discovery.add(source, text.position, resource)
+                    discovery.add(source, text.position, resource, listing)
         services = [normalise(SourceRecord("", each.text)) for each in discovery.services()]
-    assert fates == {"listed": 1418, "http resources": 40, "there is no price": 2}
-    assert (len(services), sum(each.endpoints for each in services)) == (350, 1414)
+    assert fates == {"listed": 1420, "http resources": 40, "without a price": 2}
+    assert (len(services), sum(each.endpoints for each in services)) == (352, 1416)
     records = {each.domain: json.loads(each.text) for each in services}
     prices = [each["pricing"] for record in records.values() for each in record["endpoints"]]
-    assert max(Decimal(price["amount"]) for price in prices) == 1478
+    assert max(Decimal(price["amount"] or 0) for price in prices) == 1478
     assert records["x402.ottoai.services"]["name"] == "Otto AI"
     assert records["x402.ottoai.services"]["quality"]["totalCalls"] == 4381
     assert records["orbisapi.com"]["name"] == "Orbisapi"
