@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from service.api.discovery import list_merchant, list_resources
 from service.api.ecosystem import get_overview, get_stats, get_transactions
 from service.api.llms import get_llms
 from service.api.openapi import get_openapi
@@ -36,6 +37,11 @@ ROUTES = [
     Route("/v1/ecosystem/overview", get_overview),
     Route("/v1/ecosystem/transactions", get_transactions),
     Route("/v1/ecosystem/stats", get_stats),
+    *(
+        Route(f"{prefix}/discovery/{name}", endpoint)
+        for prefix in ("", "/v2/x402", "/platform/v2/x402")
+        for name, endpoint in (("resources", list_resources), ("merchant", list_merchant))
+    ),
     Route("/healthz", get_health),
     Route("/readyz", get_readiness),
     Route("/metrics", get_metrics),

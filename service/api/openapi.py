@@ -14,12 +14,15 @@ from starlette.responses import Response
 from service.api.parameters import (
     BOOLEANS,
     DEFAULT_LIMIT,
+    DEFAULT_MERCHANT,
+    DEFAULT_RESOURCES,
     DEFAULT_TIMEFRAME,
     ENDPOINTS,
     INTEGRATION_TYPES,
     MATCHES,
     MAX_LIMIT,
     MAX_QUERY,
+    MAX_RESOURCES,
     PRICE,
     SORTS,
 )
@@ -35,10 +38,13 @@ from service.errors import (
 from service.http.responses import json_response, snapshot_of
 from service.records import (
     ID_PATTERN,
+    DiscoveryError,
     ErrorEnvelope,
     Health,
+    MerchantResources,
     OverviewEnvelope,
     Readiness,
+    ResourceList,
     ServiceEnvelope,
     ServiceList,
     StatsEnvelope,
@@ -53,12 +59,15 @@ QUERY = "weather forecast"
 """The example of a query, where the snapshot has a service for it."""
 NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 disagree about white space
 
+DISCOVERY = "Discovery"
 TAGS: dict[type[Struct], str] = {
     ServiceList: "Services",
     ServiceEnvelope: "Services",
     OverviewEnvelope: "Ecosystem",
     StatsEnvelope: "Ecosystem",
     TransactionsEnvelope: "Ecosystem",
+    ResourceList: DISCOVERY,
+    MerchantResources: DISCOVERY,
     Health: "State",
     Readiness: "State",
 }
@@ -103,7 +112,7 @@ def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
 def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
     """Return the document as JSON, for an application that is mounted at `root_path`."""
     _, schemas = msgspec.json.schema_components(
-        [*TAGS, ErrorEnvelope], ref_template="#/components/schemas/{name}"
+        [*TAGS, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
     )
     return msgspec.json.encode(
         {
@@ -128,6 +137,10 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
                         "headers": _header_refs(*CACHEABLE_HEADERS),
                     },
                     **{error.__name__: _error_response(error) for error in ERRORS},
+                    **{
+                        DISCOVERY + error.__name__: _error_response(error, DiscoveryError)
+                        for error in ERRORS
+                    },
                 },
             },
         }
@@ -171,6 +184,18 @@ def _paths(query: str, service_id: str | None) -> Json:
             timeframe,
             StatsEnvelope,
         ),
+        "/discovery/resources": _operation(
+            "listDiscoveryResources",
+            "List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402",
+            [*_resource_page(DEFAULT_RESOURCES), *_resource_filters()],
+            ResourceList,
+        ),
+        "/discovery/merchant": _operation(
+            "listDiscoveryMerchant",
+            "List the resources that pay to an address; also below the same prefixes",
+            [_pay_to() | {"required": True}, *_resource_page(DEFAULT_MERCHANT)],
+            MerchantResources,
+        ),
         "/healthz": _operation("getHealth", "Whether the process is up", [], Health, ()),
         "/readyz": _operation("getReadiness", "The snapshot being served", [], Readiness, ()),
     }
@@ -186,7 +211,8 @@ def _operation(
     possible: list[type[RatecardError]] = [*errors, MethodNotAllowed, RatecardError]
     if result is not Health:
         possible.append(SnapshotUnavailable)
-    responses = {error.status: error.__name__ for error in possible}
+    prefix = DISCOVERY if TAGS[result] == DISCOVERY else ""
+    responses = {error.status: prefix + error.__name__ for error in possible}
     is_cacheable = result not in (Health, Readiness)
     headers = CACHEABLE_HEADERS if is_cacheable else COMMON_HEADERS
     if is_cacheable:
@@ -215,15 +241,16 @@ def _operation(
     }
 
 
-def _error_response(error: type[RatecardError]) -> Json:
+def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelope) -> Json:
     own_headers = {405: ["Allow"], 503: ["Retry-After"]}.get(error.status, [])
     kinds = [error] if error is RatecardError else [error, *error.__subclasses__()]
     if error is SnapshotUnavailable:
         kinds += [Overloaded, Draining]
+    codes = f" Codes: {', '.join(kind.code for kind in kinds)}." if body is ErrorEnvelope else ""
     return {
-        "description": f"{ERRORS[error]} Codes: {', '.join(kind.code for kind in kinds)}.",
+        "description": ERRORS[error] + codes,
         "headers": _header_refs(*COMMON_HEADERS, *own_headers),
-        "content": _content(ErrorEnvelope),
+        "content": _content(body),
     }
 
 
@@ -272,6 +299,30 @@ def _filters() -> list[Json]:
         | {"style": "form", "explode": False},
         _choice("endpoints", ENDPOINTS, "Whether services have their endpoints, or the number."),
     ]
+
+
+def _resource_page(default: int) -> list[Json]:
+    limit = f"Maximum number of resources; over {MAX_RESOURCES:,} means {MAX_RESOURCES:,}."
+    offset = "Number of resources to skip; past the end the page is empty."
+    return [_integer("limit", default, 1, limit), _integer("offset", 0, 0, offset)]
+
+
+def _resource_filters() -> list[Json]:
+    return [
+        _text("type", "Only resources of this type, such as `http` or `mcp`."),
+        _text("network", "Only with this network, as the entry of `accepts` has it."),
+        _text("scheme", "Only with this scheme, on the same entry of `accepts`."),
+        _pay_to(),
+        _text("extensions", "Only with this key in `extensions`."),
+    ]
+
+
+def _pay_to() -> Json:
+    return _text("payTo", "Only paid to this address, in any case, on the same entry of `accepts`.")
+
+
+def _text(name: str, description: str) -> Json:
+    return _parameter(name, description, {"type": "string", "minLength": 1})
 
 
 def _limit(items: str) -> Json:

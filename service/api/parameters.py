@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import cast, get_args
+from collections.abc import Container
+from typing import NamedTuple, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
@@ -11,12 +12,17 @@ from msgspec import Struct
 
 from service.errors import InvalidParameter
 from service.search.filters import FACETS, NO_FILTERS, Filters, Sort
+from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters
 
 MAX_LIMIT = 200
 MAX_QUERY = 2000
 MAX_INTEGER = 2**63 - 1
 DEFAULT_LIMIT = 24
 DEFAULT_TIMEFRAME = 30
+DEFAULT_RESOURCES = 100
+DEFAULT_MERCHANT = 20
+MAX_RESOURCES = 1000
+RESOURCE_PARAMETERS = ("limit", "offset", "type", "network", "scheme", "payTo", "extensions")
 PRICE = re.compile(r"[0-9]{1,100}(?:\.[0-9]{1,100})?")
 
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -29,7 +35,7 @@ SELECTION_NAMES = frozenset(
 )
 
 
-class Page(Struct, frozen=True):
+class Page(NamedTuple):
     """A slice of the results."""
 
     limit: int
@@ -50,6 +56,19 @@ class ListRequest(Struct, frozen=True):
         filters = self.filters
         narrowed = filters.facets or filters.enriched is not None or filters.max_price is not None
         return self.query is None and not narrowed and not filters.counted
+
+
+class ResourceRequest(Struct, frozen=True):
+    """A page of the resources that satisfy filters; `unapplied` names ignored parameters."""
+
+    page: Page
+    filters: ResourceFilters
+    unapplied: list[str]
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether the response is a small slice of the listing."""
+        return self.filters == NO_RESOURCE_FILTERS and self.page.limit <= MAX_LIMIT
 
 
 def parse_listing(query_string: bytes) -> ListRequest:
@@ -97,6 +116,31 @@ def parse_transactions(query_string: bytes) -> tuple[int, int]:
     return parameters.integer("page", 0, minimum=0), parameters.page().limit
 
 
+def parse_resources(query_string: bytes) -> ResourceRequest:
+    """Parse the parameters of the listing of resources."""
+    parameters = Parameters(query_string)
+    return ResourceRequest(
+        page=parameters.page(DEFAULT_RESOURCES, MAX_RESOURCES),
+        filters=ResourceFilters(
+            type=parameters.value("type"),
+            network=parameters.value("network"),
+            scheme=parameters.value("scheme"),
+            pay_to=parameters.value("payTo"),
+            extension=parameters.value("extensions"),
+        ),
+        unapplied=parameters.other_than(RESOURCE_PARAMETERS),
+    )
+
+
+def parse_merchant(query_string: bytes) -> tuple[str, Page]:
+    """Parse the parameters of the resources of one address."""
+    parameters = Parameters(query_string)
+    pay_to = parameters.value("payTo")
+    if pay_to is None:
+        raise InvalidParameter("payTo", "payTo is required: the address that is paid")
+    return pay_to, parameters.page(DEFAULT_MERCHANT, MAX_RESOURCES)
+
+
 def format_query(listing: ListRequest, offset: int = 0) -> str:
     """Return the canonical query string of a listing, of the page at this offset."""
     filters = listing.filters
@@ -129,10 +173,21 @@ class Parameters:
         if self._values.get(name) == [""]:
             del self._values[name]
 
-    def page(self) -> Page:
-        """Return `limit`, clamped to 200, and `offset`."""
-        limit = self.integer("limit", DEFAULT_LIMIT, minimum=1)
-        return Page(min(limit, MAX_LIMIT), self.integer("offset", 0, minimum=0))
+    def page(self, default: int = DEFAULT_LIMIT, maximum: int = MAX_LIMIT) -> Page:
+        """Return `limit`, clamped to a maximum, and `offset`."""
+        limit = self.integer("limit", default, minimum=1)
+        return Page(min(limit, maximum), self.integer("offset", 0, minimum=0))
+
+    def value(self, name: str) -> str | None:
+        """Return any text but an empty one, or None if the parameter is missing."""
+        value = self._single(name)
+        if value == "":
+            raise InvalidParameter(name, f"{name} is empty; give a value, or leave it out")
+        return value
+
+    def other_than(self, names: Container[str]) -> list[str]:
+        """Return the names of all parameters but these."""
+        return sorted(name for name in self._values if name not in names)
 
     def query(self) -> str:
         """Return `q`, empty if it is missing or blank."""

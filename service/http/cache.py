@@ -49,7 +49,7 @@ class ResponseCache:
 
     def __init__(self, size: int, max_age: int) -> None:
         self._size = self._free = size
-        self._cache_control = b"public, max-age=%d" % max_age if max_age else b"no-cache"
+        self.cache_control = b"public, max-age=%d" % max_age if max_age else b"no-cache"
         self._snapshot_id = b""
         self._entries: OrderedDict[Key, CachedResponse] = OrderedDict()
 
@@ -60,44 +60,49 @@ class ResponseCache:
             self._entries.move_to_end(key)
         return response
 
-    def add(self, key: Key, headers: RawHeaders, body: bytes, route: str) -> CachedResponse:
-        """Encode a response and cache it, unless it is too large for that.
-
-        Compresses the body if that is worth it, and completes the headers. Without an `ETag` header
-        the response gets one of its snapshot and of this release, since it depends on nothing else.
-        Each content coding has a tag of its own (RFC 9110, section 8.8.3).
-        """
-        snapshot_id, path, query, coding, _ = key
-        fields = dict(headers)
-        tag = b"%b-%b" % (fields.pop(b"etag", b"").strip(b'"') or snapshot_id, release())
-        if coding != IDENTITY and len(body) >= MIN_SIZE:
-            body = CODINGS[coding](body)
-            tag = b"%b-%b" % (tag, coding)
-            fields[b"content-encoding"] = coding
-        fields[b"content-length"] = b"%d" % len(body)
-        etag = b'"%b"' % tag
-        not_modified = [
-            (b"etag", etag),
-            (b"vary", b"Accept-Encoding"),
-            (b"cache-control", self._cache_control),
-        ]
-        response = CachedResponse(
-            etag=etag,
-            headers=[*not_modified, *fields.items()],
-            not_modified=not_modified,
-            body=body,
-            route=route,
-            cost=len(path) + len(query) + len(body) + ENTRY_OVERHEAD,
-        )
+    def add(self, key: Key, response: CachedResponse) -> None:
+        """Cache a response, unless it is too large for that."""
+        snapshot_id = key[0]
         if snapshot_id != self._snapshot_id:
             self._snapshot_id, self._free = snapshot_id, self._size
             self._entries.clear()
-        if response.cost <= self._size // MAX_SHARE:
+        if response.cost <= self._size // MAX_SHARE and key not in self._entries:
             self._free -= response.cost
             self._entries[key] = response
             while self._free < 0:
                 self._free += self._entries.popitem(last=False)[1].cost
-        return response
+
+
+def encode_response(
+    key: Key, headers: RawHeaders, body: bytes, route: str, cache_control: bytes
+) -> CachedResponse:
+    """Compress a body if that is worth it, and complete its headers.
+
+    Without an `ETag` header the response gets one of its snapshot and of this release, since it
+    depends on nothing else. Each content coding has a tag of its own (RFC 9110, section 8.8.3).
+    """
+    snapshot_id, path, query, coding, _ = key
+    fields = dict(headers)
+    tag = b"%b-%b" % (fields.pop(b"etag", b"").strip(b'"') or snapshot_id, release())
+    if coding != IDENTITY and len(body) >= MIN_SIZE:
+        body = CODINGS[coding](body)
+        tag = b"%b-%b" % (tag, coding)
+        fields[b"content-encoding"] = coding
+    fields[b"content-length"] = b"%d" % len(body)
+    etag = b'"%b"' % tag
+    not_modified = [
+        (b"etag", etag),
+        (b"vary", b"Accept-Encoding"),
+        (b"cache-control", cache_control),
+    ]
+    return CachedResponse(
+        etag=etag,
+        headers=[*not_modified, *fields.items()],
+        not_modified=not_modified,
+        body=body,
+        route=route,
+        cost=len(path) + len(query) + len(body) + ENTRY_OVERHEAD,
+    )
 
 
 @cache

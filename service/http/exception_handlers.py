@@ -8,21 +8,27 @@ from starlette.responses import HTMLResponse, Response
 
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
 from service.http.responses import no_store
-from service.records import ErrorBody, ErrorEnvelope
+from service.records import DiscoveryError, ErrorBody, ErrorEnvelope
 
 METHODS = "GET, HEAD, OPTIONS"
+DISCOVERY = "/discovery/"
+ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
+"""Types of errors of the hosted discovery API, by status; others are of the client."""
 
 
 def error_response(request: Request, error: RatecardError) -> Response:
     """Respond with an error: JSON, or for a browser the page of `app.state.error_page`.
 
-    Paths of the API have JSON errors for browsers, too.
+    Paths of the API have JSON errors for browsers, too, and those of the discovery API errors in
+    the shapes that clients of x402 read.
     """
     headers: dict[str, str] = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = METHODS
+    if DISCOVERY in request.scope["path"]:
+        return no_store(_encode_discovery_error(error), error.status, headers)
     render = request.app.state.error_page
     wants_page = "text/html" in request.headers.get("accept", "")
     if render is not None and wants_page and not _is_of_api(request):
@@ -40,11 +46,27 @@ def _is_of_api(request: Request) -> bool:
 
 def encode_error(error: RatecardError) -> bytes:
     """Encode an error as the JSON that clients receive."""
-    message = str(error).encode("utf-8", "replace").decode()  # may quote a lone surrogate
-    body = ErrorBody(code=error.code, message=message)
+    body = ErrorBody(code=error.code, message=_encodable(error))
     if isinstance(error, InvalidParameter):
         body.parameter = error.parameter
     return msgspec.json.encode(ErrorEnvelope(body))
+
+
+def _encode_discovery_error(error: RatecardError) -> bytes:
+    message = _encodable(error)
+    body = DiscoveryError(
+        error=message,
+        error_type=ERROR_TYPES.get(error.status, "invalid_request"),
+        error_message=message,
+    )
+    if isinstance(error, InvalidParameter):
+        body.parameter = error.parameter
+    return msgspec.json.encode(body)
+
+
+def _encodable(error: RatecardError) -> str:
+    """Return the message, which may quote a lone surrogate, as text that can be encoded."""
+    return str(error).encode("utf-8", "replace").decode()
 
 
 async def _handle_ratecard_error(request: Request, error: Exception) -> Response:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import PathNotFound, RatecardError
 from service.http.access_log import AccessLog
-from service.http.cache import CachedResponse, Key, ResponseCache
+from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
 from service.http.compression import negotiate
 from service.http.exception_handlers import METHODS, error_response
 from service.http.metrics import Metrics
@@ -39,11 +39,13 @@ PREFLIGHT = Response(
     headers={
         "allow": METHODS,
         "access-control-allow-methods": METHODS,
-        "access-control-allow-headers": "*",
+        "access-control-allow-headers": "*, Authorization",  # which `*` alone does not allow
         "access-control-max-age": "86400",
         "cache-control": "no-store",
     },
 )
+LARGE_BODY = 2**18
+"""Bytes that take milliseconds to compress, and so are compressed off the event loop."""
 CACHEABLE_METHODS = ("GET", "HEAD")
 
 _log = logging.getLogger("uvicorn.error")
@@ -144,7 +146,13 @@ class RequestMiddleware:
         if headers is None or writer.status:
             return None
         body = b"".join(pieces) if len(pieces) != 1 else pieces[0]
-        return self._cache.add(key, headers, body, writer.route)
+        encoding = key, headers, body, writer.route, self._cache.cache_control
+        if len(body) < LARGE_BODY:
+            response = encode_response(*encoding)
+        else:
+            response = await asyncio.to_thread(encode_response, *encoding)
+        self._cache.add(key, response)
+        return response
 
     async def _call_application(
         self,

@@ -105,7 +105,10 @@ def test_the_api_document_has_every_path_parameter_and_error(term: str) -> None:
 
 
 def test_the_openapi_document_has_every_path() -> None:
-    undescribed = {route.path for route in ROUTES} - OPENAPI["paths"].keys()
+    undescribed = {
+        route.path.removeprefix("/platform").removeprefix("/v2/x402") for route in ROUTES
+    }
+    undescribed -= OPENAPI["paths"].keys()
     assert undescribed == {"/openapi.json", "/llms.txt", "/metrics"}
 
 

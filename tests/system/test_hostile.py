@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 from service import records
 from service.api.openapi import document
 from service.errors import RatecardError
-from service.records import ErrorEnvelope, ServiceList
+from service.records import DiscoveryError, ErrorEnvelope, ServiceList
 from tests.support.running import (
     ROOT,
     SOAK,
@@ -62,6 +62,7 @@ REQUEST_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
 OPENAPI: Json = json.loads(document(""))
 _header = re.compile(rb"([a-z-]+): ([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
 _error = msgspec.json.Decoder(ErrorEnvelope)
+_discovery_error = msgspec.json.Decoder(DiscoveryError)
 _zstd = importlib.import_module(
     "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 )
@@ -227,6 +228,14 @@ def check(response: Response, method: str, target: str) -> None:
         envelope = decoder.decode(body)
         if isinstance(envelope, ServiceList):
             assert len(envelope.services) <= envelope.limit <= 200
+    elif "/discovery/" in path and "x-request-id" in headers:  # which the HTTP parser has not
+        refusal = _discovery_error.decode(body)
+        assert refusal.error == refusal.error_message != ""
+        assert (status, refusal.error_type) in {
+            *((400, "invalid_request"), (405, "invalid_request"), (404, "not_found")),
+        }
+        assert isinstance(refusal.parameter, str) == (status == 400)
+        assert "allow" in headers or status != 405
     else:
         error = _error.decode(body).error
         assert (status, error.code) in ERRORS

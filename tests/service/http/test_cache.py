@@ -13,12 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache
+from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache, encode_response
 from tests.support.running import Build, Json, eventually, serve, service
 
 
 def key(number: int, snapshot_id: bytes = b"snapshot") -> Key:
     return snapshot_id, str(number), b"", b"", ""
+
+
+def add(cache: ResponseCache, key: Key, body: bytes) -> None:
+    cache.add(key, encode_response(key, [], body, "/", b"no-cache"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4000)), max_size=60))
@@ -34,16 +38,25 @@ def test_the_cache_evicts_the_least_recently_used_responses(
             assert len(cached.body) == entries[number]
             entries[number] = entries.pop(number)
             continue
-        cache.add(key(number), [], bytes(length), "/")
+        add(cache, key(number), bytes(length))
         if 1 + length + ENTRY_OVERHEAD <= size // 8:
             entries[number] = length
         while sum(1 + each + ENTRY_OVERHEAD for each in entries.values()) > size:
             del entries[next(iter(entries))]
 
 
+def test_a_response_that_is_cached_twice_is_counted_once() -> None:
+    cache = ResponseCache(24_000, 0)
+    for _ in range(100):
+        add(cache, key(1), bytes(1_900))
+    add(cache, key(2), b"")
+    assert cache.get(key(1))
+    assert cache.get(key(2))
+
+
 def test_a_cache_of_size_zero_stores_nothing() -> None:
     cache = ResponseCache(0, 0)
-    cache.add(key(1), [], b"1", "/")
+    add(cache, key(1), b"1")
     assert cache.get(key(1)) is None
 
 
@@ -51,9 +64,9 @@ def test_a_new_snapshot_frees_the_memory_of_the_old_responses() -> None:
     body = bytes(8_000)
     cache = ResponseCache(100_000, 0)
     for number in range(5):
-        cache.add(key(number), [], body, "/")
+        add(cache, key(number), body)
     for number in range(10):
-        cache.add(key(number, b"new"), [], body, "/")
+        add(cache, key(number, b"new"), body)
     assert all(cache.get(key(number)) is None for number in range(5))
     assert all(cache.get(key(number, b"new")) for number in range(10))
 

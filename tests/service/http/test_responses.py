@@ -390,7 +390,7 @@ def test_preflight_requests_are_allowed_from_any_origin(client: httpx.Client, pa
     assert (response.status_code, response.content) == (204, b"")
     assert response.headers["access-control-allow-origin"] == "*"
     assert "GET" in response.headers["access-control-allow-methods"]
-    assert response.headers["access-control-allow-headers"] == "*"
+    assert response.headers["access-control-allow-headers"] == "*, Authorization"
     assert "content-length" not in response.headers
 
 
