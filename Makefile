@@ -14,7 +14,7 @@ MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {pr
 PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run index serve test check soak bench wheel test-wheel test-floors screenshots clean
+.PHONY: run index serve test check soak bench clients wheel test-wheel test-floors screenshots clean
 
 run: .venv/installed
 	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
@@ -40,6 +40,16 @@ soak: .venv/installed-dev
 
 bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks
+
+# Clients of the discovery API as they are published, apart from ours: they bring 60 packages.
+clients: build/clients/installed
+
+build/clients/installed: Makefile
+	@rm -rf build/clients
+	@$(PYTHON) -m venv build/clients
+	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0'
+	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0; fi
+	@touch $@
 
 wheel:
 	@rm -rf build/lib build/bdist.* dist
