@@ -1,0 +1,200 @@
+"""What becomes of the resources of feeds: listed, left out, rejected or only found by search."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.__main__ import main
+from service.snapshot.resources import NO_RESOURCE_FILTERS
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import overlays
+from tests.support.running import Build, Json, endpoint, examples, service, write_lines
+from tests.support.x402 import accept, resource, v2
+
+HOST = "https://api.weather-data.example"
+ID = "api-weather-data-example"
+
+
+def at(path: str, *accepts: Json, **fields: Any) -> Json:
+    return resource(HOST + path, *accepts, **fields)
+
+
+def listing(artifacts: Path) -> list[Json]:
+    """Return all listed resources."""
+    page = open_snapshot(artifacts).resources.list(NO_RESOURCE_FILTERS, 1000, 0)
+    assert not page.is_cut
+    items: list[Json] = json.loads(b"[%b]" % b",".join(page.texts))
+    assert len(items) == page.total
+    return items
+
+
+def paths(artifacts: Path) -> list[str]:
+    return [each["resource"].removeprefix(HOST) for each in listing(artifacts)]
+
+
+times = st.sampled_from(["2026-05-01T00:00:00Z", "2026-05-02T00:00:00Z", 1_700_000_000, None])
+resources = st.one_of(
+    st.builds(
+        lambda host, path, method, time: (
+            v2({"method": method}) | resource(f"https://{host}/{path}", lastUpdated=time)
+        ),
+        st.sampled_from(["a.example", "A.example", "b.example", "localhost"]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["GET", "POST"]),
+        times,
+    ),
+    st.sampled_from(
+        [
+            resource("http://a.example/x"),
+            resource("https://a.example/unpriced", accept(None)),
+            resource("https://a.example/negative", accept("-1")),
+            resource("https://a.example/dear", accept("9" * 30)),
+            resource("not a URL"),
+            {"resource": "https://a.example/search"},
+            {"resource": "https://b.example/search", "accepts": []},
+            {"resource": 7, "accepts": {}},
+        ]
+    ),
+)
+records = st.builds(
+    lambda host, path, method: service(
+        f"{host}-example",
+        endpoints=[endpoint() | {"url": f"https://{host}.example/{path}", "method": method}],
+    ),
+    st.sampled_from("ab"),
+    st.sampled_from(["x", "search"]),
+    st.sampled_from(["GET", "GET, POST", ""]),
+)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(st.lists(resources, max_size=8), min_size=1, max_size=2),
+    st.lists(records, max_size=2),
+    st.sets(st.sampled_from(["a-example", "b-example"])),
+)
+def test_each_resource_has_exactly_one_fate(
+    tmp_path_factory: pytest.TempPathFactory,
+    feeds: list[list[Json]],
+    written: list[Json],
+    removed: set[str],
+) -> None:
+    folder = tmp_path_factory.mktemp("fates")
+    artifacts, rejects = folder / "artifacts", folder / "rejects"
+    sources = []
+    for number, feed in enumerate(feeds):
+        numbered = [each | {"n": f"{number} line {line}"} for line, each in enumerate(feed, 1)]
+        sources.append(write_lines(folder / f"{number}", numbered or [service("none")]))
+    sources.append(write_lines(folder / "written", [*written, service("other")]))
+    options = overlays(folder, dict.fromkeys(removed)) if removed else ()
+    options = (*options, "--rejects", str(rejects), "--max-rejects", "100%")
+    assert main(["build", *sources, "--out", str(artifacts), *options]) == 0
+
+    fates: dict[str, list[str]] = defaultdict(list)
+    for reject in map(json.loads, rejects.read_text().splitlines()):
+        if reject["reason"].endswith("only searchable"):
+            reject["fate"] = "searchable"
+        if reject["fate"] != "noted" and not reject["source"].endswith("written"):
+            place = f"{Path(reject['source']).name} {reject['position']}"
+            fates[place].append(reject["fate"])
+    for each in listing(artifacts):
+        fates[each["n"]].append("listed")
+        assert open_snapshot(artifacts).find(each["ratecard"]["service"]) is not None
+    expected = [
+        f"{number} line {line}"
+        for number, feed in enumerate(feeds)
+        for line in range(1, len(feed) + 1)
+    ]
+    assert sorted(fates) == sorted(expected)
+    for fate in fates.values():
+        # A resource that is only searchable may be replaced, or its service removed.
+        assert len(fate) == 1 or Counter(fate) == {"searchable": 1, "left out": 1}
+    assert not {each["ratecard"]["service"] for each in listing(artifacts)} & removed
+
+
+def test_an_overlay_that_removes_a_service_removes_its_resources(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    feed = [at("/a"), at("/b"), resource("https://other.example/")]
+    assert build(feed) == 0
+    assert paths(artifacts) == ["/a", "/b", "https://other.example/"]
+    assert build(feed, options=overlays(tmp_path, {ID: None})) == 0
+    assert paths(artifacts) == ["https://other.example/"]
+
+
+def test_other_overlays_do_not_change_listings(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    feed = [at("/a"), at("/b")]
+    assert build(feed) == 0
+    before = listing(artifacts)
+    patch = {"name": "Renamed", "endpoints": [endpoint("7")], "enriched": True}
+    assert build(feed, options=overlays(tmp_path, {ID: patch})) == 0
+    assert listing(artifacts) == before
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_catalogue_record_keeps_the_resources_that_it_names(
+    is_first: bool, artifacts: Path, build: Build
+) -> None:
+    feed = [
+        v2({"method": "GET"}) | at("/a"),
+        v2({"method": "POST"}) | at("/a"),
+        v2({"method": "GET"}) | at("/b"),
+        v2({"method": "POST"}) | at("/b"),
+        at("/c"),
+        at("/d"),
+    ]
+    named = [("/a", "GET"), ("/b", "get, POST"), ("/c", "")]
+    endpoints = [endpoint() | {"url": HOST + path, "method": method} for path, method in named]
+    endpoints.append(endpoint() | {"url": "no URL at all"})
+    written = [service(ID, endpoints=endpoints)]
+    assert build(*((written, feed) if is_first else (feed, written))) == 0
+    assert paths(artifacts) == ["/a", "/b", "/b", "/c"]
+    assert {each["ratecard"]["service"] for each in listing(artifacts)} == {ID}
+
+
+def test_a_catalogue_record_alone_is_not_listed(artifacts: Path, build: Build) -> None:
+    assert build([service("one"), at("/a")], [service(ID, payTo="0xa")]) == 0
+    assert listing(artifacts) == []
+
+
+def test_resources_are_in_the_order_of_services_then_urls_methods_and_tools(
+    artifacts: Path, build: Build
+) -> None:
+    feed = [
+        resource("https://zero.example/a"),
+        *(at(path, quality={"l30DaysTotalCalls": 5}) for path in ("/b", "/a")),
+        v2({"method": "POST"}) | at("/a"),
+        v2({"method": "GET"}) | at("/a"),
+        resource("https://busy.example/", quality={"l30DaysTotalCalls": 50}),
+    ]
+    assert build(feed) == 0
+    methods = [
+        (each["resource"], each["ratecard"]["endpoint"]["method"]) for each in listing(artifacts)
+    ]
+    assert methods == [
+        ("https://busy.example/", ""),
+        *((f"{HOST}/a", method) for method in ("", "GET", "POST")),
+        (f"{HOST}/b", ""),
+        ("https://zero.example/a", ""),
+    ]
+
+
+def test_equal_resources_in_another_order_give_the_same_snapshot(
+    artifacts: Path, build: Build
+) -> None:
+    feed = [at(f"/{number}", lastUpdated=f"2026-05-0{number}T00:00:00Z") for number in range(1, 9)]
+    assert build(feed) == 0
+    first = open_snapshot(artifacts).id
+    assert build(feed[::-1], feed[2:5]) == 0
+    assert open_snapshot(artifacts).id == first
+    assert build([*feed[1:], feed[0] | {"x": 1}]) == 0
+    assert open_snapshot(artifacts).id != first
