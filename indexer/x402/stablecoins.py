@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ class Asset(Struct, frozen=True):
     decimals: int
 
 
+@lru_cache(maxsize=1024)
 def find_asset(network: str, address: str) -> Asset | None:
     """Return the stablecoin at an address, which may be a CAIP-19 asset, or None if unknown."""
     return _ASSETS.get((network_key(network), _fold(_caip19.sub("", address, count=1))))
