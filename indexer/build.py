@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 REPLACED = "replaced by a newer listing"
+DUPLICATE = "has the URL, method and tool of another listing, which is newer or more complete"
 
 
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
@@ -181,7 +182,12 @@ class _Build:
             resource, resource_listing = read_resource(record, self._options.policy)
             replaced = discovery.add(source, record.position, resource, resource_listing)
             if replaced is not None:
-                self._leave_out(REPLACED, *replaced, given_id(record.text), "is listed more newly")
+                self._leave_out(
+                    REPLACED,
+                    *replaced,
+                    given_id(record.text),
+                    DUPLICATE,
+                )
             for notice in resource.notices:
                 self._rejects.note(tally, notice.kind, reject(notice.path, notice.reason))
         except InvalidRecord as fault:
@@ -190,13 +196,13 @@ class _Build:
             self._rejects.left_out(tally, fault.policy, reject(fault.path, fault.reason))
 
     def _match(self, catalogue: Catalogue, discovery: Discovery) -> None:
-        """Leave out the resources that a catalogue record which replaced them does not name."""
+        """Leave out resources of a replaced service that the catalogue record does not name."""
         for service_id, entry in catalogue.entries():
             if entry.group == NO_GROUP or entry.discovered:
                 continue
             (text,) = catalogue.texts([service_id])
             for place, resource in discovery.restrict(entry.group, read_endpoints(text)):
-                reason = f"is no endpoint of {service_id}, which a catalogue record describes"
+                reason = f"is none of the endpoints that the catalogue record of {service_id} names"
                 policy = "replaced by a catalogue record"
                 self._leave_out(policy, place.source, place.position, resource.identity, reason)
 
@@ -239,8 +245,8 @@ class _Build:
 
     def _write_resources(self, discovery: Discovery, listing: list[Listed]) -> int:
         """Write the resources of the services; returns their number."""
-        for place, resource in discovery.other_than(listed.entry.group for listed in listing):
-            reason = "is of a service that an overlay removes"
+        for place, resource in discovery.resources_except(listed.entry.group for listed in listing):
+            reason = "belongs to a service that an overlay removes"
             policy = "removed by an overlay"
             self._leave_out(policy, place.source, place.position, resource.identity, reason)
         listings = (

@@ -292,7 +292,7 @@ class AcceptsEntry(Struct, rename="camel", kw_only=True):
 
 
 class ListedEndpoint(Struct):
-    """The endpoint of a service that a listed resource is."""
+    """The endpoint of the service that stands for a listed resource."""
 
     url: str
     method: str
@@ -301,8 +301,8 @@ class ListedEndpoint(Struct):
 class ResourceFacts(Struct, kw_only=True):
     """Facts of this catalogue about a listed resource.
 
-    `price` is left out where none is known. `resource` has the members of an object `resource` that
-    could not become members of the listed resource, which has others of their names.
+    `price` is left out where none is known. Where the feed has an object `resource`, its members
+    became members of the listed resource; those whose names were taken are here.
     """
 
     service: ServiceId

@@ -22,7 +22,8 @@ NO_GROUP = -1
 class Entry(Struct, gc=False):
     """A spooled record: its place in its source and in the spool, and what decides its order.
 
-    `group` is the number of the discovered service that it is or replaces, or NO_GROUP.
+    `group` is the number that `Discovery` gave to the service, or to the discovered service that
+    the record replaces, or NO_GROUP.
     """
 
     source: int
@@ -84,7 +85,7 @@ class Catalogue:
                 _reject_duplicate(rejects, service_id, entry, earlier)
                 continue
             if earlier is not None:
-                entry.group = earlier.group
+                entry.group = earlier.group if entry.group == NO_GROUP else entry.group
                 if not earlier.discovered:
                     rejects.tallies[earlier.source].left_out["replaced by a later source"] += 1
             self._services[service_id] = entry

@@ -45,10 +45,11 @@ def derive_ids(records: Iterable[Identity]) -> list[str]:
     for record in records:
         if record.given in domains and (record.domain or (record.source, record.given) in derived):
             domains[record.given].add(record.domain)
+    shared = _shared_ids(domains)
     return [
         record.given
         if record.given is not None
-        else _derive(record.domain, is_shared=len(domains[_base(record.domain)]) > 1)
+        else _derive(record.domain, is_shared=_base(record.domain) in shared)
         for record in records
     ]
 
@@ -67,6 +68,20 @@ def _host(record: Identity) -> str:
         return _ascii(record.domain)
     except ValueError:  # only of a record with an id of its own: its domain may be any text
         return record.domain
+
+
+def _shared_ids(domains: dict[str, set[str]]) -> set[str]:
+    """Return the ids without a hash that several domains have, given the domains of each such id.
+
+    An id that another domain has with its hash is shared, too: nobody can claim it.
+    """
+    shared = {base for base, sharing in domains.items() if len(sharing) > 1}
+    added = shared
+    while added:
+        hashed = {_hashed(domain) for base in added for domain in domains[base]}
+        added = (hashed & domains.keys()) - shared
+        shared |= added
+    return shared
 
 
 def _derive(domain: str, *, is_shared: bool) -> str:

@@ -43,10 +43,10 @@ class _Columns:
     def add(self, listing: Listing) -> None:
         """Add the values of the next resource."""
         self._append("types", listing.type)
-        for offer in listing.offers:
-            self._append("networks", offer.network)
-            self._append("schemes", offer.scheme)
-            self._append("pay_to", offer.pay_to.casefold())
+        for entry in listing.entries:
+            self._append("networks", entry.network)
+            self._append("schemes", entry.scheme)
+            self._append("pay_to", entry.pay_to.casefold())
         for key in listing.extensions:
             self._append("extensions", key)
         self._offsets["entries"].append(len(self._numbered["networks"]))
@@ -57,7 +57,7 @@ class _Columns:
         numbers = {string.encode(): number for string, number in self._numbers.items()}
         strings = sorted(numbers)
         write_string_table(folder / "strings", strings)
-        sorted_numbers = np.full(len(strings) + 1, NONE, np.int32)  # the last one is that of NONE
+        sorted_numbers = np.full(len(strings) + 1, NONE, np.int32)  # NONE is the index of the last
         sorted_numbers[[numbers[string] for string in strings]] = np.arange(len(strings))
         for name, given in self._numbered.items():
             column: npt.NDArray[np.int32] = sorted_numbers[np.asarray(given, np.int32)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import compress
+from itertools import compress, product
 from operator import not_
 from typing import BinaryIO
 
@@ -19,11 +20,14 @@ from indexer.x402.grouping import group_resources
 from indexer.x402.listing import Listing
 from indexer.x402.resource import Resource
 
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD")
+
 
 class Place(Struct, gc=False):
-    """Where a resource is in the spool and in its source, and what ranks it among duplicates.
+    """Where a resource is in its source and in the spool.
 
-    Its listing, if it has one, is at `stop` to `end`.
+    start, stop: of the resource in the spool
+    stop, end: of its listing, empty if it has none
     """
 
     updated: int
@@ -34,11 +38,16 @@ class Place(Struct, gc=False):
     stop: int
     end: int
 
+    @property
+    def rank(self) -> tuple[bool, int, int, bytes]:
+        """The key that orders resources of one URL, method and tool, the worst first."""
+        return self.end > self.stop, self.updated, self.source, self.digest
+
 
 class Grouped(Struct):
-    """The catalogue record of a service, and the place of its newest resource.
+    """The catalogue record of a discovered service, and the place of its newest resource.
 
-    `group` is the number of the service among those discovered.
+    `group` is the number by which `Discovery` finds the resources of the service.
     """
 
     group: int
@@ -60,6 +69,7 @@ class NamedEndpoints(Struct):
     endpoints: list[NamedEndpoint]
 
 
+_separator = re.compile(r"[,/|]")
 _resource = msgspec.json.Decoder(Resource)
 _listing = msgspec.json.Decoder(Listing)
 _endpoints = msgspec.json.Decoder(NamedEndpoints)
@@ -76,11 +86,12 @@ class Discovery:
     def add(
         self, source: int, position: str, resource: Resource, listing: Listing | None = None
     ) -> tuple[int, str] | None:
-        """Spool a resource unless a newer one has the same URL, method and tool.
+        """Spool a resource unless a better one has the same URL, method and tool.
 
-        Returns the source and the position of the one of both that is replaced, if any. Of two
-        that are equally new, that of the later source is kept, and within one source the one with
-        the greater digest, so that the order of pages does not matter.
+        One with a listing is better than one without, then the newer one, then that of the later
+        source, then the one with the greater digest, so that the order of pages does not matter.
+        Returns the source and the position of the worse one, which is dropped: the known resource
+        or this one; None if the resource is the first of its key.
         """
         text = msgspec.json.encode(resource)
         listed = b"" if listing is None else msgspec.json.encode(listing)
@@ -88,8 +99,8 @@ class Discovery:
         places = self._hosts[resource.domain]
         key = _digest("\n".join((resource.method, resource.tool, resource.identity)).encode())
         known = places.get(key)
-        rank = (resource.updated, source, digest)
-        if known is not None and rank <= (known.updated, known.source, known.digest):
+        rank = (listing is not None, resource.updated, source, digest)
+        if known is not None and rank <= known.rank:
             return source, position
         start = self._spool.tell()
         stop = start + self._spool.write(text)
@@ -125,12 +136,15 @@ class Discovery:
     ) -> Iterator[tuple[Place, Resource]]:
         """Yield and remove the resources of a service that are none of these endpoints."""
         resources = list(self.resources(group))
-        is_kept = [(each.identity, each.method) in endpoints for _, each in resources]
+        is_kept = [
+            bool(_endpoints_at((each.given, each.identity), each.method) & endpoints)
+            for _, each in resources
+        ]
         self._groups[group] = [*compress(self._groups[group], is_kept)]
         return compress(resources, map(not_, is_kept))
 
-    def other_than(self, groups: Iterable[int]) -> Iterator[tuple[Place, Resource]]:
-        """Yield the resources of all services but these."""
+    def resources_except(self, groups: Iterable[int]) -> Iterator[tuple[Place, Resource]]:
+        """Yield the resources of all groups but these."""
         for group in sorted(set(range(len(self._groups))).difference(groups)):
             yield from self.resources(group)
 
@@ -143,17 +157,18 @@ class Discovery:
 
 
 def read_endpoints(text: bytes) -> set[tuple[str, str]]:
-    """Return the endpoints of a catalogue record, by normalised URL and method.
-
-    Some records name several methods, as in `GET, POST`.
-    """
+    """Return the endpoints of a catalogue record as pairs of a normalised URL and a method."""
     endpoints = set()
     for endpoint in _endpoints.decode(text).endpoints:
         with suppress(ValueError):  # not a URL, which a catalogue record may have
-            identity = parse_url(endpoint.url).identity
-            methods = endpoint.method.split(",")
-            endpoints |= {(identity, method.strip().upper()) for method in methods}
+            endpoints |= _endpoints_at([parse_url(endpoint.url).identity], endpoint.method)
     return endpoints
+
+
+def _endpoints_at(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:
+    """Pair URLs with each of several methods, as in `GET, POST`; an undeclared one is any."""
+    names = {name.strip().upper() for name in _separator.split(methods)} - {""}
+    return set(product(urls, names or METHODS))
 
 
 def _digest(text: bytes) -> bytes:

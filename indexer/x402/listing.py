@@ -1,29 +1,42 @@
-"""Resources as `/discovery` lists them: as they came, with what clients cannot do without."""
+"""Resources as `/discovery` lists them: as they came, with the fields that clients require."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
 from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from indexer.x402.prices import Accepted, Offer
+from indexer.x402.prices import Accepted
 from indexer.x402.untrusted import decode
-from service.records import GivenTime, ListedEndpoint, Pricing, ResourceFacts, format_timestamp
+from service.records import ListedEndpoint, Pricing, ResourceFacts, format_timestamp
 
 MAX_LISTING = 256 * 1024  # bytes
 MAX_ENTRIES = 200  # of `accepts`
+MAX_DESCRIPTION = 1000  # characters, where a description is added to `metadata`
+VERSIONS = (1, 2)  # of the protocol
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
-_time = msgspec.json.Decoder(GivenTime)
+_rfc_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+
+
+class EntryKeys(Struct, frozen=True):
+    """Strings of one entry of `accepts` that filters compare; empty for other values."""
+
+    network: str
+    scheme: str
+    pay_to: str
 
 
 class Listing(Struct):
-    """A resource to list: its JSON without `ratecard`, our facts, and what it is filtered by.
+    """A resource to list.
 
-    `displaced` are members of an object `resource` that the resource itself has with other values.
+    text: its JSON, without the member `ratecard`
+    endpoint, price, displaced: facts for `ratecard`; `displaced` are members of an object
+        `resource` whose names the resource itself has, with other values
+    type, extensions, entries: the values that filters compare
     """
 
     text: Raw
@@ -32,7 +45,7 @@ class Listing(Struct):
     displaced: dict[str, Raw]
     type: str
     extensions: list[str]
-    offers: list[Offer]
+    entries: list[EntryKeys]
 
     def encode(self, service_id: str) -> bytes:
         """Return the JSON of the resource of a service."""
@@ -65,19 +78,19 @@ def make_listing(
     its place.
     """
     fields = _fields.decode(msgspec.json.format(text, indent=-1))
-    fields.pop("ratecard", None)
     displaced = _lift(fields, url)
+    fields.pop("ratecard", None)
     if not text_of(fields, "type"):
         fields["type"] = _raw("mcp" if is_tool else "http")
-    if not _is_integer(fields.get("x402Version")):
+    if decode(fields.get("x402Version")) not in VERSIONS:
         fields["x402Version"] = _raw(_version(accepted.entries))
     _set_time(fields, updated)
+    _keep_object(fields, "extensions")
+    _keep_object(fields, "metadata")
     metadata = _object(fields.get("metadata"))
-    if description and metadata is not None and "description" not in metadata:
-        fields["metadata"] = _raw(metadata | {"description": _raw(description)})
-    extensions = _object(fields.get("extensions")) or {}
-    if not extensions:  # null, or of another type than clients decode
-        fields.pop("extensions", None)
+    if description and not isinstance(decode(metadata.get("description")), str):
+        shortened = _raw(description[:MAX_DESCRIPTION])
+        fields["metadata"] = _raw(metadata | {"description": shortened})
     price = accepted.pricing
     return Listing(
         text=_raw(fields),
@@ -85,8 +98,11 @@ def make_listing(
         price=price if price.amount or price.max_amount else None,
         displaced=displaced,
         type=text_of(fields, "type"),
-        extensions=[*extensions],
-        offers=accepted.offers,
+        extensions=[*_object(fields.get("extensions"))],
+        entries=[
+            EntryKeys(*(text_of(entry, key) for key in ("network", "scheme", "payTo")))
+            for entry in accepted.entries
+        ],
     )
 
 
@@ -100,43 +116,39 @@ def _raw(value: Any) -> Raw:
     return Raw(msgspec.json.encode(value))
 
 
-def _object(raw: Raw | None) -> dict[str, Raw] | None:
-    """Return the members of an object, none of null or a missing one, None of other values."""
-    if raw is None or bytes(raw) == b"null":
+def _object(raw: Raw | None) -> dict[str, Raw]:
+    """Return the members of an object; other values have none."""
+    if raw is None or not bytes(raw).startswith(b"{"):
         return {}
-    try:
-        return _fields.decode(raw)
-    except msgspec.MsgspecError:
-        return None
+    return _fields.decode(raw)
+
+
+def _keep_object(fields: dict[str, Raw], name: str) -> None:
+    """Leave out a member that is no object: clients with types refuse a page that has it."""
+    if name in fields and not bytes(fields[name]).startswith(b"{"):
+        del fields[name]
 
 
 def _lift(fields: dict[str, Raw], url: str) -> dict[str, Raw]:
-    """Replace `resource` by the URL; returns members whose names have other values already."""
-    members = _object(fields["resource"]) or {}
+    """Replace `resource` by the URL, and move the members of an object up to the fields.
+
+    Returns the members that cannot be moved: there are fields of their names with other values.
+    """
+    members = _object(fields["resource"])
     members.pop("url", None)
     fields["resource"] = _raw(url)
     return {name: raw for name, raw in members.items() if fields.setdefault(name, raw) != raw}
 
 
-def _is_integer(raw: Raw | None) -> bool:
-    value = decode(raw)
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _version(entries: list[dict[str, Raw]]) -> int:
-    """Return the version of the protocol that entries of `accepts` have the shape of."""
-    is_first = all("maxAmountRequired" in entry and "amount" not in entry for entry in entries)
-    return 1 if is_first else 2
+    """Return the version of the protocol whose shape the entries of `accepts` have."""
+    is_version_1 = all("maxAmountRequired" in entry and "amount" not in entry for entry in entries)
+    return 1 if is_version_1 else 2
 
 
 def _set_time(fields: dict[str, Raw], updated: datetime | None) -> None:
     """Write `lastUpdated` as RFC 3339, and leave it out where it is unknown."""
-    given = fields.get("lastUpdated")
-    with suppress(msgspec.MsgspecError):
-        if given is not None:
-            _time.decode(given)
-            return
     if updated is None:
         fields.pop("lastUpdated", None)
-    else:
+    elif not _rfc_3339.fullmatch(text_of(fields, "lastUpdated")):
         fields["lastUpdated"] = _raw(format_timestamp(updated))

@@ -22,7 +22,7 @@ MAX_DIGITS = 78  # of 2^256 - 1, the greatest amount of a token contract
 AMOUNT_KEYS = ("amount", "maxAmountRequired")  # of version 2 and of version 1
 UNKNOWN_ASSET = "with an unknown asset"
 UNPRICED = "without a price"
-SEARCHABLE = "without accepts"
+WITHOUT_ACCEPTS = "without accepts"
 
 _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
@@ -106,7 +106,7 @@ def read_accepts(text: Raw | None) -> Accepted:
     else:
         pricing = Pricing(amount="", currency="")
         reason = "there is no price: `accepts` has no entry, so the resource is only searchable"
-        notices = [Notice(SEARCHABLE, "$.accepts", reason)]
+        notices = [Notice(WITHOUT_ACCEPTS, "$.accepts", reason)]
     amount = pricing.amount or pricing.max_amount
     return Accepted(
         pricing=pricing,

@@ -25,7 +25,7 @@ from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
 from indexer.x402.untrusted import decode, mapping
-from service.records import Endpoint, EndpointQuality, GivenTime, ListedEndpoint, format_timestamp
+from service.records import Endpoint, EndpointQuality, ListedEndpoint, format_timestamp
 
 MAX_COUNT = 2**63 - 1
 NEVER = -1
@@ -35,7 +35,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
-_time = msgspec.json.Decoder(GivenTime)
+_any = msgspec.json.Decoder()
+_time = msgspec.json.Decoder(datetime)
 _route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _digits = re.compile(r"[0-9]{1,19}")
 
@@ -68,13 +69,16 @@ class Usage(Struct):
 class Resource(Struct):
     """A resource that is indexed.
 
-    identity, method, tool: what distinguishes it from other resources
+    given: its normalised URL
+    identity, method, tool: what distinguishes it from other resources; `identity` is the
+        normalised URL, with its route template if it has one
     domain: what the resources of one service share
     updated: microseconds of Unix time, or NEVER
     endpoint: a JSON-encoded DiscoveredEndpoint
     networks: labels
     """
 
+    given: str
     identity: str
     method: str
     tool: str
@@ -88,7 +92,7 @@ class Resource(Struct):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What distinguishes it, in the order of listings."""
+        """The key that no other resource has, and that orders the listings of a service."""
         return self.identity, self.method, self.tool
 
 
@@ -101,19 +105,20 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
         raise InvalidRecord("$", source.fault)
     fields = decode_or_invalid(_fields, source.text)
     check_depth(source.text)
+    _check_numbers(source.text)
     path, given_url, described = _url(fields)
     parsed = _check_url(path, given_url, policy)
     accepted = read_accepts(fields.get("accepts"))
     _check_size(source.text, accepted)
     _check_price(accepted, policy)
     extension = mapping(decode(fields.get("extensions")), "bazaar")
-    url = _with_route(given_url, extension.get("routeTemplate"))
+    url, given = _with_route(given_url, extension.get("routeTemplate")), parsed
     if url != given_url:
         parsed = parse_url(url)
     declared = read_input(extension, _output_schema(accepted), url)
     metadata = _metadata(fields, described, accepted, declared)
     usage = _usage(decode(fields.get("quality")))
-    updated = _microseconds(decode(fields.get("lastUpdated")))
+    updated = _microseconds(decode(fields.get("lastUpdated")) or described.get("lastUpdated"))
     listing = None
     if accepted.entries:
         listing = make_listing(
@@ -126,6 +131,7 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
             updated=None if updated == NEVER else EPOCH + updated * MICROSECOND,
         )
     resource = Resource(
+        given=given.identity,
         identity=parsed.identity,
         method=declared.method,
         tool=declared.tool,
@@ -167,6 +173,15 @@ def _check_url(path: str, url: str, policy: Policy) -> ParsedUrl:
     if parsed.scheme == "http" and not policy.allow_http:
         raise Unlisted("http resources", path, "is not encrypted")
     return parsed
+
+
+def _check_numbers(text: bytes) -> None:
+    """Reject numbers that clients cannot decode, as they would refuse the page that has them."""
+    try:
+        _any.decode(text)
+    except msgspec.ValidationError as error:
+        reason = "holds a number beyond those of a 64-bit float or with too many digits"
+        raise InvalidRecord("$", reason) from error
 
 
 def _check_size(text: bytes, accepted: Accepted) -> None:
@@ -242,8 +257,10 @@ def _count(value: Any) -> int | None:
 
 
 def _parse_time(text: str) -> datetime | None:
+    """Parse ISO 8601, in UTC where it names no zone."""
     try:
-        return _time.decode(msgspec.json.encode(text)).astimezone(UTC)
+        moment = _time.decode(msgspec.json.encode(text))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (msgspec.MsgspecError, OverflowError):
         return None
 

@@ -44,9 +44,9 @@ def _joined(page: ResourcePage) -> list[bytes | memoryview]:
 
 
 def _pagination(page: ResourcePage, limit: int, offset: int) -> bytes:
-    """Return the applied limit: that of a page which is full of bytes is its number of resources.
+    """Return the pagination, with the limit that was applied.
 
-    Clients add it to the offset, so that the next page starts where this one ends.
+    For a page that was cut this is its number of resources: clients add it to the offset.
     """
     applied = page.count if page.is_cut else limit
     return b'"pagination":{"limit":%d,"offset":%d,"total":%d}' % (applied, offset, page.total)

@@ -128,7 +128,7 @@ def parse_resources(query_string: bytes) -> ResourceRequest:
             pay_to=parameters.value("payTo"),
             extension=parameters.value("extensions"),
         ),
-        unapplied=parameters.other_than(RESOURCE_PARAMETERS),
+        unapplied=parameters.names_except(RESOURCE_PARAMETERS),
     )
 
 
@@ -185,8 +185,8 @@ class Parameters:
             raise InvalidParameter(name, f"{name} is empty; give a value, or leave it out")
         return value
 
-    def other_than(self, names: Container[str]) -> list[str]:
-        """Return the names of all parameters but these."""
+    def names_except(self, names: Container[str]) -> list[str]:
+        """Return the names of the given parameters but for these."""
         return sorted(name for name in self._values if name not in names)
 
     def query(self) -> str:

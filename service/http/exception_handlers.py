@@ -11,9 +11,9 @@ from service.http.responses import no_store
 from service.records import DiscoveryError, ErrorBody, ErrorEnvelope
 
 METHODS = "GET, HEAD, OPTIONS"
-DISCOVERY = "/discovery/"
+DISCOVERY = ("/discovery/", "/v2/x402/", "/platform/v2/x402/")
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
-"""Types of errors of the hosted discovery API, by status; others are of the client."""
+"""Types of errors of the hosted discovery API by status; 400 and 405 are `invalid_request`."""
 
 
 def error_response(request: Request, error: RatecardError) -> Response:
@@ -27,7 +27,7 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = METHODS
-    if DISCOVERY in request.scope["path"]:
+    if _is_of_discovery(request):
         return no_store(_encode_discovery_error(error), error.status, headers)
     render = request.app.state.error_page
     wants_page = "text/html" in request.headers.get("accept", "")
@@ -36,6 +36,11 @@ def error_response(request: Request, error: RatecardError) -> Response:
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
     return no_store(encode_error(error), error.status, headers)
+
+
+def _is_of_discovery(request: Request) -> bool:
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", "")).startswith(DISCOVERY)
 
 
 def _is_of_api(request: Request) -> bool:

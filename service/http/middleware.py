@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import PathNotFound, RatecardError
+from service.errors import Overloaded, PathNotFound, RatecardError
 from service.http.access_log import AccessLog
 from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
 from service.http.compression import negotiate
@@ -39,13 +39,15 @@ PREFLIGHT = Response(
     headers={
         "allow": METHODS,
         "access-control-allow-methods": METHODS,
-        "access-control-allow-headers": "*, Authorization",  # which `*` alone does not allow
+        "access-control-allow-headers": "*, Authorization",  # `*` alone does not allow the latter
         "access-control-max-age": "86400",
         "cache-control": "no-store",
     },
 )
 LARGE_BODY = 2**18
 """Bytes that take milliseconds to compress, and so are compressed off the event loop."""
+MAX_COMPRESSING = 4
+"""Large bodies at a time: the load shedder does not see how long threads take."""
 CACHEABLE_METHODS = ("GET", "HEAD")
 
 _log = logging.getLogger("uvicorn.error")
@@ -74,6 +76,7 @@ class RequestMiddleware:
         self._cache = cache
         self._metrics = metrics
         self._log = log
+        self._compressing = 0
         self._opening: asyncio.Future[None] | None = None
         self._numbers = count(1)
         self._prefix = os.urandom(6).hex().encode()
@@ -149,8 +152,16 @@ class RequestMiddleware:
         encoding = key, headers, body, writer.route, self._cache.cache_control
         if len(body) < LARGE_BODY:
             response = encode_response(*encoding)
+        elif self._compressing < MAX_COMPRESSING:
+            self._compressing += 1
+            try:
+                response = await asyncio.to_thread(encode_response, *encoding)
+            finally:
+                self._compressing -= 1
         else:
-            response = await asyncio.to_thread(encode_response, *encoding)
+            error = Overloaded("too many large responses are waiting; try again in a second")
+            await error_response(Request(scope), error)(scope, receive, writer.send)
+            return None
         self._cache.add(key, response)
         return response
 

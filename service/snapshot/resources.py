@@ -29,7 +29,7 @@ Ordinals: TypeAlias = npt.NDArray[np.int64]
 
 
 class ResourceFilters(Struct, frozen=True):
-    """Conditions that a resource must all satisfy; None for those that are not asked for.
+    """Conditions that a resource must all satisfy; None is no condition.
 
     `network`, `scheme` and `pay_to` must hold together on one entry of `accepts`. `pay_to` is
     compared regardless of case; `extension` is a key of `extensions`.
@@ -118,6 +118,9 @@ class Resources:
 
 
 def _owners(offsets: Ordinals, mask: npt.NDArray[np.bool_]) -> Ordinals:
-    """Return which rows of a table of runs have an element that is set, in ascending order."""
+    """Return the rows that have an element which is set, in ascending order.
+
+    offsets: where the elements of each row begin in the mask
+    """
     owners = np.searchsorted(offsets, np.flatnonzero(mask), side="right") - 1
     return owners[np.diff(owners, prepend=-1) > 0]

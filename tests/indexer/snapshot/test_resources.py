@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -152,18 +153,48 @@ def test_a_catalogue_record_keeps_the_resources_that_it_names(
         at("/c"),
         at("/d"),
     ]
-    named = [("/a", "GET"), ("/b", "get, POST"), ("/c", "")]
+    template = v2({"method": "GET"}, routeTemplate="/users/:id")
+    feed += [
+        template | at("/users/1", extensions=template["extensions"]),
+        v2({"method": "GET, POST"}) | at("/e"),
+        v2({"method": "PUT"}) | at("/f"),
+    ]
+    named = [("/a", "GET"), ("/b", "get, POST"), ("/c", "GET")]
+    named += [("/users/1", "GET"), ("/e", "POST|PATCH"), ("/f", "")]
     endpoints = [endpoint() | {"url": HOST + path, "method": method} for path, method in named]
     endpoints.append(endpoint() | {"url": "no URL at all"})
     written = [service(ID, endpoints=endpoints)]
     assert build(*((written, feed) if is_first else (feed, written))) == 0
-    assert paths(artifacts) == ["/a", "/b", "/b", "/c"]
+    assert paths(artifacts) == ["/a", "/b", "/b", "/c", "/e", "/f", "/users/1"]
     assert {each["ratecard"]["service"] for each in listing(artifacts)} == {ID}
 
 
 def test_a_catalogue_record_alone_is_not_listed(artifacts: Path, build: Build) -> None:
     assert build([service("one"), at("/a")], [service(ID, payTo="0xa")]) == 0
     assert listing(artifacts) == []
+
+
+def test_a_payable_listing_is_kept_beside_a_newer_one_without_accepts(
+    artifacts: Path, build: Build
+) -> None:
+    newer = {"resource": HOST + "/a", "accepts": [], "lastUpdated": "2026-05-09T00:00:00Z"}
+    older = at("/a", lastUpdated="2026-05-01T00:00:00Z")
+    assert build([older, newer]) == 0
+    assert paths(artifacts) == ["/a"]
+    assert build([newer, older]) == 0
+    assert paths(artifacts) == ["/a"]
+
+
+def test_no_host_can_take_over_the_listings_of_another(artifacts: Path, build: Build) -> None:
+    digest = hashlib.sha256(b"api.example.com").hexdigest()[:8]
+    hosts = ("api.example.com", "api-example.com", f"api-example-com.{digest}")
+    assert build([resource(f"https://{host}/x") for host in hosts]) == 0
+    found = listing(artifacts)
+    assert len({each["ratecard"]["service"] for each in found}) == len(found) == len(hosts)
+    for each in found:
+        text = open_snapshot(artifacts).find(each["ratecard"]["service"])
+        assert text is not None
+        assert [e["url"] for e in json.loads(text)["endpoints"]] == [each["resource"]]
 
 
 def test_resources_are_in_the_order_of_services_then_urls_methods_and_tools(

@@ -98,9 +98,12 @@ def test_the_type_and_the_version_are_added_where_they_are_missing() -> None:
     tool = listing_of(v2({"type": "mcp", "toolName": "forecast"}) | {"type": 7})
     assert tool is not None
     assert tool["type"] == "mcp"
-    given_values = listing_of(resource(type="stream", x402Version=3))
-    assert given_values is not None
-    assert (given_values["type"], given_values["x402Version"]) == ("stream", "3")
+    own = listing_of(resource(type="stream", x402Version=1))
+    assert own is not None
+    assert (own["type"], own["x402Version"]) == ("stream", "1")
+    unknown = listing_of(resource(x402Version=10**20))
+    assert unknown is not None
+    assert unknown["x402Version"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,8 @@ def test_the_type_and_the_version_are_added_where_they_are_missing() -> None:
     [
         ("2026-05-07T10:16:51+02:00", "2026-05-07T10:16:51+02:00"),
         ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+        ("2026-05-07T10:16:51.5", "2026-05-07T10:16:51.500Z"),
+        ("2026-05-07 10:16:51Z", "2026-05-07T10:16:51.000Z"),
         (1_700_000_000, "2023-11-14T22:13:20.000Z"),
         (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
         (1e9, "2001-09-09T01:46:40.000Z"),
@@ -134,7 +139,8 @@ def test_the_time_of_an_update_is_rfc_3339_or_left_out(updated: Any, expected: s
         ({"a": "b"}, {"a": "b", "description": "Forecasts"}),
         ({"description": "Own"}, {"description": "Own"}),
         ({"description": ""}, {"description": ""}),
-        ("text", "text"),
+        ({"description": None}, {"description": "Forecasts"}),
+        ("text", {"description": "Forecasts"}),
     ],
 )
 def test_metadata_has_a_description_where_it_has_none(metadata: Any, expected: Any) -> None:
@@ -143,17 +149,40 @@ def test_metadata_has_a_description_where_it_has_none(metadata: Any, expected: A
     assert listed["metadata"] == expected
 
 
-@pytest.mark.parametrize("extensions", [None, [], "bazaar", 7, {}])
-def test_extensions_without_members_are_left_out(extensions: Any) -> None:
-    listed = listing_of(resource(extensions=extensions))
+@pytest.mark.parametrize("name", ["extensions", "metadata"])
+@pytest.mark.parametrize("value", [None, [], "bazaar", 7])
+def test_extensions_and_metadata_that_are_no_objects_are_left_out(name: str, value: Any) -> None:
+    listed = listing_of(resource(**{name: value}))
     assert listed is not None
-    assert "extensions" not in listed
+    assert name not in listed
 
 
-def test_facts_of_another_catalogue_are_replaced() -> None:
-    listed = listing_of(resource(ratecard={"service": "other"}))
+def test_empty_extensions_are_kept() -> None:
+    listed = listing_of(resource(extensions={}))
     assert listed is not None
-    assert listed["ratecard"]["service"] == "weather"
+    assert listed["extensions"] == {}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        resource(ratecard={"service": "other"}),
+        resource({"url": URL, "ratecard": {"service": "other"}}),
+    ],
+    ids=["of the resource", "within an object"],
+)
+def test_facts_of_another_catalogue_are_replaced(record: Json) -> None:
+    _, listing = read_resource(SourceRecord("", json.dumps(record).encode()), Policy())
+    assert listing is not None
+    text = listing.encode("weather")
+    assert text.count(b'"ratecard"') == 1
+    assert json.loads(text)["ratecard"]["service"] == "weather"
+
+
+def test_the_description_that_is_added_is_short() -> None:
+    listed = listing_of(resource(description="a" * 200_000))
+    assert listed is not None
+    assert listed["metadata"]["description"] == "a" * 1000
 
 
 def test_a_resource_without_a_price_is_listed_without_one() -> None:

@@ -75,7 +75,7 @@ def test_version_2_becomes_an_endpoint() -> None:
         ("2023-12-21T01:50:56Z", 1_703_123_456_000_000),
         ("1969-01-01T00:00:00Z", NEVER),
         ("yesterday", NEVER),
-        ("2023-12-21T01:50:56", NEVER),
+        ("2023-12-21T01:50:56", 1_703_123_456_000_000),
         (-5, NEVER),
         (10**300, NEVER),
         (True, NEVER),
@@ -122,6 +122,16 @@ MALFORMED: dict[str, tuple[Json | bytes, str, str]] = {
     "a long URL": (resource(f"{URL}{'x' * 5000}"), "$.resource", "longer than the 4,096"),
     "accepts of no list": ({"resource": URL, "accepts": {}}, "$.accepts", "Expected `array`"),
     "accepts of numbers": (resource(URL, 7), "$.accepts[0]", "Expected `object`"),  # type: ignore[arg-type]  # an entry that is not an object
+    "a number with too many digits": (
+        b'{"resource":"https://a.example","accepts":[],"x":[%b]}' % (b"9" * 5000),
+        "$",
+        "too many digits",
+    ),
+    "a number that is no float": (
+        b'{"resource":"https://a.example","accepts":[{"extra":{"x":1e400}}]}',
+        "$",
+        "beyond those of a 64-bit float",
+    ),
     "deep nesting": (resource(x=json.loads("[" * 300 + "]" * 300)), "$", "nested too deeply"),
     "a negative amount": (resource(URL, accept("-1")), "$.accepts[0].amount", "is negative"),
     "a fraction": (resource(URL, accept("0.01")), "$.accepts[0].amount", "whole number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
+from service.app import create_app
+from service.http import middleware
 from service.records import DiscoveryError, MerchantResources, ResourceList
+from service.settings import Settings
 from tests.support.running import Json, serve, service, write_lines
 from tests.support.x402 import TEST_USDC, accept, resource, v1, v2
 
@@ -27,6 +31,7 @@ RESOURCES = [
     v2({"method": "POST"})
     | resource("https://busy.example/a", accept(payTo=PAID), quality=QUALITY),
     v1({"method": "GET"}, payTo=PAID),
+    resource("https://blank.example/", accept(network=" base ", payTo="x" * 300)),
     v2({"type": "mcp", "toolName": "forecast"})
     | {"type": "mcp", "resource": "https://tool.example/"},
     resource("https://play.example/", accept(network="base-sepolia", asset=TEST_USDC)),
@@ -130,7 +135,9 @@ def test_limits_are_applied_and_reported(client: httpx.Client) -> None:
         ({"type": "MCP"}, 0),
         ({"network": "base"}, 1),
         ({"network": "base-sepolia"}, 1),
-        ({"network": "eip155:8453"}, LISTED - 2),
+        ({"network": " base "}, 1),
+        ({"payTo": "x" * 300}, 1),
+        ({"network": "eip155:8453"}, LISTED - 3),
         ({"network": "eip155:999999999"}, 0),
         ({"network": "!!!"}, 0),
         ({"scheme": "upto"}, 1),
@@ -197,6 +204,17 @@ def test_all_kinds_of_clients_can_read_an_error(
     assert (body["errorType"], body.get("parameter")) == (error_type, parameter)
 
 
+def test_errors_of_other_paths_keep_their_shape_below_a_prefix_called_discovery(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    source = write_lines(tmp_path / "services.jsonl", [service("written")])
+    assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
+    with serve(tmp_path / "artifacts", "--root-path", "/discovery") as below:
+        assert below.get("/v1/services?limit=0").json()["error"]["code"] == "invalid_parameter"
+        assert below.get("/discovery/resources?limit=0").json()["errorType"] == "invalid_request"
+    assert client.get("/nothing/discovery/").json()["error"]["code"] == "path_not_found"
+
+
 def test_other_methods_than_get_are_refused_in_the_same_shape(client: httpx.Client) -> None:
     response = client.post("/discovery/resources", json={})
     assert response.status_code == 405
@@ -235,3 +253,23 @@ def test_a_catalogue_without_feeds_lists_no_resource(tmp_path: Path) -> None:
     assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
     with serve(tmp_path / "artifacts") as client:
         assert items(client) == []
+
+
+def test_large_pages_are_refused_while_too_many_are_being_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = [resource(f"https://a.example/{n}", x=str(n) * 100_000) for n in range(9)]
+    source = write_lines(tmp_path / "feed.jsonl", large)
+    assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
+    monkeypatch.setattr(middleware, "MAX_COMPRESSING", 0)
+    transport = httpx.ASGITransport(create_app(Settings(artifacts=str(tmp_path / "artifacts"))))
+
+    async def ask() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+            paths = ("/discovery/resources", "/discovery/resources?limit=1")
+            return [await client.get(path, headers={"accept-encoding": "gzip"}) for path in paths]
+
+    refused, answered = asyncio.run(ask())
+    assert (refused.status_code, answered.status_code) == (503, 200)
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json()["errorType"] == "service_unavailable"
