@@ -23,11 +23,11 @@ from tests.support.running import (
     write_lines,
 )
 
-BUILDS, WARM_UP_BUILDS = (50, 10) if SOAK else (4, 2)
+BUILDS, WARM_UP_BUILDS = (50, 10) if SOAK else (3, 2)
 """The number of builds; memory and open files may not grow after those of the warm-up."""
 MAX_GROWTH = 3 << 20
 """Bytes of private memory that the allocator may add after the warm-up."""
-CLIENTS = 4
+CLIENTS = 4 if SOAK else 2
 SERVICES = 120
 PATHS = (
     "/v1/services?limit=50",
