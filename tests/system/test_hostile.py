@@ -56,6 +56,7 @@ HEADERS = {
 }
 HTML_PATHS = re.compile(r"/|/ecosystem|/services/[^/]+|/assets/.+", re.DOTALL)
 HTML = "text/html; charset=utf-8"
+DISCOVERY = ("/discovery/", "/v2/x402/", "/platform/v2/x402/")
 MAX_HEAD = 64 * 1024
 HEAD_TOO_LARGE = 431
 REQUEST_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
@@ -228,7 +229,7 @@ def check(response: Response, method: str, target: str) -> None:
         envelope = decoder.decode(body)
         if isinstance(envelope, ServiceList):
             assert len(envelope.services) <= envelope.limit <= 200
-    elif "/discovery/" in path and "x-request-id" in headers:  # which the HTTP parser has not
+    elif path.startswith(DISCOVERY) and "x-request-id" in headers:  # not from the HTTP parser
         refusal = _discovery_error.decode(body)
         assert refusal.error == refusal.error_message != ""
         assert (status, refusal.error_type) in {
