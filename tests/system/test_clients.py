@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
+from service.snapshot.resources import NO_RESOURCE_FILTERS
+from service.snapshot.snapshot import open_snapshot
 from tests.support.running import ROOT, SHARED, Json, serve, write_lines
 from tests.support.x402 import accept, resource, v1
 
@@ -155,6 +157,19 @@ def test_the_walk_of_x402scan_has_all_resources(client: httpx.Client, listed: li
         walked += data["items"]
         offset, total = offset + data["pagination"]["limit"], data["pagination"]["total"]
     assert walked == listed
+
+
+def test_another_ratecard_that_reads_the_listing_lists_the_same(
+    client: httpx.Client, listed: list[Json], tmp_path: Path
+) -> None:
+    url = f"{client.base_url}/discovery/resources"
+    assert main(["build", url, "--out", str(tmp_path)]) == 0
+    resources = open_snapshot(tmp_path).resources
+    copied: list[Json] = []
+    while len(copied) < len(resources):
+        page = resources.list(NO_RESOURCE_FILTERS, 1000, len(copied))
+        copied += json.loads(b"[%b]" % b",".join(page.texts))
+    assert copied == listed
 
 
 def test_the_conformance_vectors_hold(client: httpx.Client, listed: list[Json]) -> None:
