@@ -58,7 +58,7 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
     """
     names = [source.name for source in inputs.sources]
     roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
-    versions = [sys.version, *map(_version, DEPENDENCIES)]
+    versions = [sys.version, *dependency_versions()]
     code = _hash_own_code()
     digest = hashlib.sha256(msgspec.json.encode([settings, names, roles, versions, code]))
     files = {}
@@ -68,6 +68,12 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
         files[path], content = _hash_file(path)
         digest.update(f"{printable(path)} {content}\n".encode())
     return Fingerprint(digest.hexdigest(), files)
+
+
+@cache
+def dependency_versions() -> list[str]:
+    """Return the installed versions of the dependencies, empty for those that are not installed."""
+    return [_version(distribution) for distribution in DEPENDENCIES]
 
 
 @cache

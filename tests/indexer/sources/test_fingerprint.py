@@ -20,7 +20,7 @@ from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from indexer.progress import Progress, Stage
 from indexer.report import LAST
-from indexer.sources.fingerprint import hash_code
+from indexer.sources.fingerprint import dependency_versions, hash_code
 from indexer.sources.rejects import MAX_REASONS
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
@@ -149,7 +149,9 @@ def test_a_changed_version_of_a_dependency_is_built(
     assert inputs.build(*MAX_REJECTS) == 0
     first = reported(capsys)["snapshot"]
     monkeypatch.setattr("importlib.metadata.version", lambda _: "99.9")
+    dependency_versions.cache_clear()  # that of a process
     assert inputs.build(*MAX_REJECTS) == 0
+    dependency_versions.cache_clear()
     report = reported(capsys)
     assert (READ_STAGE in report["stages"], report["snapshot"]) == (True, first)
 

@@ -252,7 +252,7 @@ def test_opening_the_first_snapshot_is_retried_after_a_memory_error(
 
     publish(artifacts, "a")
     with monkeypatch.context() as scarce:
-        scarce.setattr("numpy.load", fail)
+        scarce.setattr("mmap.mmap", fail)
         manager.open()
         with pytest.raises(SnapshotUnavailable):
             manager.current()
