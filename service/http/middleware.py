@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import Overloaded, PathNotFound, RatecardError
+from service.errors import PathNotFound, RatecardError
 from service.http.access_log import AccessLog
 from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
-from service.http.compression import negotiate
+from service.http.compression import IDENTITY, negotiate
 from service.http.exception_handlers import METHODS, error_response
 from service.http.metrics import Metrics
 from service.http.responses import FIELDS, SNAPSHOT, RawHeaders, ResponseWriter
@@ -47,7 +47,8 @@ PREFLIGHT = Response(
 LARGE_BODY = 2**18
 """Bytes that take milliseconds to compress, and so are compressed off the event loop."""
 MAX_COMPRESSING = 4
-"""Large bodies at a time: the load shedder does not see how long threads take."""
+"""Large bodies in threads. Further ones are compressed on the event loop, so that the load shedder
+measures the lag and no plain list is refused."""
 CACHEABLE_METHODS = ("GET", "HEAD")
 
 _log = logging.getLogger("uvicorn.error")
@@ -150,18 +151,15 @@ class RequestMiddleware:
             return None
         body = b"".join(pieces) if len(pieces) != 1 else pieces[0]
         encoding = key, headers, body, writer.route, self._cache.cache_control
-        if len(body) < LARGE_BODY:
-            response = encode_response(*encoding)
-        elif self._compressing < MAX_COMPRESSING:
+        is_slow = key[3] != IDENTITY and len(body) >= LARGE_BODY
+        if is_slow and self._compressing < MAX_COMPRESSING:
             self._compressing += 1
             try:
                 response = await asyncio.to_thread(encode_response, *encoding)
             finally:
                 self._compressing -= 1
         else:
-            error = Overloaded("too many large responses are waiting; try again in a second")
-            await error_response(Request(scope), error)(scope, receive, writer.send)
-            return None
+            response = encode_response(*encoding)
         self._cache.add(key, response)
         return response
 

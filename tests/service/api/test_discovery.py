@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -14,10 +13,7 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
-from service.app import create_app
-from service.http import middleware
 from service.records import DiscoveryError, MerchantResources, ResourceList
-from service.settings import Settings
 from tests.support.running import Json, serve, service, write_lines
 from tests.support.x402 import TEST_USDC, accept, resource, v1, v2
 
@@ -253,23 +249,3 @@ def test_a_catalogue_without_feeds_lists_no_resource(tmp_path: Path) -> None:
     assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
     with serve(tmp_path / "artifacts") as client:
         assert items(client) == []
-
-
-def test_large_pages_are_refused_while_too_many_are_being_compressed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    large = [resource(f"https://a.example/{n}", x=str(n) * 100_000) for n in range(9)]
-    source = write_lines(tmp_path / "feed.jsonl", large)
-    assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
-    monkeypatch.setattr(middleware, "MAX_COMPRESSING", 0)
-    transport = httpx.ASGITransport(create_app(Settings(artifacts=str(tmp_path / "artifacts"))))
-
-    async def ask() -> list[httpx.Response]:
-        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
-            paths = ("/discovery/resources", "/discovery/resources?limit=1")
-            return [await client.get(path, headers={"accept-encoding": "gzip"}) for path in paths]
-
-    refused, answered = asyncio.run(ask())
-    assert (refused.status_code, answered.status_code) == (503, 200)
-    assert refused.headers["retry-after"] == "1"
-    assert refused.json()["errorType"] == "service_unavailable"

@@ -17,6 +17,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
+from service.http.middleware import LARGE_BODY
 from service.settings import Settings
 from tests.support.running import Build, eventually, serve, serve_process, service
 
@@ -263,3 +264,24 @@ def test_a_new_release_has_new_entity_tags_for_the_same_snapshot(
             tag = client.get(path).headers["etag"]
             assert client.get(path, headers={"if-none-match": tag}).status_code == 304
             assert released.get(path, headers={"if-none-match": tag}).status_code == 200
+
+
+def test_large_lists_at_once_are_all_answered(artifacts: Path, build: Build) -> None:
+    assert build([service(f"s{n}", description=f"{n} " * 1500) for n in range(100)]) == 0
+    app = create_app(Settings(artifacts=str(artifacts)))
+
+    async def ask() -> list[httpx.Response]:
+        async with client_of(app) as client:
+            targets = (
+                (f"/v1/services?limit=200&x={n}", {"accept-encoding": coding})
+                for n in range(10)
+                for coding in ("gzip", "identity")
+            )
+            return await asyncio.gather(
+                *(client.get(path, headers=headers) for path, headers in targets)
+            )
+
+    responses = asyncio.run(ask())
+    assert {response.status_code for response in responses} == {200}
+    assert len({response.content for response in responses}) == 1
+    assert len(responses[0].content) > LARGE_BODY
