@@ -182,12 +182,7 @@ class _Build:
             resource, resource_listing = read_resource(record, self._options.policy)
             replaced = discovery.add(source, record.position, resource, resource_listing)
             if replaced is not None:
-                self._leave_out(
-                    REPLACED,
-                    *replaced,
-                    given_id(record.text),
-                    DUPLICATE,
-                )
+                self._leave_out(REPLACED, *replaced, given_id(record.text), DUPLICATE)
             for notice in resource.notices:
                 self._rejects.note(tally, notice.kind, reject(notice.path, notice.reason))
         except InvalidRecord as fault:

@@ -16,8 +16,8 @@ from service.errors import SnapshotDamaged
 def open_array(path: Path) -> npt.NDArray[Any]:
     """Map a `.npy` file as a plain array and touch each of its pages; raises SnapshotDamaged.
 
-    `np.load` takes three times as long, mostly for its `np.memmap`, and a snapshot has 70 arrays.
-    Touching the pages here saves the first query that needs them their page faults.
+    Without `np.memmap`, which `np.load` uses, opening a snapshot of 70 arrays takes 17 ms instead
+    of 27. Touching the pages here saves the first query that needs them their page faults.
     """
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What becomes of the resources of feeds: listed, left out, rejected or only found by search."""
+"""Resources of feeds: listed, left out, rejected or only found by search, as builds decide."""
 
 from __future__ import annotations
 
