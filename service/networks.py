@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 # Label (as facets show the network), CAIP-2 identifier, and other names in use.
 _NETWORKS = (
     ("Base", "eip155:8453", "base-mainnet"),
@@ -33,7 +31,6 @@ _NETWORKS = (
 )
 
 
-@lru_cache(maxsize=1024)
 def network_key(name: str) -> str:
     """Return the key of a network, the same for all its names; an unknown name is its own key."""
     key = _fold(name)
