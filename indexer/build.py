@@ -23,9 +23,10 @@ from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_a
 from indexer.progress import Progress, track
 from indexer.report import Report, make_report, recall, remember
 from indexer.resources import available_cpus, available_memory
+from indexer.search.filters import write_filters
+from indexer.search.postings import compile_postings, popularity
+from indexer.search.whoosh_index import indexing
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.snapshot.filters import write_filters
-from indexer.snapshot.postings import compile_postings, popularity
 from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
 from indexer.snapshot.record_store import (
     read_record_store,
@@ -34,7 +35,6 @@ from indexer.snapshot.record_store import (
     write_summaries,
 )
 from indexer.snapshot.resources import write_resources
-from indexer.snapshot.whoosh_index import indexing
 from indexer.sources.fingerprint import take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
 from indexer.sources.records import SourceRecord, read_records

@@ -1,5 +1,5 @@
-"""The writers of what `service` reads: index, postings, filters, records; publishing, comparing.
+"""Writers of records, resources and ecosystem tables; publishing, rolling back and comparing.
 
 May import `service.search`, `service.snapshot`, `service.storage`, and the modules below the
-pipeline: `indexer.errors`, `durable`, `resources`, `text` and `x402.testnets`.
+pipeline: `indexer.errors`, `durable`, `resources`, `text` and `x402`.
 """

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.snapshot.whoosh_index import Terms
+from indexer.search.whoosh_index import Terms
 from service.search.analysis import query_words, term_of, words_of
 from tests.benchmarks.corpus import Document, Query
 

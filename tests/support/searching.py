@@ -14,8 +14,8 @@ import numpy as np
 from whoosh import index
 
 from indexer.__main__ import main
-from indexer.snapshot.postings import compile_postings
-from indexer.snapshot.whoosh_index import FIELDS, index_part
+from indexer.search.postings import compile_postings
+from indexer.search.whoosh_index import FIELDS, index_part
 from service.search.config import SEARCH_CONFIG
 from service.search.postings import Mask
 from service.search.searcher import Searcher

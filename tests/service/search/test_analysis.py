@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from whoosh import index
 
-from indexer.snapshot.whoosh_index import Terms, index_part
+from indexer.search.whoosh_index import Terms, index_part
 from service.search.analysis import analyse, name_key, query_words, term_of, words_of
 from service.search.stopwords import STOP_WORDS
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.snapshot.postings import compile_postings
-from indexer.snapshot.whoosh_index import index_part
+from indexer.search.postings import compile_postings
+from indexer.search.whoosh_index import index_part
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
 from service.search.filters import Filters

@@ -17,10 +17,10 @@ from whoosh import index
 from indexer.__main__ import main
 from indexer.errors import IndexerError
 from indexer.resources import GIB, MIB
-from indexer.snapshot import whoosh_index
-from indexer.snapshot.postings import compile_postings
+from indexer.search import whoosh_index
+from indexer.search.postings import compile_postings
+from indexer.search.whoosh_index import Terms, index_part, indexing
 from indexer.snapshot.record_store import write_record_store
-from indexer.snapshot.whoosh_index import Terms, index_part, indexing
 from service.search.analysis import term_of, words_of
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder
@@ -119,7 +119,7 @@ def test_a_large_catalogue_is_indexed_by_all_cpus(
 def test_jobs_and_memory_limit_the_number_of_parts(
     tmp_path: Path, jobs: int, memory: int, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.snapshot.whoosh_index.SMALLEST_PART", 1)
+    monkeypatch.setattr("indexer.search.whoosh_index.SMALLEST_PART", 1)
     names = [f"name{number}" for number in range(9)]
     records = (b'{"name":"%b","description":""}' % name.encode() for name in names)
     count = write_record_store(tmp_path, "records", records)

@@ -27,7 +27,7 @@ from whoosh.formats import Existence
 from indexer.errors import IndexerError
 from indexer.progress import Advance, track
 from indexer.resources import MIB, WHOOSH_MEMORY, whoosh_memory, worker_count
-from indexer.snapshot.pool import start_workers
+from indexer.search.pool import start_workers
 from indexer.snapshot.record_store import read_record_store
 from service.search.analysis import term_of, words_of
 

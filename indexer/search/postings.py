@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.snapshot.query_expansion import write_names, write_query_expansion
-from indexer.snapshot.whoosh_index import FIELDS, Part
+from indexer.search.query_expansion import write_names, write_query_expansion
+from indexer.search.whoosh_index import FIELDS, Part
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,

@@ -29,7 +29,7 @@ PR_SET_PDEATHSIG = 1
 BOOTSTRAP = """
 import sys
 sys.path[:] = sys.argv[2:]
-from indexer.snapshot.pool import work
+from indexer.search.pool import work
 work(int(sys.argv[1]))
 """
 
