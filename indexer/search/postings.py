@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from math import log10
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from indexer.search.query_expansion import write_names, write_query_expansion
-from indexer.search.whoosh_index import FIELDS, Part
+from indexer.search.whoosh_index import FieldPostings, Part
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,
@@ -24,6 +25,8 @@ from service.search.postings import (
 )
 from service.search.top_k import top_k
 
+CHUNK = 1 << 22
+"""Postings that are merged at a time: sorting them takes some 200 MB."""
 SATURATING_CALLS = 1_000_000
 """Calls in 30 days at which the popularity of a service saturates."""
 
@@ -41,42 +44,107 @@ def compile_postings(
     folder: Path,
     config: SearchConfig = SEARCH_CONFIG,
 ) -> None:
-    """Write the files of a `Searcher`; `names` and `prior` (0 to 1) are in listing order."""
+    """Write the files of a `Searcher`.
+
+    `names` and `prior` (0 to 1) are in the order of the documents. Documents without names cannot
+    be found by them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    documents = len(names)
-    terms, keys, frequencies = _merge(parts, documents, config)
-    owners, ordinals = np.divmod(keys, max(documents, 1))
-    offsets = np.searchsorted(owners, np.arange(len(terms) + 1))
-    document_frequencies = np.diff(offsets)
-    impacts = _impacts(document_frequencies, ordinals, frequencies, documents, prior, config)
-    _write_postings(folder, offsets, ordinals, impacts, documents)
+    documents = len(prior)
+    terms = sorted({t for part in parts for field in part.fields.values() for t in field.terms})
+    runs = list(_runs(parts, terms, documents, config))
+    sizes = np.zeros(len(terms), np.int64)
+    for run in runs:
+        sizes[run.terms] += np.diff(run.bounds)
+    writer = _PostingsWriter(len(terms), int(sizes.sum()), documents)
+    for chunk in _chunks(sizes):
+        keys, frequencies = _sum_by_key(runs, chunk, documents)
+        owners, ordinals = np.divmod(keys, max(documents, 1))
+        document_frequencies = np.bincount(owners - chunk.start, minlength=len(chunk))
+        impacts = _impacts(document_frequencies, ordinals, frequencies, documents, prior, config)
+        writer.add(chunk, document_frequencies, ordinals, impacts)
+    document_frequencies = writer.write(folder)
     vocabulary = {word: term for part in parts for word, term in part.vocabulary.items()}
     write_query_expansion(folder, vocabulary, terms, document_frequencies, config)
     write_names(folder, names)
-    header = Header(documents, len(terms), len(ordinals), config)
+    postings = int(document_frequencies.sum())
+    header = Header(documents, len(terms), postings, config)
     (folder / "header.json").write_bytes(msgspec.json.encode(header))
 
 
-def _merge(
-    parts: Sequence[Part], documents: int, config: SearchConfig
-) -> tuple[list[bytes], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return all terms in byte order, and the key and the BM25F frequency of each posting.
+class _Run(NamedTuple):
+    """The postings of one field in one part.
 
-    Keys are `term number * documents + ordinal`, ascending. The frequency is the sum over the
-    fields of weighted, length-normalised counts.
+    `terms` (int64) are their term numbers, ascending, and `bounds` say where the postings of each
+    begin: `ordinals` (int64), and `frequencies` (float64), weighted and length-normalised counts.
     """
-    terms = sorted({t for part in parts for field in part.fields.values() for t in field.terms})
+
+    terms: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int64]
+    ordinals: npt.NDArray[np.int64]
+    frequencies: npt.NDArray[np.float64]
+
+
+def _runs(
+    parts: Sequence[Part], terms: Sequence[bytes], documents: int, config: SearchConfig
+) -> Iterator[_Run]:
     number = {term: position for position, term in enumerate(terms)}
-    keys, frequencies = [], []
-    for name in FIELDS:
-        fields = [part.fields[name] for part in parts]
-        ordinals = _concatenate([field.documents for field in fields], np.int64)
-        ordinals += np.repeat([part.start for part in parts], [len(f.documents) for f in fields])
-        owners = [np.repeat([number[term] for term in f.terms], f.sizes) for f in fields]
-        keys.append(_concatenate(owners, np.int64) * documents + ordinals)
-        counts = _concatenate([field.counts for field in fields], np.float64)
-        frequencies.append(_normalise(ordinals, counts, documents, name, config))
-    return terms, *_sum_by_key(_concatenate(keys, np.int64), _concatenate(frequencies, np.float64))
+    for name, weight in config.field_weights.items():
+        fields = [(part.start, part.fields[name]) for part in parts if name in part.fields]
+        norms = _length_norms(fields, documents, config.length_normalisation)
+        for start, field in fields:
+            ordinals = field.documents.astype(np.int64) + start
+            numbers = np.fromiter((number[term] for term in field.terms), np.int64)
+            bounds = np.concatenate(([0], np.cumsum(field.sizes)))
+            frequencies = weight * field.counts.astype(np.float64) / norms[ordinals]
+            yield _Run(numbers, bounds, ordinals, frequencies)
+
+
+def _length_norms(
+    fields: Iterable[tuple[int, FieldPostings]], documents: int, b: float
+) -> npt.NDArray[np.float64]:
+    """Return 1 - b + b · length / average length of a field in each document.
+
+    Lengths are sums of counts: exact, where Whoosh stores one byte.
+    """
+    lengths = np.zeros(documents)
+    for start, field in fields:
+        own = np.bincount(field.documents, weights=field.counts)
+        lengths[start : start + len(own)] += own
+    # Documents without the field would lower the average length of the others.
+    average = lengths.sum() / max(np.count_nonzero(lengths), 1)
+    norms: npt.NDArray[np.float64] = 1 - b + b * lengths / max(average, 1e-9)
+    return norms
+
+
+def _chunks(sizes: npt.NDArray[np.int64]) -> Iterator[range]:
+    """Yield ranges of terms that have about CHUNK postings each, one term at least."""
+    chunk_of_term = np.cumsum(sizes) // CHUNK
+    bounds = np.flatnonzero(np.diff(chunk_of_term, prepend=-1, append=-1))
+    for start, stop in pairwise(bounds.tolist()):
+        yield range(start, stop)
+
+
+def _sum_by_key(
+    runs: Sequence[_Run], chunk: range, documents: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the key and the BM25F frequency of each posting of these terms.
+
+    Keys are `term number * documents + ordinal`, ascending. The sort is stable, so that the
+    frequencies of a key are always added in the same order.
+    """
+    keys, frequencies = [np.empty(0, np.int64)], [np.empty(0)]
+    for run in runs:
+        start, stop = np.searchsorted(run.terms, (chunk.start, chunk.stop)).tolist()
+        postings = slice(run.bounds[start], run.bounds[stop])
+        owners = np.repeat(run.terms[start:stop], np.diff(run.bounds[start : stop + 1]))
+        keys.append(owners * documents + run.ordinals[postings])
+        frequencies.append(run.frequencies[postings])
+    merged = np.concatenate(keys)
+    order = np.argsort(merged, kind="stable")
+    merged = merged[order]
+    starts = np.flatnonzero(np.diff(merged, prepend=-1))
+    return merged[starts], np.add.reduceat(np.concatenate(frequencies)[order], starts)
 
 
 def _impacts(
@@ -99,70 +167,52 @@ def _impacts(
     return impacts.astype(np.uint16)
 
 
-def _concatenate(arrays: Sequence[npt.ArrayLike], dtype: type) -> npt.NDArray[Any]:
-    return np.concatenate([np.empty(0, dtype), *(np.asarray(array, dtype) for array in arrays)])
+class _PostingsWriter:
+    """Writes the files of `PostingLists`: the postings of all terms, and the dense columns."""
 
+    def __init__(self, terms: int, most_postings: int, documents: int) -> None:
+        self._documents = documents
+        self._postings = np.empty(most_postings, np.int64)
+        self._offsets = np.zeros(terms + 1, np.int64)
+        self._rows = np.full(terms, -1, np.int32)
+        self._columns: list[npt.NDArray[np.uint16]] = []
+        self._champions: list[npt.NDArray[np.int64]] = []
 
-def _normalise(
-    ordinals: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.float64],
-    documents: int,
-    field: str,
-    config: SearchConfig,
-) -> npt.NDArray[np.float64]:
-    """Return the counts times the field's weight, divided by 1 - b + b · length / average length.
+    def add(
+        self,
+        terms: range,
+        document_frequencies: npt.NDArray[np.int64],
+        ordinals: npt.NDArray[np.int64],
+        impacts: npt.NDArray[np.uint16],
+    ) -> None:
+        """Add the postings of the next terms."""
+        bounds = self._offsets[terms.start] + np.cumsum(document_frequencies)
+        self._offsets[terms.start + 1 : terms.stop + 1] = bounds
+        start = int(self._offsets[terms.start])
+        self._postings[start : start + len(ordinals)] = (ordinals << IMPACT_BITS) | impacts
+        for term in np.flatnonzero(document_frequencies > self._documents * DENSE_SHARE).tolist():
+            stop = int(bounds[term]) - start
+            postings = slice(stop - int(document_frequencies[term]), stop)
+            self._rows[terms.start + term] = len(self._columns)
+            column = np.zeros(block_count(self._documents) * BLOCK_SIZE, np.uint16)
+            column[ordinals[postings]] = impacts[postings]
+            self._columns.append(column)
+            sums = impacts[postings].astype(np.int64)
+            self._champions.append(top_k(ordinals[postings], sums, CHAMPIONS))
 
-    Lengths are sums of counts: exact, where Whoosh stores one byte.
-    """
-    lengths = np.bincount(ordinals, weights=counts, minlength=documents)
-    # Documents without the field would lower the average length of the others.
-    average = lengths.sum() / max(np.count_nonzero(lengths), 1)
-    b = getattr(config.length_normalisation, field)
-    norms = 1 - b + b * lengths / max(average, 1e-9)
-    return np.asarray(getattr(config.field_weights, field) * counts / norms[ordinals], np.float64)
-
-
-def _sum_by_key(
-    keys: npt.NDArray[np.int64], frequencies: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the distinct keys, ascending, and the sums of their frequencies.
-
-    The sort is stable, so that the frequencies of a key are always added in the same order.
-    """
-    if not len(keys):
-        return keys, frequencies
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
-    return keys[starts], np.add.reduceat(frequencies[order], starts)
-
-
-def _write_postings(
-    folder: Path,
-    offsets: npt.NDArray[np.int64],
-    ordinals: npt.NDArray[np.int64],
-    impacts: npt.NDArray[np.uint16],
-    documents: int,
-) -> None:
-    """Write the files of `PostingLists`: the postings of all terms, and the dense columns."""
-    np.save(folder / "offsets.npy", offsets.astype(np.int64))
-    np.save(folder / "postings.npy", (ordinals << IMPACT_BITS) | impacts)
-    document_frequencies = np.diff(offsets)
-    dense = np.flatnonzero(document_frequencies > documents * DENSE_SHARE)
-    rows = np.full(len(offsets) - 1, -1, np.int32)
-    rows[dense] = np.arange(len(dense))
-    blocks_per_term = block_count(documents)
-    columns = np.zeros((len(dense), blocks_per_term * BLOCK_SIZE), np.uint16)
-    fewest = int(document_frequencies[dense].min(initial=CHAMPIONS))
-    champions = np.zeros((len(dense), fewest), np.int64)
-    for row, term in enumerate(dense):
-        postings = slice(offsets[term], offsets[term + 1])
-        columns[row, ordinals[postings]] = impacts[postings]
-        champions[row] = top_k(ordinals[postings], impacts[postings].astype(np.int64), fewest)
-    blocks = columns.reshape(len(dense), blocks_per_term, BLOCK_SIZE)
-    bits = np.packbits(blocks > 0, axis=2, bitorder="little").view(np.uint64)
-    np.save(folder / "dense_rows.npy", rows)
-    np.save(folder / "dense_impacts.npy", blocks)
-    np.save(folder / "dense_maxima.npy", blocks.max(axis=2).astype(np.int32))
-    np.save(folder / "dense_bits.npy", bits.reshape(len(dense), blocks_per_term))
-    np.save(folder / "dense_champions.npy", champions)
+    def write(self, folder: Path) -> npt.NDArray[np.int64]:
+        """Write the files; returns the document frequencies."""
+        np.save(folder / "offsets.npy", self._offsets)
+        np.save(folder / "postings.npy", self._postings[: self._offsets[-1]])
+        blocks_per_term = block_count(self._documents)
+        columns = np.array(self._columns, np.uint16)
+        blocks = columns.reshape(len(self._columns), blocks_per_term, BLOCK_SIZE)
+        bits = np.packbits(blocks > 0, axis=2, bitorder="little").view(np.uint64)
+        fewest = min(map(len, self._champions), default=0)
+        champions = np.array([each[:fewest] for each in self._champions], np.int64)
+        np.save(folder / "dense_rows.npy", self._rows)
+        np.save(folder / "dense_impacts.npy", blocks)
+        np.save(folder / "dense_maxima.npy", blocks.max(axis=2).astype(np.int32))
+        np.save(folder / "dense_bits.npy", bits.reshape(len(self._columns), blocks_per_term))
+        np.save(folder / "dense_champions.npy", champions.reshape(len(self._columns), fewest))
+        return np.diff(self._offsets)

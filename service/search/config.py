@@ -5,27 +5,19 @@ from __future__ import annotations
 import msgspec
 
 
-class FieldWeights(msgspec.Struct, frozen=True):
-    """One number for each indexed field."""
-
-    name: float
-    description: float
-    category: float
-
-
 class SearchConfig(msgspec.Struct, frozen=True):
     """Everything that decides which services match a query, and in which order.
 
     A snapshot stores the parameters that it was compiled with, and is searched with those.
     """
 
+    field_weights: dict[str, float]
     analysis: int = 1
     """Version of the analysers and of the stop list, which cannot be hashed: raise it when the
     same text yields other terms."""
 
-    field_weights: FieldWeights = FieldWeights(name=2.0, description=1.0, category=1.0)
-    length_normalisation: FieldWeights = FieldWeights(name=0.75, description=0.75, category=0.75)
-    """b of BM25F."""
+    length_normalisation: float = 0.75
+    """b of BM25F, for every field."""
     saturation: float = 2.4
     """k1 of BM25F: twice the customary 1.2, as the weight of a name doubles its frequencies."""
     impact_scale: int = 1024
@@ -48,4 +40,4 @@ class SearchConfig(msgspec.Struct, frozen=True):
     """...if a word at one edit is in at least this many times as many documents."""
 
 
-SEARCH_CONFIG = SearchConfig()
+SEARCH_CONFIG = SearchConfig(field_weights={"name": 2.0, "description": 1.0, "category": 1.0})

@@ -149,8 +149,7 @@ class BruteForceRanking:
     def _compute(self, term: str) -> Counter[int]:
         frequencies: dict[int, float] = defaultdict(float)
         for field in FIELDS:
-            weight = getattr(SEARCH_CONFIG.field_weights, field)
-            b = getattr(SEARCH_CONFIG.length_normalisation, field)
+            weight, b = SEARCH_CONFIG.field_weights[field], SEARCH_CONFIG.length_normalisation
             lengths = self._lengths[field]
             average = lengths.total() / max(len(lengths), 1)
             for ordinal, count in self._counts[field].get(term, {}).items():
