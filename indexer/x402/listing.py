@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -19,15 +21,27 @@ MAX_DESCRIPTION = 1000  # characters, where a description is added to `metadata`
 VERSIONS = (1, 2)  # of the protocol
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
+_list = msgspec.json.Decoder(list[Raw])
 _rfc_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 
 class EntryKeys(Struct, frozen=True):
-    """Strings of one entry of `accepts` that filters compare; empty for other values."""
+    """Facts of one entry of `accepts` that filters compare; strings are empty for other values.
+
+    amount: in units of the currency, for the scheme `upto` at most; empty if the asset is unknown
+        or the amount is not valid
+    is_usd: whether the asset is a known stablecoin of the US dollar
+    start, stop: of the entry, as bytes within the text of the listing
+    """
 
     network: str
     scheme: str
     pay_to: str
+    asset: str
+    amount: str
+    is_usd: bool
+    start: int
+    stop: int
 
 
 class Listing(Struct):
@@ -36,14 +50,19 @@ class Listing(Struct):
     text: its JSON, without the member `ratecard`
     endpoint, price, displaced: facts for `ratecard`; `displaced` are members of an object
         `resource` whose names the resource itself has, with other values
-    type, extensions, entries: the values that filters compare
+    tool: the MCP tool that it declares, or empty
+    url: the member `resource` of the text
+    type, tags, extensions, entries: the values that filters compare
     """
 
     text: Raw
     endpoint: ListedEndpoint
     price: Pricing | None
     displaced: dict[str, Raw]
+    tool: str
+    url: str
     type: str
+    tags: list[str]
     extensions: list[str]
     entries: list[EntryKeys]
 
@@ -64,14 +83,14 @@ def make_listing(
     endpoint: ListedEndpoint,
     accepted: Accepted,
     *,
-    is_tool: bool,
+    tool: str,
     description: str,
     updated: datetime | None,
 ) -> Listing:
     """List a resource that has entries of `accepts`.
 
     text: its valid JSON
-    is_tool: whether it declares a tool of an MCP server
+    tool: the MCP tool that it declares, or empty
     updated: the time that its `lastUpdated` means, None if that is missing or no time
 
     The members of an object `resource` become members of the resource itself, and its URL takes
@@ -81,7 +100,7 @@ def make_listing(
     displaced = _lift(fields, url)
     fields.pop("ratecard", None)
     if not text_of(fields, "type"):
-        fields["type"] = _raw("mcp" if is_tool else "http")
+        fields["type"] = _raw("mcp" if tool else "http")
     if decode(fields.get("x402Version")) not in VERSIONS:
         fields["x402Version"] = _raw(_version(accepted.entries))
     _set_time(fields, updated)
@@ -92,18 +111,35 @@ def make_listing(
         shortened = _raw(description[:MAX_DESCRIPTION])
         fields["metadata"] = _raw(metadata | {"description": shortened})
     price = accepted.pricing
+    tags = decode(fields.get("tags"))
     return Listing(
         text=_raw(fields),
         endpoint=endpoint,
         price=price if price.amount or price.max_amount else None,
         displaced=displaced,
+        tool=tool,
+        url=url,
         type=text_of(fields, "type"),
+        tags=[tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
         extensions=[*_object(fields.get("extensions"))],
-        entries=[
-            EntryKeys(*(text_of(entry, key) for key in ("network", "scheme", "payTo")))
-            for entry in accepted.entries
-        ],
+        entries=[*_entries(fields, accepted)],
     )
+
+
+def _entries(fields: dict[str, Raw], accepted: Accepted) -> Iterator[EntryKeys]:
+    """Yield the facts of the entries of formatted fields, which are to be encoded in this order."""
+    before = takewhile(lambda field: field[0] != "accepts", fields.items())
+    lengths = (len(msgspec.json.encode(name)) + len(bytes(raw)) + 2 for name, raw in before)
+    stop = 1 + sum(lengths) + len(b'"accepts":')
+    texts = _list.decode(fields["accepts"])
+    for entry, offer, text in zip(accepted.entries, accepted.offers, texts, strict=True):
+        start = stop + 1  # after the bracket or a comma
+        stop = start + len(bytes(text))
+        network, scheme, pay_to = (text_of(entry, key) for key in ("network", "scheme", "payTo"))
+        is_usd = offer.token is not None and offer.token.is_usd
+        yield EntryKeys(
+            network, scheme, pay_to, offer.asset, offer.amount, is_usd, start=start, stop=stop
+        )
 
 
 def text_of(fields: dict[str, Raw], key: str) -> str:

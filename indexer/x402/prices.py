@@ -37,22 +37,34 @@ class Notice(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True):
-    """Texts of one entry of `accepts`; empty where they are missing or no short line."""
+    """One entry of `accepts`; texts are empty where they are missing or no short line.
+
+    amount_key: of the amount, None if there is none
+    base_units: the digits of the amount, empty without a valid one
+    fault: the reason why the amount is not valid
+    token: the stablecoin that is asked for, if it is a known one
+    """
 
     network: str
     scheme: str
     asset: str
     pay_to: str
-
-    @property
-    def token(self) -> Asset | None:
-        """The stablecoin that is asked for, if it is a known one."""
-        return find_asset(self.network, self.asset)
+    amount_key: str | None
+    base_units: str
+    fault: str
+    token: Asset | None
 
     @property
     def is_real(self) -> bool:
         """Whether it is for a known asset on a main network."""
         return not is_test_network(self.network) and self.token is not None
+
+    @property
+    def amount(self) -> str:
+        """The amount in units of the currency; empty if it is not valid or the asset is unknown."""
+        if self.token is None or not self.base_units:
+            return ""
+        return _in_units(self.base_units, self.token.decimals)
 
 
 class Accepted(Struct):
@@ -95,14 +107,14 @@ def read_accepts(text: Raw | None) -> Accepted:
     offers = [_read_offer(entry) for entry in entries]
     index = min(
         range(len(entries)),
-        key=lambda n: (_amount_key(entries[n]) is None, not offers[n].is_real),
+        key=lambda n: (offers[n].amount_key is None, not offers[n].is_real),
         default=0,
     )
     networks: dict[str, str] = {}
     for name in (each.network for each in offers if each.network):
         networks.setdefault(network_key(name), network_label(name))
     if entries:
-        pricing, notices = _price(entries[index], offers[index], f"$.accepts[{index}]")
+        pricing, notices = _price(offers[index], f"$.accepts[{index}]")
     else:
         pricing = Pricing(amount="", currency="")
         reason = "there is no price: `accepts` has no entry, so the resource is only searchable"
@@ -123,46 +135,48 @@ def _read_offer(entry: dict[str, Raw]) -> Offer:
     network, scheme, asset, pay_to = (
         line(decode(entry.get(key)), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
     )
-    return Offer(network, scheme, asset, pay_to)
+    amounts = ((key, decode(entry.get(key))) for key in AMOUNT_KEYS)
+    key, value = next((each for each in amounts if each[1] not in (None, "")), (None, None))
+    base_units, fault = "", ""
+    if key is not None:
+        try:
+            base_units = _base_units(value)
+        except ValueError as error:
+            fault = str(error)
+    token = find_asset(network, asset)
+    return Offer(network, scheme, asset, pay_to, key, base_units, fault, token)
 
 
-def _amount_key(entry: dict[str, Raw]) -> str | None:
-    """Return the key of the amount of an entry, or None where it has none."""
-    given = (key for key in AMOUNT_KEYS if decode(entry.get(key)) not in (None, ""))
-    return next(given, None)
-
-
-def _price(entry: dict[str, Raw], offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
+def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
     """Return the price of an entry, and a notice where it has none; raises InvalidRecord."""
-    key, token = _amount_key(entry), offer.token
+    if offer.fault:
+        raise InvalidRecord(f"{path}.{offer.amount_key}", f"is not a price: {offer.fault}")
     label, scheme = network_label(offer.network), offer.scheme or "exact"
-    amount, currency = "", ""
+    amount, currency = offer.amount, ""
     notices: list[Notice] = []
-    if key is None:
+    if offer.amount_key is None:
         reason = "there is no price: neither `amount` nor `maxAmountRequired` is given"
         notices.append(Notice(UNPRICED, path, reason))
-    else:
-        digits = _base_units(decode(entry[key]), f"{path}.{key}")
-        if token is not None:
-            amount, currency = _in_units(digits, token.decimals), token.currency
-    if token is None:
+    elif offer.token is not None:
+        currency = offer.token.currency
+    if offer.token is None:
         where = f"on {label}" if label else "without a network"
         reason = f"is not a known stablecoin {where}: the endpoint is listed without a price"
         notices.append(Notice(UNKNOWN_ASSET, f"{path}.asset", reason))
     return _pricing(scheme, amount, currency, label), notices
 
 
-def _base_units(value: Any, path: str) -> str:
-    """Return the digits of an amount."""
+def _base_units(value: Any) -> str:
+    """Return the digits of an amount; raises ValueError with the reason if it is not valid."""
     is_number = isinstance(value, (str, int)) and not isinstance(value, bool)
     match = _integer.fullmatch(str(value)) if is_number else None
     if match is None:
-        raise InvalidRecord(path, "is not a price: it must be a whole number of base units")
+        raise ValueError("it must be a whole number of base units")
     digits = match[2].lstrip("0") or "0"
     if match[1] and digits != "0":
-        raise InvalidRecord(path, "is not a price: it is negative")
+        raise ValueError("it is negative")
     if len(digits) > MAX_DIGITS:
-        raise InvalidRecord(path, f"is not a price: it has more than {MAX_DIGITS} digits")
+        raise ValueError(f"it has more than {MAX_DIGITS} digits")
     return digits
 
 

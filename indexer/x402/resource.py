@@ -126,7 +126,7 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
             given_url,
             ListedEndpoint(url, declared.method),
             accepted,
-            is_tool=bool(declared.tool),
+            tool=declared.tool,
             description=metadata.description,
             updated=None if updated == NEVER else EPOCH + updated * MICROSECOND,
         )
