@@ -13,7 +13,7 @@ from indexer.errors import InvalidRecord
 from indexer.text import decode_or_invalid
 from indexer.x402.stablecoins import Asset, find_asset
 from indexer.x402.testnets import is_test_network
-from indexer.x402.untrusted import decode, line
+from indexer.x402.untrusted import line
 from service.networks import network_key, network_label
 from service.records import Pricing
 
@@ -24,6 +24,7 @@ UNKNOWN_ASSET = "with an unknown asset"
 UNPRICED = "without a price"
 WITHOUT_ACCEPTS = "without accepts"
 
+_fields = msgspec.json.Decoder(dict[str, Raw])
 _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
 
@@ -73,7 +74,7 @@ class Accepted(Struct):
     pricing: of the entry that was chosen as the price
     amount: in units of the currency, None if there is none or the asset is unknown
     networks: labels of the networks of all entries
-    entries, offers: all entries, undecoded and as read
+    entries, offers: all entries, as they came and as read
     index: of the chosen entry
     """
 
@@ -81,12 +82,12 @@ class Accepted(Struct):
     amount: Decimal | None
     networks: list[str]
     notices: list[Notice]
-    entries: list[dict[str, Raw]]
+    entries: list[dict[str, Any]]
     offers: list[Offer]
     index: int
 
     @property
-    def chosen(self) -> dict[str, Raw]:
+    def chosen(self) -> dict[str, Any]:
         """The entry that was chosen as the price, or an empty one."""
         return self.entries[self.index] if self.entries else {}
 
@@ -96,14 +97,16 @@ class Accepted(Struct):
         return self.offers[self.index].pay_to if self.offers else ""
 
 
-def read_accepts(text: Raw | None) -> Accepted:
+def read_accepts(accepts: Any, text: bytes) -> Accepted:
     """Price a resource by its first entry in a known asset on a main network, else by its first.
 
-    An entry with an amount comes before one without. Raises InvalidRecord if the amount of the
-    chosen entry is no whole number of base units from 0.
+    An entry with an amount comes before one without. Raises InvalidRecord if `accepts` is no list
+    of objects, as its JSON in the text of the resource shows, or if the amount of the chosen entry
+    is no whole number of base units from 0.
     """
-    is_missing = text is None or bytes(text) == b"null"
-    entries = [] if is_missing else decode_or_invalid(_accepts, text or b"", "$.accepts")
+    entries = [] if accepts is None else accepts
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        decode_or_invalid(_accepts, _fields.decode(text)["accepts"], "$.accepts")
     offers = [_read_offer(entry) for entry in entries]
     index = min(
         range(len(entries)),
@@ -131,11 +134,11 @@ def read_accepts(text: Raw | None) -> Accepted:
     )
 
 
-def _read_offer(entry: dict[str, Raw]) -> Offer:
+def _read_offer(entry: dict[str, Any]) -> Offer:
     network, scheme, asset, pay_to = (
-        line(decode(entry.get(key)), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
+        line(entry.get(key), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
     )
-    amounts = ((key, decode(entry.get(key))) for key in AMOUNT_KEYS)
+    amounts = ((key, entry.get(key)) for key in AMOUNT_KEYS)
     key, value = next((each for each in amounts if each[1] not in (None, "")), (None, None))
     base_units, fault = "", ""
     if key is not None:
