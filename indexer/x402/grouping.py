@@ -53,7 +53,7 @@ def group_resources(domain: str, resources: list[Resource]) -> DiscoveredService
         description=_description(name, resources),
         domain=domain,
         networks=_networks(resources),
-        endpoints=[resource.endpoint for resource in resources],
+        endpoints=[Raw(resource.endpoint) for resource in resources],
         category=_most_common(resource.metadata.category for resource in resources) or UNSET,
         quality=_quality(resources),
         service_name=given_name or UNSET,

@@ -13,7 +13,7 @@ from indexer.errors import InvalidRecord
 from indexer.text import decode_or_invalid
 from indexer.x402.stablecoins import Asset, find_asset
 from indexer.x402.testnets import is_test_network
-from indexer.x402.untrusted import decode, line
+from indexer.x402.untrusted import line
 from service.networks import network_key, network_label
 from service.records import Pricing
 
@@ -24,6 +24,7 @@ UNKNOWN_ASSET = "with an unknown asset"
 UNPRICED = "without a price"
 WITHOUT_ACCEPTS = "without accepts"
 
+_fields = msgspec.json.Decoder(dict[str, Raw])
 _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
 
@@ -37,22 +38,34 @@ class Notice(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True):
-    """Texts of one entry of `accepts`; empty where they are missing or no short line."""
+    """One entry of `accepts`; texts are empty where they are missing or no short line.
+
+    amount_key: of the amount, None if there is none
+    base_units: the digits of the amount, empty without a valid one
+    fault: the reason why the amount is not valid
+    token: the stablecoin that is asked for, if it is a known one
+    """
 
     network: str
     scheme: str
     asset: str
     pay_to: str
-
-    @property
-    def token(self) -> Asset | None:
-        """The stablecoin that is asked for, if it is a known one."""
-        return find_asset(self.network, self.asset)
+    amount_key: str | None
+    base_units: str
+    fault: str
+    token: Asset | None
 
     @property
     def is_real(self) -> bool:
         """Whether it is for a known asset on a main network."""
         return not is_test_network(self.network) and self.token is not None
+
+    @property
+    def amount(self) -> str:
+        """The amount in units of the currency; empty if it is not valid or the asset is unknown."""
+        if self.token is None or not self.base_units:
+            return ""
+        return _in_units(self.base_units, self.token.decimals)
 
 
 class Accepted(Struct):
@@ -61,7 +74,7 @@ class Accepted(Struct):
     pricing: of the entry that was chosen as the price
     amount: in units of the currency, None if there is none or the asset is unknown
     networks: labels of the networks of all entries
-    entries, offers: all entries, undecoded and as read
+    entries, offers: all entries, as they came and as read
     index: of the chosen entry
     """
 
@@ -69,12 +82,12 @@ class Accepted(Struct):
     amount: Decimal | None
     networks: list[str]
     notices: list[Notice]
-    entries: list[dict[str, Raw]]
+    entries: list[dict[str, Any]]
     offers: list[Offer]
     index: int
 
     @property
-    def chosen(self) -> dict[str, Raw]:
+    def chosen(self) -> dict[str, Any]:
         """The entry that was chosen as the price, or an empty one."""
         return self.entries[self.index] if self.entries else {}
 
@@ -84,25 +97,27 @@ class Accepted(Struct):
         return self.offers[self.index].pay_to if self.offers else ""
 
 
-def read_accepts(text: Raw | None) -> Accepted:
+def read_accepts(accepts: Any, text: bytes) -> Accepted:
     """Price a resource by its first entry in a known asset on a main network, else by its first.
 
-    An entry with an amount comes before one without. Raises InvalidRecord if the amount of the
-    chosen entry is no whole number of base units from 0.
+    An entry with an amount comes before one without. Raises InvalidRecord if `accepts` is no list
+    of objects, as its JSON in the text of the resource shows, or if the amount of the chosen entry
+    is no whole number of base units from 0.
     """
-    is_missing = text is None or bytes(text) == b"null"
-    entries = [] if is_missing else decode_or_invalid(_accepts, text or b"", "$.accepts")
+    entries = [] if accepts is None else accepts
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        decode_or_invalid(_accepts, _fields.decode(text)["accepts"], "$.accepts")
     offers = [_read_offer(entry) for entry in entries]
     index = min(
         range(len(entries)),
-        key=lambda n: (_amount_key(entries[n]) is None, not offers[n].is_real),
+        key=lambda n: (offers[n].amount_key is None, not offers[n].is_real),
         default=0,
     )
     networks: dict[str, str] = {}
     for name in (each.network for each in offers if each.network):
         networks.setdefault(network_key(name), network_label(name))
     if entries:
-        pricing, notices = _price(entries[index], offers[index], f"$.accepts[{index}]")
+        pricing, notices = _price(offers[index], f"$.accepts[{index}]")
     else:
         pricing = Pricing(amount="", currency="")
         reason = "there is no price: `accepts` has no entry, so the resource is only searchable"
@@ -119,50 +134,52 @@ def read_accepts(text: Raw | None) -> Accepted:
     )
 
 
-def _read_offer(entry: dict[str, Raw]) -> Offer:
+def _read_offer(entry: dict[str, Any]) -> Offer:
     network, scheme, asset, pay_to = (
-        line(decode(entry.get(key)), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
+        line(entry.get(key), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
     )
-    return Offer(network, scheme, asset, pay_to)
+    amounts = ((key, entry.get(key)) for key in AMOUNT_KEYS)
+    key, value = next((each for each in amounts if each[1] not in (None, "")), (None, None))
+    base_units, fault = "", ""
+    if key is not None:
+        try:
+            base_units = _base_units(value)
+        except ValueError as error:
+            fault = str(error)
+    token = find_asset(network, asset)
+    return Offer(network, scheme, asset, pay_to, key, base_units, fault, token)
 
 
-def _amount_key(entry: dict[str, Raw]) -> str | None:
-    """Return the key of the amount of an entry, or None where it has none."""
-    given = (key for key in AMOUNT_KEYS if decode(entry.get(key)) not in (None, ""))
-    return next(given, None)
-
-
-def _price(entry: dict[str, Raw], offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
+def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
     """Return the price of an entry, and a notice where it has none; raises InvalidRecord."""
-    key, token = _amount_key(entry), offer.token
+    if offer.fault:
+        raise InvalidRecord(f"{path}.{offer.amount_key}", f"is not a price: {offer.fault}")
     label, scheme = network_label(offer.network), offer.scheme or "exact"
-    amount, currency = "", ""
+    amount, currency = offer.amount, ""
     notices: list[Notice] = []
-    if key is None:
+    if offer.amount_key is None:
         reason = "there is no price: neither `amount` nor `maxAmountRequired` is given"
         notices.append(Notice(UNPRICED, path, reason))
-    else:
-        digits = _base_units(decode(entry[key]), f"{path}.{key}")
-        if token is not None:
-            amount, currency = _in_units(digits, token.decimals), token.currency
-    if token is None:
+    elif offer.token is not None:
+        currency = offer.token.currency
+    if offer.token is None:
         where = f"on {label}" if label else "without a network"
         reason = f"is not a known stablecoin {where}: the endpoint is listed without a price"
         notices.append(Notice(UNKNOWN_ASSET, f"{path}.asset", reason))
     return _pricing(scheme, amount, currency, label), notices
 
 
-def _base_units(value: Any, path: str) -> str:
-    """Return the digits of an amount."""
+def _base_units(value: Any) -> str:
+    """Return the digits of an amount; raises ValueError with the reason if it is not valid."""
     is_number = isinstance(value, (str, int)) and not isinstance(value, bool)
     match = _integer.fullmatch(str(value)) if is_number else None
     if match is None:
-        raise InvalidRecord(path, "is not a price: it must be a whole number of base units")
+        raise ValueError("it must be a whole number of base units")
     digits = match[2].lstrip("0") or "0"
     if match[1] and digits != "0":
-        raise InvalidRecord(path, "is not a price: it is negative")
+        raise ValueError("it is negative")
     if len(digits) > MAX_DIGITS:
-        raise InvalidRecord(path, f"is not a price: it has more than {MAX_DIGITS} digits")
+        raise ValueError(f"it has more than {MAX_DIGITS} digits")
     return digits
 
 

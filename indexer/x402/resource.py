@@ -13,18 +13,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
-from indexer.text import check_depth, decode_or_invalid
 from indexer.urls import MAX_URL, ParsedUrl, parse_url
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
-from indexer.x402.untrusted import decode, mapping
+from indexer.x402.untrusted import decode_object, mapping
 from service.records import Endpoint, EndpointQuality, ListedEndpoint, format_timestamp
 
 MAX_COUNT = 2**63 - 1
@@ -34,8 +33,6 @@ MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_any = msgspec.json.Decoder()
 _time = msgspec.json.Decoder(datetime)
 _route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _digits = re.compile(r"[0-9]{1,19}")
@@ -74,7 +71,7 @@ class Resource(Struct):
         normalised URL, with its route template if it has one
     domain: what the resources of one service share
     updated: microseconds of Unix time, or NEVER
-    endpoint: a JSON-encoded DiscoveredEndpoint
+    endpoint: the JSON of a DiscoveredEndpoint
     networks: labels
     """
 
@@ -84,7 +81,7 @@ class Resource(Struct):
     tool: str
     domain: str
     updated: int
-    endpoint: Raw
+    endpoint: bytes
     networks: list[str]
     metadata: Metadata
     usage: Usage
@@ -103,30 +100,29 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
     """
     if source.fault:
         raise InvalidRecord("$", source.fault)
-    fields = decode_or_invalid(_fields, source.text)
-    check_depth(source.text)
-    _check_numbers(source.text)
-    path, given_url, described = _url(fields)
+    values = decode_object(source.text)
+    path, given_url, described = _url(values)
     parsed = _check_url(path, given_url, policy)
-    accepted = read_accepts(fields.get("accepts"))
+    accepted = read_accepts(values.get("accepts"), source.text)
     _check_size(source.text, accepted)
     _check_price(accepted, policy)
-    extension = mapping(decode(fields.get("extensions")), "bazaar")
+    extension = mapping(values.get("extensions"), "bazaar")
     url, given = _with_route(given_url, extension.get("routeTemplate")), parsed
     if url != given_url:
         parsed = parse_url(url)
     declared = read_input(extension, _output_schema(accepted), url)
-    metadata = _metadata(fields, described, accepted, declared)
-    usage = _usage(decode(fields.get("quality")))
-    updated = _microseconds(decode(fields.get("lastUpdated")) or described.get("lastUpdated"))
+    metadata = _metadata(values, described, accepted, declared)
+    usage = _usage(values.get("quality"))
+    updated = _microseconds(values.get("lastUpdated") or described.get("lastUpdated"))
     listing = None
     if accepted.entries:
         listing = make_listing(
             source.text,
+            values,
             given_url,
             ListedEndpoint(url, declared.method),
             accepted,
-            is_tool=bool(declared.tool),
+            tool=declared.tool,
             description=metadata.description,
             updated=None if updated == NEVER else EPOCH + updated * MICROSECOND,
         )
@@ -146,9 +142,9 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
     return resource, listing
 
 
-def _url(fields: dict[str, Raw]) -> tuple[str, str, dict[str, Any]]:
+def _url(values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Return the JSON path of the URL, the URL, and the object around it, if there is one."""
-    resource = decode(fields.get("resource"))
+    resource = values.get("resource")
     path, described = "$.resource", {}
     if isinstance(resource, dict):
         path, described, resource = "$.resource.url", resource, resource.get("url")
@@ -173,15 +169,6 @@ def _check_url(path: str, url: str, policy: Policy) -> ParsedUrl:
     if parsed.scheme == "http" and not policy.allow_http:
         raise Unlisted("http resources", path, "is not encrypted")
     return parsed
-
-
-def _check_numbers(text: bytes) -> None:
-    """Reject numbers that clients cannot decode, as they would refuse the page that has them."""
-    try:
-        _any.decode(text)
-    except msgspec.ValidationError as error:
-        reason = "holds a number beyond those of a 64-bit float or with too many digits"
-        raise InvalidRecord("$", reason) from error
 
 
 def _check_size(text: bytes, accepted: Accepted) -> None:
@@ -217,22 +204,21 @@ def _with_route(url: str, route: Any) -> str:
 
 def _output_schema(accepted: Accepted) -> Any:
     """Return the schema of the chosen entry, or of the first entry that declares an input."""
-    schemas = (decode(e.get("outputSchema")) for e in [accepted.chosen, *accepted.entries])
+    schemas = (entry.get("outputSchema") for entry in [accepted.chosen, *accepted.entries])
     return next((schema for schema in schemas if mapping(schema, "input")), None)
 
 
 def _metadata(
-    fields: dict[str, Raw], described: dict[str, Any], accepted: Accepted, declared: DeclaredInput
+    values: dict[str, Any], described: dict[str, Any], accepted: Accepted, declared: DeclaredInput
 ) -> Metadata:
-    keys = ("serviceName", "description", "category", "tags", "iconUrl")
     return read_metadata(
         [
             {"description": declared.description},
-            {key: decode(fields[key]) for key in keys if key in fields},
+            values,
             described,
-            decode(fields.get("metadata")),
-            decode(accepted.chosen.get("extra")),
-            *({"description": decode(entry.get("description"))} for entry in accepted.entries),
+            values.get("metadata"),
+            accepted.chosen.get("extra"),
+            *({"description": entry.get("description")} for entry in accepted.entries),
         ]
     )
 
@@ -279,7 +265,7 @@ def _microseconds(value: Any) -> int:
 
 def _endpoint(
     url: str, declared: DeclaredInput, accepted: Accepted, metadata: Metadata, usage: Usage
-) -> Raw:
+) -> bytes:
     endpoint = DiscoveredEndpoint(
         url=url,
         method=declared.method,
@@ -292,7 +278,7 @@ def _endpoint(
         pay_to=accepted.pay_to or UNSET,
         tool=declared.tool or UNSET,
     )
-    return Raw(msgspec.json.encode(endpoint))
+    return msgspec.json.encode(endpoint)
 
 
 def _quality(usage: Usage) -> EndpointQuality | UnsetType:

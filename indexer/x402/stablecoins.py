@@ -14,10 +14,14 @@ _caip19 = re.compile(r"^[^/]*/(?:erc20|token|spl):")
 
 
 class Asset(Struct, frozen=True):
-    """A token: 10^`decimals` base units make one unit of the currency."""
+    """A token: 10^`decimals` base units make one unit of the currency.
+
+    `is_usd` tells the stablecoins of the US dollar.
+    """
 
     currency: str
     decimals: int
+    is_usd: bool = True
 
 
 @lru_cache(maxsize=1024)
@@ -33,10 +37,10 @@ def _fold(address: str) -> str:
 
 USDC = Asset("USDC", 6)
 USDT = Asset("USDT", 6)
-EURC = Asset("EURC", 6)
+EURC = Asset("EURC", 6, is_usd=False)
 BRIDGED_USDC = Asset("USDC.e", 6)
 
-_STABLECOINS = (
+STABLECOINS = (
     ("base", USDC, "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"),
     ("base", EURC, "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"),
     ("base", USDT, "0xfde4C96c8593536E31F229EA8f37b2ADa2699bb2"),
@@ -89,4 +93,4 @@ _STABLECOINS = (
     ("eip155:59144", USDC, "0x176211869cA2b568f2A7D4EE941E073a821EE1ff"),  # Linea
     ("eip155:11142220", USDC, "0x01C5C0122039549AD1493B8220cABEdD739BC44E"),  # Celo Sepolia
 )
-_ASSETS = {(network_key(name), _fold(address)): asset for name, asset, address in _STABLECOINS}
+_ASSETS = {(network_key(name), _fold(address)): asset for name, asset, address in STABLECOINS}

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from math import isinf
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-_json = msgspec.json.Decoder(float_hook=Decimal)
+from indexer.errors import InvalidRecord
+from indexer.text import check_depth, decode_or_invalid
+
 # Control characters, line and paragraph separators, and those that change the direction of text.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-def decode(raw: Raw | None) -> Any:
-    """Decode JSON with its numbers unrounded; return None if it is absent or invalid."""
-    if raw is None:
-        return None
+def _number(text: str) -> Decimal:
+    """Return a number unrounded; raises ValueError for one that is beyond a 64-bit float."""
+    if isinf(float(text)):
+        raise ValueError(text)
     try:
-        return _json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, ArithmeticError):
-        return None
+        return Decimal(text)
+    except ArithmeticError:  # too near to zero
+        return Decimal(0)
+
+
+_values = msgspec.json.Decoder(dict[str, Any], float_hook=_number)
+_fields = msgspec.json.Decoder(dict[str, Raw])
+
+
+def decode_object(text: bytes) -> dict[str, Any]:
+    """Decode an object with its numbers unrounded.
+
+    Raises InvalidRecord also for numbers that clients cannot decode, as they would refuse the page
+    that has them.
+    """
+    try:
+        values = _values.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        decode_or_invalid(_fields, text)  # it finds all faults but those of numbers
+        check_depth(text)
+        reason = "holds a number beyond those of a 64-bit float or with too many digits"
+        raise InvalidRecord("$", reason) from error
+    check_depth(text)
+    return values
 
 
 def mapping(value: Any, key: str) -> dict[str, Any]:

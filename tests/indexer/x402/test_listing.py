@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
+from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, EntryKeys, Listing
 from indexer.x402.resource import Unlisted, read_resource
+from indexer.x402.stablecoins import STABLECOINS
 from tests.support.running import Json, examples
-from tests.support.x402 import URL, accept, resource, v1, v2
+from tests.support.x402 import SOLANA_USDC, TEST_USDC, URL, USDC, accept, resource, v1, v2
 
+EURC = "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"
+DAI = "0x50c5725949A6F0c72E6C4a641F24049A917DB0Cb"
 SET = {"resource", "type", "x402Version", "lastUpdated", "metadata", "extensions", "ratecard"}
 
 
@@ -210,3 +213,124 @@ def test_an_oversized_resource_is_left_out(record: Json) -> None:
     with pytest.raises(Unlisted) as left_out:
         listing_of(record)
     assert left_out.value.policy == "oversized resources"
+
+
+def read_listing(record: Json | str) -> Listing:
+    text = record if isinstance(record, str) else json.dumps(record)
+    _, listing = read_resource(SourceRecord("items[0]", text.encode()), Policy())
+    assert listing is not None
+    return listing
+
+
+def entry_of(*entries: Json) -> EntryKeys:
+    """Return the facts of the last entry, of which the price is not chosen."""
+    return read_listing(resource(URL, accept(), *entries)).entries[-1]
+
+
+@pytest.mark.parametrize(
+    ("entry", "asset", "amount", "is_usd"),
+    [
+        (accept("1230000"), USDC, "1.23", True),
+        (accept(7), USDC, "0.000007", True),
+        (accept("0"), USDC, "0", True),
+        (accept("-0"), USDC, "0", True),
+        (accept(None, maxAmountRequired="20000"), USDC, "0.02", True),
+        (accept("5", maxAmountRequired="20000"), USDC, "0.000005", True),
+        (accept("50000", scheme="upto"), USDC, "0.05", True),
+        (accept("10", network="base-sepolia", asset=TEST_USDC), TEST_USDC, "0.00001", True),
+        (accept("10", network="solana", asset=SOLANA_USDC), SOLANA_USDC, "0.00001", True),
+        (accept("20000", asset=EURC), EURC, "0.02", False),
+        (accept(str(10**18), asset=DAI.upper()), DAI.upper(), "1", True),
+        (accept("7", asset="0x42"), "0x42", "", False),
+        (accept("7", network="ethereum"), USDC, "", False),
+        (accept("7", asset=f" {USDC} "), USDC, "0.000007", True),
+        (accept("7", asset="a\nb"), "", "", False),
+        (accept("7", asset="a" * 201), "", "", False),
+        (accept("7", asset=7), "", "", False),
+        ({}, "", "", False),
+    ],
+)
+def test_an_entry_tells_its_asset_and_its_amount(
+    entry: Json, asset: str, amount: str, is_usd: bool
+) -> None:
+    keys = entry_of(entry)
+    assert (keys.asset, keys.amount, keys.is_usd) == (asset, amount, is_usd)
+
+
+@pytest.mark.parametrize(
+    "amount", [None, "", "-1", -1, "1.5", 1.5, 1e300, "x", " 1", "١", [], {}, True, "9" * 79]
+)
+def test_an_entry_whose_amount_is_not_valid_has_none(amount: Any) -> None:
+    keys = entry_of(accept(amount))
+    assert (keys.amount, keys.asset, keys.is_usd) == ("", USDC, True)
+
+
+@pytest.mark.parametrize(
+    ("currency", "is_usd"),
+    [
+        *dict.fromkeys(["USDC", "USDT", "DAI", "PYUSD", "USDC.e", "USDbC"], True).items(),
+        ("EURC", False),
+    ],
+)
+def test_stablecoins_of_the_us_dollar_are_known(currency: str, is_usd: bool) -> None:
+    assert {asset.is_usd for _, asset, _ in STABLECOINS if asset.currency == currency} == {is_usd}
+
+
+def test_a_listing_tells_its_url_its_tool_and_its_tags() -> None:
+    plain = read_listing(resource({"url": URL, "tags": ["rain", 7, "Rain", ""]}))
+    assert (plain.url, plain.tool, plain.tags) == (URL, "", ["rain", "Rain", ""])
+    tool = read_listing(v2({"type": "mcp", "toolName": "forecast"}) | {"tags": "rain"})
+    assert (tool.url, tool.tool, tool.tags) == (URL, "forecast", [])
+    taken = read_listing(resource({"url": URL, "tags": ["inner"]}, tags=None))
+    assert taken.tags == []
+    routed = read_listing(v2({}, routeTemplate="/v1/:kind"))
+    assert routed.url == URL
+
+
+names = st.text(max_size=4) | st.sampled_from(
+    ["accepts", "resource", "metadata", 'a"b\\', "é\u2028"]
+)
+blanks = st.text(" \t\n\r", max_size=2)
+
+
+@st.composite
+def json_texts(draw: st.DrawFn, value: Any, repeat: bool = True) -> str:
+    """Return JSON of a value, with white space, any escapes and repeated keys."""
+    if isinstance(value, (dict, list)):
+        brackets, items = "[]", []
+        if isinstance(value, dict):
+            brackets = "{}"
+            pairs = [*value.items()]
+            if repeat and pairs:
+                pairs = [*draw(st.lists(st.sampled_from(pairs), max_size=2)), *pairs]
+            for name, each in pairs:
+                key = json.dumps(name, ensure_ascii=draw(st.booleans()))
+                items.append(f"{key}{draw(blanks)}:{draw(json_texts(each))}")
+        else:
+            items = [draw(json_texts(each)) for each in value]
+        inner = ",".join(draw(blanks) + item + draw(blanks) for item in items)
+        return brackets[0] + inner + brackets[1]
+    text = json.dumps(value, ensure_ascii=draw(st.booleans()))
+    return draw(blanks) + text.replace("/", draw(st.sampled_from(["/", "\\/"]))) + draw(blanks)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.data())
+def test_the_place_of_an_entry_is_that_of_its_json(data: st.DataObject) -> None:
+    hostile = st.dictionaries(names, json_values, max_size=3)
+    unknown = data.draw(hostile)
+    entries = data.draw(st.lists(hostile, max_size=3))
+    entries.insert(data.draw(st.integers(0, len(entries))), accept())
+    url = data.draw(st.sampled_from([URL, {"url": URL, "accepts": [1], "é": "x"}]))
+    record = unknown | {"accepts": entries, "resource": url}
+    order = data.draw(st.permutations([*record]))
+    text = data.draw(json_texts({name: record[name] for name in order}))
+    listing = read_listing(text)
+    encoded = listing.encode("weather")
+    assert len(listing.entries) == len(entries)
+    for keys, entry in zip(listing.entries, entries, strict=True):
+        place = slice(keys.start, keys.stop)
+        assert bytes(listing.text)[place] == encoded[place]
+        assert json.loads(encoded[place]) == entry
+    start, stop = listing.entries[0].start - 1, listing.entries[-1].stop + 1
+    assert json.loads(encoded[start:stop]) == json.loads(encoded)["accepts"]
