@@ -21,20 +21,22 @@ from indexer.options import BuildOptions
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.progress import Progress, track
-from indexer.report import Report, make_report, recall, remember
-from indexer.resources import available_cpus, available_memory
-from indexer.search.filters import write_filters
-from indexer.search.postings import compile_postings, popularity
-from indexer.search.whoosh_index import indexing
-from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
-from indexer.snapshot.record_store import (
+from indexer.record_store import (
     read_record_store,
     write_ids,
     write_records,
     write_summaries,
 )
-from indexer.snapshot.resources import write_resources
+from indexer.report import Report, make_report, recall, remember
+from indexer.resources import available_cpus, available_memory
+from indexer.search.filters import write_filters
+from indexer.search.offers import OfferWriter
+from indexer.search.postings import compile_postings, popularity
+from indexer.search.spans import indexing
+from indexer.snapshot.ecosystem import write_ecosystem
+from indexer.snapshot.endpoints import compile_endpoints, write_endpoints
+from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
+from indexer.snapshot.resources import ListedResources, write_resources
 from indexer.sources.fingerprint import take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
 from indexer.sources.records import SourceRecord, read_records
@@ -42,7 +44,7 @@ from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
 from indexer.x402.discovery import Discovery, read_endpoints
 from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
-from service.search.config import SEARCH_CONFIG
+from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG
 from service.snapshot.manifest import FORMAT, Manifest, Source
 
 if TYPE_CHECKING:
@@ -62,7 +64,8 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     progress = progress or Progress()
     with stage(options.out) as staging:
         inputs = gather_inputs(options, progress)
-        settings = [options.policy, str(options.max_rejects), FORMAT, SEARCH_CONFIG]
+        configs = [SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG]
+        settings = [options.policy, str(options.max_rejects), FORMAT, configs]
         with progress.stage("compare with the last build"):
             fingerprint = take_fingerprint(inputs, settings)
             report = recall(options.out, fingerprint, options.rejects)
@@ -122,7 +125,8 @@ class _Build:
                 self._amend(catalogue, overlays, payments)
             listing = catalogue.order()
             self._write(catalogue, [listed.id for listed in listing])
-            resource_count = self._write_resources(discovery, listing)
+            offers = OfferWriter()
+            listed = self._write_resources(discovery, listing, offers)
 
         stored = list_files(self._built)
         snapshot_id = identify(stored)
@@ -132,8 +136,9 @@ class _Build:
             outliers = find_outliers(read_record_store(self._built, "records"))
         else:
             entries = [listed.entry for listed in listing]
-            outliers = self._index(entries)
+            outliers = self._index(entries, listed, offers)
             endpoint_count = sum(entry.endpoints for entry in entries)
+            resource_count = len(listed.keys)
             manifest = Manifest(
                 format=FORMAT,
                 id=snapshot_id,
@@ -238,22 +243,26 @@ class _Build:
             write_records(self._built, track(catalogue.texts(ids), writing.advance))
             write_ids(self._built, ids)
 
-    def _write_resources(self, discovery: Discovery, listing: list[Listed]) -> int:
-        """Write the resources of the services; returns their number."""
+    def _write_resources(
+        self, discovery: Discovery, listing: list[Listed], offers: OfferWriter
+    ) -> ListedResources:
+        """Write the resources of the services, and collect their offers."""
         for place, resource in discovery.resources_except(listed.entry.group for listed in listing):
             reason = "belongs to a service that an overlay removes"
             policy = "removed by an overlay"
             self._leave_out(policy, place.source, place.position, resource.identity, reason)
         listings = (
-            (listed.id, resource)
-            for listed in listing
+            (ordinal, listed.id, resource)
+            for ordinal, listed in enumerate(listing)
             if listed.entry.group != NO_GROUP
             for resource in discovery.listings(listed.entry.group)
         )
-        return write_resources(self._built / "resources", listings)
+        return write_resources(self._built / "resources", listings, offers)
 
-    def _index(self, entries: list[Entry]) -> list[Outlier]:
-        """Write the indexes of the stored services; returns their suspicious prices.
+    def _index(
+        self, entries: list[Entry], listed: ListedResources, offers: OfferWriter
+    ) -> list[Outlier]:
+        """Write the indexes of the stored services and endpoints; returns suspicious prices.
 
         The summaries, the filters and the prices are computed while the workers index.
         """
@@ -272,10 +281,15 @@ class _Build:
             write_summaries(built, read_record_store(built, "records"))
             calls = [entry.calls for entry in entries]
             write_filters(built / "filters", read_record_store(built, "records"), calls)
+            endpoint_counts = [entry.endpoints for entry in entries]
+            documents = write_endpoints(built, endpoint_counts, listed, offers)
             outliers = find_outliers(read_record_store(built, "records"))
-            parts = results()
+            spans = results()
         with self._progress.stage("compile"):
             names = [entry.name for entry in entries]
             prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
-            compile_postings(parts, names, prior, built / "postings")
+            services = [span.services for span in spans]
+            compile_postings(services, names, prior, built / "postings")
+        with self._progress.stage("compile the endpoints"):
+            compile_endpoints(spans, documents, built / "endpoints" / "postings")
         return outliers

@@ -12,8 +12,9 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from service.api.discovery import list_merchant, list_resources
+from service.api.discovery import list_merchant, list_resources, search_resources
 from service.api.ecosystem import get_overview, get_stats, get_transactions
+from service.api.endpoints import search_endpoints
 from service.api.llms import get_llms
 from service.api.openapi import get_openapi
 from service.api.services import get_service, list_services, search_services
@@ -34,13 +35,18 @@ ROUTES = [
     Route("/v1/services/search", search_services),
     Route("/v1/search/services", search_services),
     Route("/v1/services/{id}", get_service),
+    Route("/v1/search/endpoints", search_endpoints),
     Route("/v1/ecosystem/overview", get_overview),
     Route("/v1/ecosystem/transactions", get_transactions),
     Route("/v1/ecosystem/stats", get_stats),
     *(
         Route(f"{prefix}/discovery/{name}", endpoint)
         for prefix in ("", "/v2/x402", "/platform/v2/x402")
-        for name, endpoint in (("resources", list_resources), ("merchant", list_merchant))
+        for name, endpoint in (
+            ("resources", list_resources),
+            ("search", search_resources),
+            ("merchant", list_merchant),
+        )
     ),
     Route("/healthz", get_health),
     Route("/readyz", get_readiness),

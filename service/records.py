@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 # `$(?!\n)` is the end of the text in Python and in ECMA 262 alike.
 AMOUNT_PATTERN = r"^(?:[0-9]+(?:\.[0-9]+)?)?$(?!\n)"
@@ -190,6 +190,53 @@ class ServiceList(Struct):
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
 
 
+class ServiceFacts(Struct, kw_only=True):
+    """The service that an endpoint belongs to."""
+
+    id: ServiceId
+    name: str
+    category: str
+    enriched: bool
+
+
+class AcceptsEntry(Struct, rename="camel", kw_only=True):
+    """A way to pay for a resource, as its feed has it: version 1 and version 2 differ."""
+
+    scheme: Any = UNSET
+    network: Any = UNSET
+    asset: Any = UNSET
+    pay_to: Any = UNSET
+    amount: Any = UNSET
+    max_amount_required: Any = UNSET
+
+
+class FoundEndpoint(Endpoint, rename="camel", kw_only=True):
+    """An endpoint as it is stored, and its service.
+
+    `match` is the cheapest entry of `accepts` that satisfies the filters `network`, `scheme`,
+    `asset` and `payTo`, as its feed has it; it is left out without these filters, and where no feed
+    lists the endpoint. The amount of the scheme `upto` is a ceiling.
+    """
+
+    service: ServiceFacts
+    match: AcceptsEntry | UnsetType = UNSET
+
+
+class EndpointList(Struct):
+    """A page of endpoints.
+
+    `total` counts every match, `listed` those that remain with `perService` of each service.
+    Facets, counted on request, are the 100 most frequent values among all matches.
+    """
+
+    endpoints: list[FoundEndpoint]
+    total: Whole
+    listed: Whole
+    limit: Whole
+    offset: Whole
+    facets: dict[str, list[FacetCount]] | UnsetType = UNSET
+
+
 class ServiceEnvelope(Struct):
     """One service."""
 
@@ -278,87 +325,6 @@ class TransactionsEnvelope(Struct):
     """The newest payments."""
 
     transactions: TransactionsJson
-
-
-class AcceptsEntry(Struct, rename="camel", kw_only=True):
-    """A way to pay for a resource, as its feed has it: version 1 and version 2 differ."""
-
-    scheme: Any = UNSET
-    network: Any = UNSET
-    asset: Any = UNSET
-    pay_to: Any = UNSET
-    amount: Any = UNSET
-    max_amount_required: Any = UNSET
-
-
-class ListedEndpoint(Struct):
-    """The endpoint of the service that stands for a listed resource."""
-
-    url: str
-    method: str
-
-
-class ResourceFacts(Struct, kw_only=True):
-    """Facts of this catalogue about a listed resource.
-
-    `price` is left out where none is known. Where the feed has an object `resource`, its members
-    became members of the listed resource; those whose names were taken are here.
-    """
-
-    service: ServiceId
-    endpoint: ListedEndpoint
-    price: Pricing | UnsetType = UNSET
-    resource: dict[str, Any] | UnsetType = UNSET
-
-
-class DiscoveryResource(Struct, kw_only=True):
-    """A resource of an x402 discovery feed, with all the fields that it came with."""
-
-    resource: str
-    type: str
-    x402_version: int = field(name="x402Version")
-    accepts: list[AcceptsEntry]
-    last_updated: GivenTime | UnsetType = field(name="lastUpdated", default=UNSET)
-    extensions: dict[str, Any] | UnsetType = UNSET
-    ratecard: ResourceFacts
-
-
-class Pagination(Struct):
-    """The applied limit and offset, and the number of all matches."""
-
-    limit: Whole
-    offset: Whole
-    total: Whole
-
-
-class ResourceList(Struct, kw_only=True):
-    """A page of the resources that satisfy the filters.
-
-    `unappliedFilters` names parameters that were ignored, and is left out where there are none.
-    """
-
-    x402_version: Literal[2] = field(name="x402Version")
-    items: list[DiscoveryResource]
-    pagination: Pagination
-    unapplied_filters: list[str] | UnsetType = field(name="unappliedFilters", default=UNSET)
-
-
-class MerchantResources(Struct, kw_only=True):
-    """A page of the resources that can be paid for to an address."""
-
-    x402_version: Literal[2] = field(name="x402Version")
-    pay_to: str = field(name="payTo")
-    resources: list[DiscoveryResource]
-    pagination: Pagination
-
-
-class DiscoveryError(Struct, rename="camel", kw_only=True):
-    """An error of `/discovery`, in the shapes that its clients read."""
-
-    error: str
-    error_type: str
-    error_message: str
-    parameter: str | UnsetType = UNSET
 
 
 class ErrorBody(Struct, kw_only=True):

@@ -18,7 +18,7 @@ from indexer.errors import IndexerError
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
 from service.api.curl import curl
-from service.api.parameters import MAX_QUERY
+from service.api.query_string import MAX_QUERY
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot.snapshot import Snapshot, open_snapshot

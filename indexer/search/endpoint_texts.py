@@ -6,7 +6,6 @@ The own texts need no Whoosh index: nothing but the compiled postings is kept of
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from urllib.parse import unquote
 
 import numpy as np
@@ -16,7 +15,11 @@ from msgspec import Struct
 from indexer.search.whoosh_index import LONGEST_CACHED, FieldPostings, Part
 from service.search.analysis import term_of, words_of
 
-SERVICE_FIELDS = {"name": "service_name", "description": "service_description", "category": "category"}
+SERVICE_FIELDS = {
+    "name": "service_name",
+    "description": "service_description",
+    "category": "category",
+}
 """Fields of services, and what they are called as fields of their endpoints."""
 
 
@@ -63,7 +66,7 @@ class EndpointAnalyser:
         for tokens, text in zip(self._fields.values(), texts, strict=True):
             tokens.add(self._terms, text)
 
-    def part(self, start: int) -> Part:
+    def part(self, start: int = 0) -> Part:
         """Return the postings; the first endpoint has the ordinal `start`."""
         terms = sorted((term, number) for number, term in enumerate(self._terms.terms))
         ranks = np.empty(len(terms), np.int64)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -50,7 +52,7 @@ _decoder = msgspec.json.Decoder(Service)
 def write_filters(folder: Path, services: Iterable[bytes], calls: Sequence[int]) -> None:
     """Write the filters of the stored services, and of their calls in the last 30 days."""
     folder.mkdir()
-    facets = {name: FacetWriter(name) for name in FACETS}
+    facets = {name: FacetWriter(name, key) for name, key in FACETS.items()}
     cheapest, enriched, names = [], [], []
     for ordinal, service in enumerate(map(_decoder.decode, services)):
         for name, values in _values(service).items():
@@ -76,31 +78,31 @@ def write_filters(folder: Path, services: Iterable[bytes], calls: Sequence[int])
 class FacetWriter:
     """Collects the values of one facet; spellings with the same key are one value."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, key: Callable[[str], str]) -> None:
         self._name = name
-        self._key = FACETS[name]
-        self._ordinals: dict[str, list[int]] = defaultdict(list)
+        self._key = key
+        self._ordinals: dict[str, array[int]] = defaultdict(partial(array, "I"))
         self._spellings: dict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, ordinal: int, values: list[str]) -> None:
-        """Add the values of one service; services come in listing order."""
+        """Add the values of one document; documents come in order."""
         for key, value in {self._key(value): value for value in values}.items():
             self._ordinals[key].append(ordinal)
             self._spellings[key][value] += 1
 
-    def write(self, folder: Path, services: int) -> None:
+    def write(self, folder: Path, documents: int) -> None:
         """Write the values, most frequent first, each in its most frequent spelling."""
         keys = sorted(self._ordinals, key=lambda key: (-len(self._ordinals[key]), key))
         spellings = [min(self._spellings[key].items(), key=_most_frequent)[0] for key in keys]
         (folder / f"{self._name}.values.json").write_bytes(msgspec.json.encode(spellings))
         lengths = [0, *(len(self._ordinals[key]) for key in keys)]
         np.save(folder / f"{self._name}.offsets.npy", np.cumsum(lengths, dtype=np.int64))
-        ordinals = [ordinal for key in keys for ordinal in self._ordinals[key]]
-        np.save(folder / f"{self._name}.ordinals.npy", np.asarray(ordinals, np.uint32))
-        dense = [key for key in keys if len(self._ordinals[key]) > services * DENSE_SHARE]
-        masks = np.zeros((len(dense), services), np.bool_)
+        ordinals = b"".join(self._ordinals[key].tobytes() for key in keys)
+        np.save(folder / f"{self._name}.ordinals.npy", np.frombuffer(ordinals, np.uint32))
+        dense = [key for key in keys if len(self._ordinals[key]) > documents * DENSE_SHARE]
+        masks = np.zeros((len(dense), documents), np.bool_)
         for mask, key in zip(masks, dense, strict=True):
-            mask[self._ordinals[key]] = True
+            mask[np.asarray(self._ordinals[key])] = True
         np.save(folder / f"{self._name}.dense.npy", masks)
 
 

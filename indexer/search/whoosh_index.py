@@ -1,34 +1,28 @@
 """The Whoosh index over the name, description and category of every service.
 
-It is written in parts, each an index of a span of the listing, by worker processes where there are
-several parts; each part is read back as plain arrays, which are compiled to postings. Only what all
-distributions of Whoosh offer publicly is used.
+It is written in parts, each an index of a span of the listing; each part is read back as plain
+arrays, which are compiled to postings. Only what all distributions of Whoosh offer publicly is
+used.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 from whoosh import index
 from whoosh.fields import FieldType, Schema
 from whoosh.formats import Existence
 
 from indexer.errors import IndexerError
-from indexer.progress import Advance, track
-from indexer.resources import MIB, WHOOSH_MEMORY, whoosh_memory, worker_count
-from indexer.search.pool import start_workers
-from indexer.snapshot.record_store import read_record_store
+from indexer.resources import MIB, WHOOSH_MEMORY
 from service.search.analysis import term_of, words_of
 
 FIELDS = ("name", "description", "category")
@@ -36,22 +30,8 @@ FIELDS = ("name", "description", "category")
 WRITE_LOCK = "MAIN_WRITELOCK"
 """An empty file that a Whoosh writer leaves behind, of use to a second writer alone."""
 
-SMALLEST_PART = 2500
-"""Services that take longer to index than a worker takes to start."""
-
 CACHED_PIECES, LONGEST_CACHED = 1 << 16, 32  # characters
 """Pieces of text between blanks whose terms are cached: they repeat, and few are longer."""
-
-PROGRESS_STEP = 500
-"""Services between two reports of progress."""
-
-
-class Text(Struct):
-    """The part of a service that is searched."""
-
-    name: str
-    description: str
-    category: str = ""
 
 
 class FieldPostings(NamedTuple):
@@ -93,41 +73,6 @@ class Terms(FieldType):  # type: ignore[misc]  # Whoosh is untyped
         counts = Counter(chain.from_iterable(map(_terms_of_piece, value.split())))
         for term, count in counts.items():
             yield term, count, float(count), b""
-
-
-_text = msgspec.json.Decoder(Text)
-
-
-@contextmanager
-def indexing(
-    folder: Path, services: Path, count: int, advance: Advance, *, jobs: int, memory: int
-) -> Iterator[Callable[[], list[Part]]]:
-    """Index the stored services in numbered folders while the body of a `with` statement runs.
-
-    Yields a function that waits for the parts and returns them in order. At most `jobs` processes
-    are started, and they use about half of `memory` (bytes). `advance` is called from other
-    threads.
-    """
-    parts = min(worker_count(jobs, memory), max(1, count // SMALLEST_PART))
-    bounds = [count * part // parts for part in range(parts + 1)]
-    share = whoosh_memory(memory, parts)
-    tasks = [
-        (folder / str(part), services, range(*bounds[part : part + 2]), share)
-        for part in range(parts)
-    ]
-    if parts == 1:
-        yield lambda: [index_span(*tasks[0], advance)]
-        return
-    with start_workers(index_span, tasks, advance) as results:
-        yield results
-
-
-def index_span(folder: Path, services: Path, span: range, memory: int, advance: Advance) -> Part:
-    """Index a span of the stored services as one part, with progress."""
-    records = track(read_record_store(services, "records", span), advance, PROGRESS_STEP)
-    texts = map(_text.decode, records)
-    documents = ((text.name, text.description, text.category) for text in texts)
-    return index_part(folder, documents, span.start, memory)
 
 
 def index_part(

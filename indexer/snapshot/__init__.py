@@ -1,5 +1,5 @@
-"""Writers of records, resources and ecosystem tables; publishing, rolling back and comparing.
+"""Writers of resources, endpoints and ecosystem tables; publishing, rolling back and comparing.
 
-May import `service.search`, `service.snapshot`, `service.storage`, and the modules below the
-pipeline: `indexer.errors`, `durable`, `resources`, `text` and `x402`.
+May import `service.search`, `service.snapshot`, `service.storage`, `indexer.search`, `indexer.x402`
+and the modules below them.
 """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from indexer.snapshot.record_store import write_record_store
+from indexer.record_store import write_record_store
 from service.records import Bucket, Overview, Transaction, format_timestamp
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB

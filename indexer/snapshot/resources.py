@@ -5,66 +5,115 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from indexer.snapshot.record_store import write_record_store
-from indexer.x402.listing import Listing
-from service.snapshot.resources import NONE
-from service.storage.string_table import write_string_table
+from indexer.record_store import write_record_store
+from indexer.search.offers import Offer, OfferWriter, StringNumbers
+from indexer.x402.listing import EntryKeys, Listing
+from service.storage.hash_table import text_hash
 
 
-def write_resources(folder: Path, listings: Iterable[tuple[str, Listing]]) -> int:
-    """Write listings, each with the id of its service, in their order; returns their number."""
+class ListedResources(NamedTuple):
+    """The resources that were written.
+
+    services: int32[resources], the ordinals of their services, ascending
+    keys: uint64[resources], hashes of what identifies their endpoints, as `endpoint_key` returns
+    offers: int64[resources + 1], the offer that is the first entry of `accepts` of each
+    """
+
+    services: npt.NDArray[np.int32]
+    keys: npt.NDArray[np.uint64]
+    offers: npt.NDArray[np.int64]
+
+
+def write_resources(
+    folder: Path, listings: Iterable[tuple[int, str, Listing]], offers: OfferWriter
+) -> ListedResources:
+    """Write listings, each with the ordinal and the id of its service, in their order.
+
+    Their entries of `accepts` become the first offers.
+    """
     folder.mkdir()
-    columns = _Columns()
+    columns = _Columns(offers)
+    services, keys = array("i"), array("Q")
 
     def texts() -> Iterator[bytes]:
-        for service_id, listing in listings:
-            columns.add(listing)
-            yield listing.encode(service_id)
+        for ordinal, service_id, listing in listings:
+            services.append(ordinal)
+            keys.append(endpoint_key(listing.endpoint.url, listing.endpoint.method, listing.tool))
+            text = listing.encode(service_id)
+            columns.add(listing, len(text))
+            yield text
 
-    count = write_record_store(folder, "texts", texts())
-    columns.write(folder)
-    return count
+    write_record_store(folder, "texts", texts())
+    first_offers = columns.write(folder)
+    return ListedResources(np.asarray(services, np.int32), np.asarray(keys), first_offers)
+
+
+def endpoint_key(url: str, method: str, tool: str) -> int:
+    """Return a hash of what identifies an endpoint of a service."""
+    return text_hash(f"{method}\n{tool}\n{url}")
 
 
 class _Columns:
     """The values that resources are filtered by; strings are numbered as they come."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+    def __init__(self, offers: OfferWriter) -> None:
+        self._offers = offers
+        self._strings = StringNumbers()
         self._numbered = {
-            name: array("i") for name in ("types", "networks", "schemes", "pay_to", "extensions")
+            name: array("i")
+            for name in ("types", "networks", "schemes", "pay_to", "extensions", "tags")
         }
-        self._offsets = {name: array("q", [0]) for name in ("entries", "extensions")}
+        self._bounds = {name: array("q", [0]) for name in ("entries", "extensions", "tags")}
+        self._urls = bytearray()
+        self._url_starts = array("q")
+        self._position = 0
 
-    def add(self, listing: Listing) -> None:
-        """Add the values of the next resource."""
+    def add(self, listing: Listing, size: int) -> None:
+        """Add the values of the next resource, whose JSON has so many bytes."""
         self._append("types", listing.type)
         for entry in listing.entries:
             self._append("networks", entry.network)
             self._append("schemes", entry.scheme)
             self._append("pay_to", entry.pay_to.casefold())
+            self._offers.add(_offer(entry, self._position))
         for key in listing.extensions:
             self._append("extensions", key)
-        self._offsets["entries"].append(len(self._numbered["networks"]))
-        self._offsets["extensions"].append(len(self._numbered["extensions"]))
+        for tag in listing.tags:
+            self._append("tags", tag)
+        for name, bounds in self._bounds.items():
+            bounds.append(len(self._numbered["networks" if name == "entries" else name]))
+        self._url_starts.append(len(self._urls))
+        self._urls += listing.url.lower().encode("utf-8", "surrogatepass") + b"\n"
+        self._position += size + 1
 
-    def write(self, folder: Path) -> None:
-        """Write the strings in the order of a `StringTable`, and the arrays of their numbers."""
-        numbers = {string.encode(): number for string, number in self._numbers.items()}
-        strings = sorted(numbers)
-        write_string_table(folder / "strings", strings)
-        sorted_numbers = np.full(len(strings) + 1, NONE, np.int32)  # NONE is the index of the last
-        sorted_numbers[[numbers[string] for string in strings]] = np.arange(len(strings))
+    def write(self, folder: Path) -> npt.NDArray[np.int64]:
+        """Write the strings, and the arrays of their numbers; returns the bounds of the entries."""
+        sorted_numbers = self._strings.write(folder / "strings")
         for name, given in self._numbered.items():
-            column: npt.NDArray[np.int32] = sorted_numbers[np.asarray(given, np.int32)]
-            np.save(folder / f"{name}.npy", column)
-        for name, offsets in self._offsets.items():
-            np.save(folder / f"{name}.offsets.npy", np.asarray(offsets, np.int64))
+            np.save(folder / f"{name}.npy", sorted_numbers[np.asarray(given, np.int32)])
+        for name, bounds in self._bounds.items():
+            np.save(folder / f"{name}.offsets.npy", np.asarray(bounds, np.int64))
+        (folder / "urls.txt").write_bytes(self._urls)
+        np.save(folder / "urls.starts.npy", np.asarray(self._url_starts, np.int64))
+        return np.asarray(self._bounds["entries"], np.int64)
 
     def _append(self, name: str, value: str) -> None:
-        number = self._numbers.setdefault(value, len(self._numbers)) if value else NONE
-        self._numbered[name].append(number)
+        self._numbered[name].append(self._strings[value])
+
+
+def _offer(entry: EntryKeys, position: int) -> Offer:
+    return Offer(
+        network=entry.network,
+        scheme=entry.scheme,
+        pay_to=entry.pay_to,
+        asset=entry.asset,
+        amount=entry.amount,
+        is_usd=entry.is_usd,
+        start=position + entry.start,
+        stop=position + entry.stop,
+    )

@@ -6,7 +6,6 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from hashlib import blake2b
 from itertools import compress, product
 from operator import not_
@@ -139,7 +138,7 @@ class Discovery:
         """Yield and remove the resources of a service that are none of these endpoints."""
         resources = list(self.resources(group))
         is_kept = [
-            bool(_endpoints_at((each.given, each.identity), each.method) & endpoints)
+            bool(_pairs((each.given, each.identity), each.method) & endpoints)
             for _, each in resources
         ]
         self._groups[group] = [*compress(self._groups[group], is_kept)]
@@ -160,14 +159,19 @@ class Discovery:
 
 def read_endpoints(text: bytes) -> set[tuple[str, str]]:
     """Return the endpoints of a catalogue record as pairs of a normalised URL and a method."""
-    endpoints = set()
-    for endpoint in _endpoints.decode(text).endpoints:
-        with suppress(ValueError):  # not a URL, which a catalogue record may have
-            endpoints |= _endpoints_at([parse_url(endpoint.url).identity], endpoint.method)
-    return endpoints
+    endpoints = _endpoints.decode(text).endpoints
+    return set().union(*(identify_endpoint(each.url, each.method) for each in endpoints))
 
 
-def _endpoints_at(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:
+def identify_endpoint(url: str, methods: str) -> set[tuple[str, str]]:
+    """Pair the normalised URL with each method; none if it is not a URL."""
+    try:
+        return _pairs([parse_url(url).identity], methods)
+    except ValueError:
+        return set()
+
+
+def _pairs(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:
     """Pair URLs with each of several methods, as in `GET, POST`; an undeclared one is any."""
     names = {name.strip().upper() for name in _separator.split(methods)} - {""}
     return set(product(urls, names or METHODS))

@@ -24,7 +24,8 @@ from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
 from indexer.x402.untrusted import decode_object, mapping
-from service.records import Endpoint, EndpointQuality, ListedEndpoint, format_timestamp
+from service.discovery_records import ListedEndpoint
+from service.records import Endpoint, EndpointQuality, format_timestamp
 
 MAX_COUNT = 2**63 - 1
 NEVER = -1

@@ -1,14 +1,62 @@
-"""The x402 discovery API: resources of feeds as they came, and where an address is paid."""
+"""The x402 discovery API: resources of feeds as they came, searched, and by who is paid."""
 
 from __future__ import annotations
 
+import re
+from hashlib import blake2b
+
+import msgspec
 import orjson
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.parameters import parse_merchant, parse_resources
+from service.api.query_string import MAX_LIMIT, Page, Parameters
+from service.errors import InvalidParameter
 from service.http.responses import json_response, snapshot_of
-from service.snapshot.resources import ResourceFilters, ResourcePage
+from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
+
+DEFAULT_RESOURCES = 100
+DEFAULT_MERCHANT = 20
+MAX_RESOURCES = 1000
+DEFAULT_FOUND = 20
+SHORTEST_URL_PART = 3
+OFFER_PARAMETERS = ("network", "scheme", "asset", "payTo")
+REPEATABLE = ("extensions", "tags")
+SEARCH_FILTERS = ("type", *OFFER_PARAMETERS, *REPEATABLE, "maxUsdPrice", "urlSubstring")
+RESOURCE_PARAMETERS = ("limit", "offset", "type", "network", "scheme", "payTo", "extensions")
+
+CURSOR_DIGEST = 8  # bytes
+
+_cursor = re.compile(r"(?P<search>(?P<snapshot>[0-9a-f]+\.)[0-9a-f]+\.)(?P<start>[0-9]{1,15})")
+
+
+class ResourceRequest(Struct, frozen=True):
+    """A page of the resources that satisfy filters; `unapplied` names ignored parameters."""
+
+    page: Page
+    filters: ResourceFilters
+    unapplied: list[str]
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether the response is a small slice of the listing."""
+        return self.filters == NO_RESOURCE_FILTERS and self.page.limit <= MAX_LIMIT
+
+
+class ResourceSearch(Struct, frozen=True):
+    """A page of the resources that match a query, or of all that satisfy the filters if None.
+
+    `start` is the number of resources before the page. A cursor is `cursor_prefix`, which names the
+    snapshot and the search, and the start of a page.
+    """
+
+    query: str | None
+    filters: ResourceFilters
+    limit: int
+    start: int
+    cursor_prefix: str
+    unapplied: list[str]
 
 
 async def list_resources(request: Request) -> Response:
@@ -26,6 +74,29 @@ async def list_resources(request: Request) -> Response:
     return json_response(b"".join(body))
 
 
+async def search_resources(request: Request) -> Response:
+    """List the resources that match a query and satisfy the filters, best match first."""
+    snapshot = snapshot_of(request)
+    search = parse_resource_search(request.scope["query_string"], snapshot.id)
+    request.app.state.load_shedder.check()
+    start = search.start
+    page = snapshot.search_resources(search.query, search.limit, start, search.filters)
+    stop = start + page.count
+    is_partial = stop < page.total
+    tail = {
+        "partialResults": is_partial,
+        "pagination": {
+            "limit": page.count,
+            "cursor": f"{search.cursor_prefix}{stop}" if is_partial else None,
+        },
+        "total": page.total,
+    }
+    if search.unapplied:
+        tail["unappliedFilters"] = search.unapplied
+    body = (b'{"x402Version":2,"resources":[', *_joined(page), b"],", orjson.dumps(tail)[1:])
+    return json_response(b"".join(body))
+
+
 async def list_merchant(request: Request) -> Response:
     """List the resources that can be paid for to an address."""
     pay_to, (limit, offset) = parse_merchant(request.scope["query_string"])
@@ -35,6 +106,81 @@ async def list_merchant(request: Request) -> Response:
     head = b'{"x402Version":2,"payTo":%b,"resources":[' % orjson.dumps(pay_to)
     body = (head, *_joined(page), b"],", _pagination(page, limit, offset), b"}")
     return json_response(b"".join(body))
+
+
+def parse_resources(query_string: bytes) -> ResourceRequest:
+    """Parse the parameters of the listing of resources."""
+    parameters = Parameters(query_string)
+    extension = parameters.value("extensions")
+    return ResourceRequest(
+        page=parameters.page(DEFAULT_RESOURCES, MAX_RESOURCES),
+        filters=ResourceFilters(
+            type=parameters.value("type"),
+            network=parameters.value("network"),
+            scheme=parameters.value("scheme"),
+            pay_to=parameters.value("payTo"),
+            extensions=() if extension is None else (extension,),
+        ),
+        unapplied=parameters.names_except(RESOURCE_PARAMETERS),
+    )
+
+
+def parse_merchant(query_string: bytes) -> tuple[str, Page]:
+    """Parse the parameters of the resources of one address."""
+    parameters = Parameters(query_string)
+    pay_to = parameters.value("payTo")
+    if pay_to is None:
+        raise InvalidParameter("payTo", "payTo is required: the address that is paid")
+    return pay_to, parameters.page(DEFAULT_MERCHANT, MAX_RESOURCES)
+
+
+def parse_resource_search(query_string: bytes, snapshot: str) -> ResourceSearch:
+    """Parse the parameters of a search for resources of this snapshot."""
+    parameters = Parameters(query_string)
+    query = parameters.query("query")
+    if not query and not parameters.has_any(SEARCH_FILTERS):
+        names = ", ".join(SEARCH_FILTERS)
+        message = f"query is required, the words to search for, unless there is one of: {names}"
+        raise InvalidParameter("query", message)
+    url_part = parameters.value("urlSubstring")
+    if url_part is not None and len(url_part) < SHORTEST_URL_PART:
+        message = f"urlSubstring must have at least {SHORTEST_URL_PART} characters"
+        raise InvalidParameter("urlSubstring", message)
+    given = {name: parameters.value(name) for name in OFFER_PARAMETERS}
+    filters = ResourceFilters(
+        type=parameters.value("type"),
+        extensions=tuple(parameters.values("extensions")),
+        tags=tuple(parameters.values("tags")),
+        url_part=url_part,
+        offers={name: [value] for name, value in given.items() if value is not None},
+        max_usd_price=parameters.price("maxUsdPrice"),
+    )
+    digest = blake2b(msgspec.json.encode((query, filters)), digest_size=CURSOR_DIGEST).hexdigest()
+    prefix = f"{snapshot}.{digest}."
+    return ResourceSearch(
+        query=query or None,
+        filters=filters,
+        limit=min(parameters.integer("limit", DEFAULT_FOUND, minimum=1), MAX_LIMIT),
+        start=_parse_cursor(parameters.value("cursor"), prefix),
+        cursor_prefix=prefix,
+        unapplied=parameters.names_except(("query", "limit", "cursor", *SEARCH_FILTERS)),
+    )
+
+
+def _parse_cursor(cursor: str | None, prefix: str) -> int:
+    """Return the start of the page that a cursor means, 0 without one."""
+    if cursor is None:
+        return 0
+    match = _cursor.fullmatch(cursor)
+    if match is None:
+        reason = "is not a cursor; take the one of the last response"
+    elif not prefix.startswith(match["snapshot"]):
+        reason = "is of another snapshot, as the catalogue has changed; search again without cursor"
+    elif not prefix.startswith(match["search"]):
+        reason = "is of another query or other filters; repeat those that it came with"
+    else:
+        return int(match["start"])
+    raise InvalidParameter("cursor", f"cursor {reason}")
 
 
 def _joined(page: ResourcePage) -> list[bytes | memoryview]:

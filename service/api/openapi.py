@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
@@ -11,20 +10,13 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.parameters import (
-    BOOLEANS,
-    DEFAULT_LIMIT,
-    DEFAULT_MERCHANT,
-    DEFAULT_RESOURCES,
-    DEFAULT_TIMEFRAME,
-    ENDPOINTS,
-    INTEGRATION_TYPES,
-    MATCHES,
-    MAX_LIMIT,
-    MAX_QUERY,
-    MAX_RESOURCES,
-    PRICE,
-    SORTS,
+from service.api import openapi_parameters as parameters
+from service.api.query_string import MAX_QUERY
+from service.discovery_records import (
+    DiscoveryError,
+    FoundResources,
+    MerchantResources,
+    ResourceList,
 )
 from service.errors import (
     Draining,
@@ -37,36 +29,33 @@ from service.errors import (
 )
 from service.http.responses import json_response, snapshot_of
 from service.records import (
-    ID_PATTERN,
-    DiscoveryError,
+    EndpointList,
     ErrorEnvelope,
     Health,
-    MerchantResources,
     OverviewEnvelope,
     Readiness,
-    ResourceList,
     ServiceEnvelope,
     ServiceList,
     StatsEnvelope,
     TransactionsEnvelope,
 )
-from service.search.filters import FACETS
 from service.snapshot import Snapshot
 
 Json = dict[str, Any]
 
 QUERY = "weather forecast"
 """The example of a query, where the snapshot has a service for it."""
-NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 disagree about white space
 
 DISCOVERY = "Discovery"
 TAGS: dict[type[Struct], str] = {
     ServiceList: "Services",
     ServiceEnvelope: "Services",
+    EndpointList: "Endpoints",
     OverviewEnvelope: "Ecosystem",
     StatsEnvelope: "Ecosystem",
     TransactionsEnvelope: "Ecosystem",
     ResourceList: DISCOVERY,
+    FoundResources: DISCOVERY,
     MerchantResources: DISCOVERY,
     Health: "State",
     Readiness: "State",
@@ -148,20 +137,10 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
 
 
 def _paths(query: str, service_id: str | None) -> Json:
-    listing = [
-        _limit("services"),
-        _integer("offset", 0, 0, "Number of services to skip; past the end the page is empty."),
-        *_filters(),
-    ]
-    search = [_query(query), *listing, _match()]
-    by_id = _parameter("id", "The id of a service.", {"type": "string", "pattern": ID_PATTERN})
-    by_id |= {"in": "path", "required": True} | ({"example": service_id} if service_id else {})
-    days = "Days of 24 hours, up to and including the newest payment."
-    timeframe = [_integer("timeframe", DEFAULT_TIMEFRAME, 1, days)]
-    payments = [_integer("page", 0, 0, "Number of the page."), _limit("payments")]
+    search = parameters.service_search(query)
     return {
         "/v1/services": _operation(
-            "listServices", "List services, best known first", listing, ServiceList
+            "listServices", "List services, best known first", parameters.listing(), ServiceList
         ),
         "/v1/search/services": _operation(
             "searchServices", "Search services, best match first", search, ServiceList
@@ -170,30 +149,49 @@ def _paths(query: str, service_id: str | None) -> Json:
             "searchServicesToo", "The same as /v1/search/services", search, ServiceList
         ),
         "/v1/services/{id}": _operation(
-            "getServiceById", "Fetch a service", [by_id], ServiceEnvelope, (ServiceNotFound,)
+            "getServiceById",
+            "Fetch a service",
+            parameters.service_id(service_id),
+            ServiceEnvelope,
+            (ServiceNotFound,),
+        ),
+        "/v1/search/endpoints": _operation(
+            "searchEndpoints",
+            "Search the endpoints of all services, best match first",
+            parameters.endpoint_search(query),
+            EndpointList,
         ),
         "/v1/ecosystem/overview": _operation(
-            "getEcosystemOverview", "Totals", timeframe, OverviewEnvelope
+            "getEcosystemOverview", "Totals", parameters.timeframe(), OverviewEnvelope
         ),
         "/v1/ecosystem/transactions": _operation(
-            "getRecentTransactions", "The newest payments first", payments, TransactionsEnvelope
+            "getRecentTransactions",
+            "The newest payments first",
+            parameters.payments(),
+            TransactionsEnvelope,
         ),
         "/v1/ecosystem/stats": _operation(
             "getEcosystemStats",
             "Totals by UTC day, or by hour for a timeframe of one day",
-            timeframe,
+            parameters.timeframe(),
             StatsEnvelope,
         ),
         "/discovery/resources": _operation(
             "listDiscoveryResources",
             "List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402",
-            [*_resource_page(DEFAULT_RESOURCES), *_resource_filters()],
+            parameters.resources(),
             ResourceList,
+        ),
+        "/discovery/search": _operation(
+            "searchDiscoveryResources",
+            "Search the resources of x402 feeds; also below the same prefixes",
+            parameters.resource_search(query),
+            FoundResources,
         ),
         "/discovery/merchant": _operation(
             "listDiscoveryMerchant",
             "List the resources that pay to an address; also below the same prefixes",
-            [_pay_to() | {"required": True}, *_resource_page(DEFAULT_MERCHANT)],
+            parameters.merchant(),
             MerchantResources,
         ),
         "/healthz": _operation("getHealth", "Whether the process is up", [], Health, ()),
@@ -204,7 +202,7 @@ def _paths(query: str, service_id: str | None) -> Json:
 def _operation(
     operation_id: str,
     summary: str,
-    parameters: list[Json],
+    accepted: list[Json],
     result: type[Struct],
     errors: tuple[type[RatecardError], ...] = (InvalidParameter,),
 ) -> Json:
@@ -217,15 +215,13 @@ def _operation(
     headers = CACHEABLE_HEADERS if is_cacheable else COMMON_HEADERS
     if is_cacheable:
         responses[304] = "NotModified"
-        known = "The `ETag` of an earlier response; 304 while it is up to date."
-        header = _parameter("If-None-Match", known, {"type": "string"}) | {"in": "header"}
-        parameters = [*parameters, header]
+        accepted = [*accepted, parameters.if_none_match()]
     return {
         "get": {
             "operationId": operation_id,
             "tags": [TAGS[result]],
             "summary": summary,
-            "parameters": parameters,
+            "parameters": accepted,
             "responses": {
                 "200": {
                     "description": (result.__doc__ or "").strip(),
@@ -267,91 +263,6 @@ def _header(name: str) -> Json:
         "description": HEADERS[name],
         "required": name != "Ratecard-Snapshot",
         "schema": {"type": "integer" if name == "Retry-After" else "string"},
-    }
-
-
-def _query(example: str) -> Json:
-    meaning = "Plain text without operators. The first 64 distinct terms count."
-    schema = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY, "pattern": NOT_BLANK}
-    return _parameter("q", meaning, schema) | {"required": True, "example": example}
-
-
-def _match() -> Json:
-    return _choice("match", MATCHES, "Whether one term suffices, or every term must match.")
-
-
-def _filters() -> list[Json]:
-    # Typical values are in the descriptions, since viewers fill an `example` into the request that
-    # a reader tries, which would find little with all of them.
-    typical = {"category": "Data", "network": "base", "scheme": "exact", "tag": "weather"}
-    price = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
-    types = "Only services of this type, or of any of several."
-    return [
-        *(
-            _array(name, f"Only services with this {name}, such as `{value}`, or any of several.")
-            for name, value in typical.items()
-        ),
-        _array("integrationType", types, INTEGRATION_TYPES),
-        _choice("enriched", BOOLEANS, "Only services that are curated, or that are not."),
-        _parameter("maxPrice", price, {"type": "string", "pattern": f"^{PRICE.pattern}$"}),
-        _choice("sort", SORTS, "The order; relevance of the listing is best known first."),
-        _array("facets", "Facets to count over all matches.", FACETS)
-        | {"style": "form", "explode": False},
-        _choice("endpoints", ENDPOINTS, "Whether services have their endpoints, or the number."),
-    ]
-
-
-def _resource_page(default: int) -> list[Json]:
-    limit = f"Maximum number of resources; over {MAX_RESOURCES:,} means {MAX_RESOURCES:,}."
-    offset = "Number of resources to skip; past the end the page is empty."
-    return [_integer("limit", default, 1, limit), _integer("offset", 0, 0, offset)]
-
-
-def _resource_filters() -> list[Json]:
-    return [
-        _text("type", "Only resources of this type, such as `http` or `mcp`."),
-        _text("network", "Only with this network, as the entry of `accepts` has it."),
-        _text("scheme", "Only with this scheme, on the same entry of `accepts`."),
-        _pay_to(),
-        _text("extensions", "Only with this key in `extensions`."),
-    ]
-
-
-def _pay_to() -> Json:
-    return _text("payTo", "Only paid to this address, in any case, on the same entry of `accepts`.")
-
-
-def _text(name: str, description: str) -> Json:
-    return _parameter(name, description, {"type": "string", "minLength": 1})
-
-
-def _limit(items: str) -> Json:
-    meaning = f"Maximum number of {items}; over {MAX_LIMIT} means {MAX_LIMIT}."
-    return _integer("limit", DEFAULT_LIMIT, 1, meaning)
-
-
-def _integer(name: str, default: int, minimum: int, description: str) -> Json:
-    schema = {"type": "integer", "minimum": minimum, "default": default}
-    return _parameter(name, description, schema)
-
-
-def _choice(name: str, allowed: tuple[str, ...], description: str) -> Json:
-    return _parameter(name, description, {"type": "string", "enum": list(allowed)})
-
-
-def _array(name: str, description: str, allowed: Iterable[str] = ()) -> Json:
-    choices = list(allowed)
-    items = {"type": "string"} | ({"enum": choices} if choices else {})
-    return _parameter(name, description, {"type": "array", "items": items})
-
-
-def _parameter(name: str, description: str, schema: Json) -> Json:
-    return {
-        "name": name,
-        "in": "query",
-        "description": description,
-        "required": False,
-        "schema": schema,
     }
 
 

@@ -6,9 +6,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from service.discovery_records import DiscoveryError
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
 from service.http.responses import no_store
-from service.records import DiscoveryError, ErrorBody, ErrorEnvelope
+from service.records import ErrorBody, ErrorEnvelope
 
 METHODS = "GET, HEAD, OPTIONS"
 DISCOVERY = ("/discovery/", "/v2/x402/", "/platform/v2/x402/")

@@ -6,7 +6,7 @@ import msgspec
 
 
 class SearchConfig(msgspec.Struct, frozen=True):
-    """Everything that decides which services match a query, and in which order.
+    """Everything that decides which documents match a query, and in which order.
 
     A snapshot stores the parameters that it was compiled with, and is searched with those.
     """
@@ -40,4 +40,15 @@ class SearchConfig(msgspec.Struct, frozen=True):
     """...if a word at one edit is in at least this many times as many documents."""
 
 
+ENDPOINT_SEARCH_CONFIG = SearchConfig(
+    field_weights={
+        "path": 2.0,
+        "description": 1.0,
+        "parameters": 0.5,
+        "tags": 0.5,
+        "service_name": 1.5,
+        "service_description": 0.5,
+        "category": 0.5,
+    }
+)
 SEARCH_CONFIG = SearchConfig(field_weights={"name": 2.0, "description": 1.0, "category": 1.0})

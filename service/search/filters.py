@@ -62,12 +62,12 @@ NO_FILTERS = Filters()
 class Facet:
     """The values of one facet, and the services that have each."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, key: Callable[[str], str]) -> None:
         self._values = _values.decode((folder / f"{name}.values.json").read_bytes())
         self._offsets = open_array(folder / f"{name}.offsets.npy")
         self._ordinals = open_array(folder / f"{name}.ordinals.npy")
         self._dense = open_array(folder / f"{name}.dense.npy")
-        self._key = FACETS[name]
+        self._key = key
         self._numbers = {self._key(value): number for number, value in enumerate(self._values)}
 
     def mask(self, values: Sequence[str], buffer: Mask) -> Mask:
@@ -112,7 +112,7 @@ class FilterIndex:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._facets = {name: Facet(folder, name) for name in FACETS}
+        self._facets = {name: Facet(folder, name, key) for name, key in FACETS.items()}
         self._cheapest = open_array(folder / "cheapest.npy")
         self._enriched = open_array(folder / "enriched.npy")
         self._orders = {

@@ -11,9 +11,9 @@ import numpy as np
 from service.errors import REBUILD, SnapshotUnsupported
 from service.search.analysis import name_key, query_words
 from service.search.config import SEARCH_CONFIG
-from service.search.postings import IMPACT_BITS, Header, ImpactList, Integers, Mask, PostingLists
+from service.search.postings import Header, ImpactList, Integers, Mask, PostingLists
 from service.search.query_expansion import Expansion, QueryExpander
-from service.search.top_k import NO_ORDINALS, Accumulator, TopK, intersect, sums_at, top_k
+from service.search.top_k import NO_ORDINALS, Accumulator, TopK, intersect, merge, sums_at, top_k
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array
 
@@ -91,16 +91,26 @@ class Plan(NamedTuple):
 
     def matches(self) -> Mask:
         """Return which services match, as `rank` counts them."""
-        matches = np.zeros(self.accumulator.documents, dtype=np.bool_)
         if self.common is not None:
+            matches = np.zeros(self.accumulator.documents, np.bool_)
             matches[self.common] = True
         else:
-            for each in self.lists:
-                matches[each.postings >> IMPACT_BITS] = True
+            matches = self.accumulator.matches(self.lists)
             if self.mask is not None:
                 matches &= self.mask
         matches[self.exact] = True
         return matches
+
+    def ordinals(self) -> Integers:
+        """Return the matches in ascending order."""
+        if (
+            self.common is None
+            and not len(self.exact)
+            and all(each.dense is None for each in self.lists)
+        ):
+            ordinals, sums, _ = merge(self.lists, self.mask)
+            return ordinals[sums > 0]
+        return np.flatnonzero(self.matches())
 
     def _with_exact_names_first(self, ranked: TopK) -> TopK:
         exact = self.exact

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from service.search.postings import (
     BLOCK_BITS,
@@ -106,13 +107,32 @@ class Accumulator(threading.local):
             keys.sort()
         return TopK(total, keys[: min(k, total)] & ORDINAL_MASK)
 
+    def matches(self, lists: Sequence[ImpactList]) -> Mask:
+        """Return which documents are in any of the lists, as a new array."""
+        dense = [each.dense for each in lists if each.dense is not None]
+        if dense:
+            packed = self._union(dense).view(np.uint8)
+            flags = np.unpackbits(packed, count=self.documents, bitorder="little")
+            matches = flags.view(np.bool_)
+        else:
+            matches = np.zeros(self.documents, np.bool_)
+        for each in lists:
+            if each.dense is None:
+                matches[each.postings >> IMPACT_BITS] = True
+        return matches
+
+    def _union(self, dense: list[DenseTerm]) -> npt.NDArray[np.uint64]:
+        """Return the bits of the documents that have any of the terms, in a shared buffer."""
+        bits = dense[0].bits
+        for term in dense[1:]:
+            bits = np.bitwise_or(bits, term.bits, out=self._bits)
+        return bits
+
     def _count(self, dense: list[DenseTerm], mask: Mask | None) -> int:
         """Count the services that have any of the terms."""
         if len(dense) == 1 and mask is None:
             return dense[0].document_frequency
-        bits = dense[0].bits
-        for term in dense[1:]:
-            bits = np.bitwise_or(bits, term.bits, out=self._bits)
+        bits = self._union(dense)
         if mask is not None:
             packed = np.zeros(bits.nbytes, np.uint8)
             packed[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")

@@ -1,10 +1,13 @@
 """Resources of x402 discovery feeds, listed as they came and filtered by what they accept.
 
 `texts` is a `RecordStore` of the resources: services in listing order, then URL, method and tool.
-`strings` is a `StringTable` of all values that a filter may ask for; the arrays hold their numbers,
-or NONE. `types.npy` is int32[resources]. `entries.offsets.npy`, int64[resources + 1], says where
-the entries of `accepts` of each resource begin in `networks.npy`, `schemes.npy` and `pay_to.npy`,
-int32[entries]; `extensions.offsets.npy` where its keys begin in `extensions.npy`, int32.
+`strings` is a `StringTable` of the values that filters compare exactly; the arrays hold their
+numbers, or NONE. `types.npy` is int32[resources]. `entries.offsets.npy`, int64[resources + 1], says
+where the entries of `accepts` of each resource begin in `networks.npy`, `schemes.npy` and
+`pay_to.npy`, int32[entries], and in `service.search.offers`; `extensions.offsets.npy` and
+`tags.offsets.npy` where its keys and tags begin in `extensions.npy` and `tags.npy`, int32.
+`urls.txt` has the URLs in lower case, a line each, and `urls.starts.npy`, int64[resources], where
+each begins.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.storage.memory_map import open_array
+from service.search.offers import Offers
+from service.search.postings import Mask
+from service.storage.memory_map import open_array, open_bytes
 from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
 
@@ -29,17 +34,23 @@ Ordinals: TypeAlias = npt.NDArray[np.int64]
 
 
 class ResourceFilters(Struct, frozen=True):
-    """Conditions that a resource must all satisfy; None is no condition.
+    """Conditions that a resource must all satisfy; None and empty ones are no conditions.
 
-    `network`, `scheme` and `pay_to` must hold together on one entry of `accepts`. `pay_to` is
-    compared regardless of case; `extension` is a key of `extensions`.
+    The conditions on entries of `accepts` must hold together on one of them: `network`, `scheme`
+    and `pay_to`, which are compared as they are given but for the case of `pay_to`; `offers`, whose
+    names and values are as in `Offers.mask`; and `max_usd_price`. `extensions` must all be keys of
+    `extensions`, one of `tags` a tag, and `url_part` a part of the URL in any case.
     """
 
     type: str | None = None
     network: str | None = None
     scheme: str | None = None
     pay_to: str | None = None
-    extension: str | None = None
+    extensions: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    url_part: str | None = None
+    offers: dict[str, list[str]] = {}
+    max_usd_price: float | None = None
 
 
 NO_RESOURCE_FILTERS = ResourceFilters()
@@ -60,36 +71,43 @@ class ResourcePage(Struct, frozen=True):
 class Resources:
     """The listed resources of a snapshot."""
 
-    def __init__(self, folder: Path) -> None:
-        self._texts = RecordStore(folder, "texts")
+    def __init__(self, folder: Path, offers: Offers) -> None:
+        self.texts = RecordStore(folder, "texts")
         self._strings = StringTable(folder / "strings")
         self._types = open_array(folder / "types.npy")
         self._entries = open_array(folder / "entries.offsets.npy")
         self._columns = {
             name: open_array(folder / f"{name}.npy") for name in ("networks", "schemes", "pay_to")
         }
-        self._extensions = open_array(folder / "extensions.offsets.npy")
-        self._keys = open_array(folder / "extensions.npy")
+        self._lists = {
+            name: (open_array(folder / f"{name}.offsets.npy"), open_array(folder / f"{name}.npy"))
+            for name in ("extensions", "tags")
+        }
+        self._urls = np.frombuffer(open_bytes(folder / "urls.txt"), np.uint8)
+        self._url_starts = open_array(folder / "urls.starts.npy")
+        self._offers = offers
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self.texts)
 
     def list(self, filters: ResourceFilters, limit: int, offset: int) -> ResourcePage:
         """Return one page of the resources that satisfy the filters, in their order."""
-        page: Sequence[int]
-        if filters == NO_RESOURCE_FILTERS:
-            total = len(self)
-            page = range(total)[offset : offset + limit]
-        else:
-            matches = self._matches(filters)
-            total, page = len(matches), matches[offset : offset + limit].tolist()
-        count = self._texts.fitting(page, MAX_PAGE)
-        return ResourcePage(total, count, count < len(page), self._texts.run(page[:count]))
+        matches = self.matches(filters)
+        if matches is None:
+            return self.page(len(self), range(len(self))[offset : offset + limit])
+        return self.page(len(matches), matches[offset : offset + limit].tolist())
 
-    def _matches(self, filters: ResourceFilters) -> Ordinals:
-        """Return the ordinals of the resources that satisfy the filters, in ascending order."""
-        parts = list(self._conditions(filters))
-        matches, *others = sorted(parts, key=len)
+    def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
+        """Return a page of these resources, as far as they fit."""
+        count = self.texts.fitting(ordinals, MAX_PAGE)
+        return ResourcePage(total, count, count < len(ordinals), self.texts.run(ordinals[:count]))
+
+    def matches(self, filters: ResourceFilters) -> Ordinals | None:
+        """Return which resources satisfy the filters, in ascending order; None for all."""
+        parts = sorted(self._conditions(filters), key=len)
+        if not parts:
+            return None
+        matches, *others = parts
         for other in others:
             matches = np.intersect1d(matches, other, assume_unique=True)
         return matches
@@ -98,18 +116,45 @@ class Resources:
         """Yield the resources that satisfy each condition alone."""
         if filters.type is not None:
             yield np.flatnonzero(self._types == self._number(filters.type))
-        if filters.extension is not None:
-            has_key = self._keys == self._number(filters.extension)
-            yield _owners(self._extensions, has_key)
-        pay_to = None if filters.pay_to is None else filters.pay_to.casefold()
-        wanted = {"networks": filters.network, "schemes": filters.scheme, "pay_to": pay_to}
-        masks = [
-            self._columns[name] == self._number(value)
-            for name, value in wanted.items()
-            if value is not None
-        ]
+        for key in filters.extensions:
+            yield self._with("extensions", [key])
+        if filters.tags:
+            yield self._with("tags", filters.tags)
+        if filters.url_part is not None:
+            yield self._with_url_part(filters.url_part)
+        masks = list(self._entry_masks(filters))
         if masks:
             yield _owners(self._entries, np.logical_and.reduce(masks))
+
+    def _entry_masks(self, filters: ResourceFilters) -> Iterator[Mask]:
+        """Yield the entries of `accepts` that satisfy each condition alone."""
+        pay_to = None if filters.pay_to is None else filters.pay_to.casefold()
+        wanted = {"networks": filters.network, "schemes": filters.scheme, "pay_to": pay_to}
+        for name, value in wanted.items():
+            if value is not None:
+                yield self._columns[name] == self._number(value)
+        entries = len(self._columns["networks"])
+        if filters.offers:
+            yield self._offers.mask(filters.offers)[:entries]
+        if filters.max_usd_price is not None:
+            yield self._offers.usd_prices[:entries] <= filters.max_usd_price
+
+    def _with(self, name: str, values: Sequence[str]) -> Ordinals:
+        """Return the resources that have any of the values in a list."""
+        offsets, numbers = self._lists[name]
+        return _owners(offsets, np.isin(numbers, [self._number(value) for value in values]))
+
+    def _with_url_part(self, part: str) -> Ordinals:
+        """Return the resources whose URL has a part, compared byte by byte over all URLs."""
+        wanted = part.lower().encode("utf-8", "surrogatepass")
+        urls = self._urls
+        if b"\n" in wanted or len(wanted) > len(urls):
+            return np.empty(0, np.int64)
+        hits = np.flatnonzero(urls[: len(urls) - len(wanted) + 1] == wanted[0])
+        for place, byte in enumerate(wanted[1:], 1):
+            hits = hits[urls[hits + place] == byte]
+        owners = np.searchsorted(self._url_starts, hits, side="right") - 1
+        return owners[np.diff(owners, prepend=-1) > 0]
 
     def _number(self, value: str) -> int:
         """Return the number of a string, or one that no resource has."""
@@ -117,7 +162,7 @@ class Resources:
         return number if number >= 0 else NONE - 1
 
 
-def _owners(offsets: Ordinals, mask: npt.NDArray[np.bool_]) -> Ordinals:
+def _owners(offsets: Ordinals, mask: Mask) -> Ordinals:
     """Return the rows that have an element which is set, in ascending order.
 
     offsets: where the elements of each row begin in the mask

@@ -11,12 +11,14 @@ from msgspec import Struct
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.search.filters import NO_FILTERS, FacetCounts, FilterIndex, Filters
+from service.search.offers import Offers
 from service.search.postings import Mask
 from service.search.searcher import Searcher
 from service.snapshot.ecosystem import Ecosystem
+from service.snapshot.endpoints import Endpoints
 from service.snapshot.manifest import Manifest, check_sizes, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
-from service.snapshot.resources import Resources
+from service.snapshot.resources import ResourceFilters, ResourcePage, Resources
 from service.storage.memory_map import items_of, open_array
 from service.storage.record_store import IdTable, RecordStore
 
@@ -42,7 +44,7 @@ class Snapshot:
     """An open snapshot: immutable, and safe to read from several threads.
 
     `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
-    and `resources` that of what discovery feeds list.
+    and `resources` that of what discovery feeds list. `endpoints` are those of all services.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
@@ -52,9 +54,13 @@ class Snapshot:
         self.checked_at = checked_at
         self.services = RecordStore(folder, "records")
         self.summaries = RecordStore(folder, "summaries")
-        self.resources = Resources(folder / "resources")
-        self.ecosystem = Ecosystem(folder / "ecosystem")
         self._ids = IdTable(folder)
+        offers = Offers(folder / "offers")
+        self.resources = Resources(folder / "resources", offers)
+        self.endpoints = Endpoints(
+            folder / "endpoints", offers, self._ids, self.services, self.resources.texts
+        )
+        self.ecosystem = Ecosystem(folder / "ecosystem")
         self._tags = items_of(open_array(folder / "tags.npy"))
         self._searcher = Searcher(folder / "postings")
         self._filters = FilterIndex(folder / "filters")
@@ -90,6 +96,19 @@ class Snapshot:
         top = plan.rank(limit, offset)
         facets = self._filters.count(filters.counted, plan.matches()) if filters.counted else None
         return Hits(top.total, top.ordinals.tolist(), self._ids, facets)
+
+    def search_resources(
+        self, query: str | None, limit: int, offset: int, filters: ResourceFilters
+    ) -> ResourcePage:
+        """Return one page of the listed resources that match a plain-text query and the filters.
+
+        Without a query they are in the order of the listing.
+        """
+        if query is None:
+            return self.resources.list(filters, limit, offset)
+        matches = self.resources.matches(filters)
+        top = self.endpoints.rank_resources(query, matches, limit, offset)
+        return self.resources.page(top.total, top.ordinals.tolist())
 
     def _page(self, matches: Mask | None, limit: int, offset: int, filters: Filters) -> Hits:
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))

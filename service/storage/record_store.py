@@ -31,6 +31,10 @@ class RecordStore:
         """Return one JSON text without copying it."""
         return self._texts[self._offsets[ordinal] : self._offsets[ordinal + 1] - 1]
 
+    def bytes_between(self, start: int, stop: int) -> memoryview:
+        """Return bytes of the file without copying them."""
+        return self._texts[start:stop]
+
     def run(self, ordinals: Sequence[int]) -> list[memoryview]:
         """Return slices of the file that, joined by commas, are the texts of these ordinals."""
         if isinstance(ordinals, range):

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from service.api.listing import find
-from service.api.parameters import ListRequest, Page, format_decimal, format_query
+from service.api.parameters import ListRequest, format_decimal, format_query
+from service.api.query_string import Page
 from service.networks import network_key
 from service.search.filters import Filters
 from service.snapshot import Snapshot

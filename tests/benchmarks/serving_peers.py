@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from whoosh import index
 from whoosh.qparser import MultifieldParser, OrGroup
 
-from service.api.parameters import DEFAULT_LIMIT
+from service.api.query_string import DEFAULT_LIMIT
 
 FOLDER = Path(os.environ.get("BENCH_FOLDER", "."))
 RECORDED = "responses.msgpack"

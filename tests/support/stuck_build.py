@@ -25,5 +25,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt, daemon=True).start()
     with several_cpus(WORKERS), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("indexer.search.whoosh_index.index_span", never_end)
+        patch.setattr("indexer.search.spans.index_span", never_end)
         sys.exit(main(sys.argv[1:]))

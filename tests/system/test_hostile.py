@@ -31,8 +31,9 @@ from hypothesis import strategies as st
 
 from service import records
 from service.api.openapi import document
+from service.discovery_records import DiscoveryError
 from service.errors import RatecardError
-from service.records import DiscoveryError, ErrorEnvelope, ServiceList
+from service.records import ErrorEnvelope, ServiceList
 from tests.support.running import (
     ROOT,
     SOAK,

@@ -86,7 +86,7 @@ def test_a_worker_that_ends_early_fails_the_build_with_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     function, message = ENDS[end]
-    monkeypatch.setattr("indexer.search.whoosh_index.index_span", function)
+    monkeypatch.setattr("indexer.search.spans.index_span", function)
     with several_cpus(3):
         assert build([service("a"), service("b"), service("c")]) == 1
     reported = capsys.readouterr().err
@@ -103,7 +103,7 @@ def test_a_failing_build_ends_its_workers(
         raise OSError(28, "No space left on device")
 
     before = children()
-    monkeypatch.setattr("indexer.search.whoosh_index.index_span", never_end)
+    monkeypatch.setattr("indexer.search.spans.index_span", never_end)
     monkeypatch.setattr("indexer.build.write_filters", fail)
     with several_cpus(2):
         assert build([service("a"), service("b")]) == 1
@@ -122,9 +122,9 @@ def test_workers_do_not_run_the_program_that_builds(tmp_path: Path, artifacts: P
     program.write_text(
         "import os, sys\n"
         "from indexer.__main__ import main\n"
-        "from indexer.search import whoosh_index\n"
+        "from indexer.search import spans\n"
         "os.sched_getaffinity = lambda _: {0, 1}\n"
-        "whoosh_index.SMALLEST_PART = 1\n"
+        "spans.SMALLEST_PART = 1\n"
         "print('the program runs')\n"
         "main(sys.argv[1:])\n"
     )

@@ -16,11 +16,12 @@ from whoosh import index
 
 from indexer.__main__ import main
 from indexer.errors import IndexerError
+from indexer.record_store import write_record_store
 from indexer.resources import GIB, MIB
-from indexer.search import whoosh_index
+from indexer.search import spans
 from indexer.search.postings import compile_postings
-from indexer.search.whoosh_index import Terms, index_part, indexing
-from indexer.snapshot.record_store import write_record_store
+from indexer.search.spans import indexing
+from indexer.search.whoosh_index import Terms, index_part
 from service.search.analysis import term_of, words_of
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder
@@ -104,12 +105,12 @@ def test_a_large_catalogue_is_indexed_by_all_cpus(
     tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    count = 2 * whoosh_index.SMALLEST_PART
+    count = 2 * spans.SMALLEST_PART
     records = [service(f"s{n:04}", endpoints=[]) for n in range(count)]
     source = write_lines(tmp_path / "source.jsonl", records)
     assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
     assert len(list((folder(artifacts) / "whoosh").iterdir())) == 2
-    hits = open_snapshot(artifacts).search("one", limit=2, offset=whoosh_index.SMALLEST_PART - 1)
+    hits = open_snapshot(artifacts).search("one", limit=2, offset=spans.SMALLEST_PART - 1)
     assert (hits.total, hits.ids) == (count, ["s2499", "s2500"])
 
 
@@ -119,14 +120,16 @@ def test_a_large_catalogue_is_indexed_by_all_cpus(
 def test_jobs_and_memory_limit_the_number_of_parts(
     tmp_path: Path, jobs: int, memory: int, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.search.whoosh_index.SMALLEST_PART", 1)
+    monkeypatch.setattr("indexer.search.spans.SMALLEST_PART", 1)
     names = [f"name{number}" for number in range(9)]
-    records = (b'{"name":"%b","description":""}' % name.encode() for name in names)
+    records = (b'{"name":"%b","description":"","endpoints":[]}' % name.encode() for name in names)
     count = write_record_store(tmp_path, "records", records)
     pid = os.getpid()
     with indexing(tmp_path, tmp_path, count, print, jobs=jobs, memory=memory) as results:
         indexed = results()
     assert os.getpid() == pid
-    assert [part.start for part in indexed] == [count * part // parts for part in range(parts)]
-    terms = {term.decode() for part in indexed for term in part.fields["name"].terms}
+    assert [span.services.start for span in indexed] == [
+        count * part // parts for part in range(parts)
+    ]
+    terms = {term.decode() for span in indexed for term in span.services.fields["name"].terms}
     assert terms >= set(names)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import Misuse
+from indexer.record_store import write_ids, write_record_store
 from indexer.snapshot.compare import (
     Changes,
     compare,
@@ -19,7 +20,6 @@ from indexer.snapshot.compare import (
     find_snapshot,
     summarise_difference,
 )
-from indexer.snapshot.record_store import write_ids, write_record_store
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
 from service.snapshot.manifest import MANIFEST
 from tests.support.running import Build, Json, endpoint, service

@@ -18,7 +18,7 @@ from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery
 from indexer.x402.resource import NEVER, Unlisted, read_resource
-from service.records import DiscoveryResource
+from service.discovery_records import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.x402 import TEST_NETWORK_PRICE, URL, accept, endpoint_of, read, resource, v1, v2
 

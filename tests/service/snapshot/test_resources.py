@@ -3,42 +3,55 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.options import Policy
+from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import write_resources
 from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
+from service.networks import network_key
+from service.search.offers import OFFER_KEYS, Offers
 from service.snapshot import resources as stored
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, Resources
 from tests.support.running import Json, examples
-from tests.support.x402 import accept, resource
+from tests.support.x402 import SOLANA_USDC, USDC, accept, resource
 
 NETWORKS = ("base", "eip155:8453", "solana")
 SCHEMES = ("exact", "upto")
 ADDRESSES = ("0xPay", "0xpay", "So1")
 KEYS = ("bazaar", "payment-identifier")
 TYPES = ("http", "mcp")
+ASSETS = (USDC, USDC.lower(), SOLANA_USDC, "0xUnknown")
+AMOUNTS = ("1000", "20000", "3000000", "")
+TAGS = ("weather", "Weather", "news")
 
 entries = st.builds(
-    lambda network, scheme, pay_to: accept(network=network, scheme=scheme, payTo=pay_to),
-    *(st.sampled_from((*values, None, 7)) for values in (NETWORKS, SCHEMES, ADDRESSES)),
+    lambda network, scheme, pay_to, asset, amount: accept(
+        amount, network=network, scheme=scheme, payTo=pay_to, asset=asset
+    ),
+    *(st.sampled_from((*values, None, 7)) for values in (NETWORKS, SCHEMES, ADDRESSES, ASSETS)),
+    st.sampled_from(AMOUNTS),
 )
 records = st.lists(
     st.builds(
-        lambda accepts, keys, kind: {
+        lambda accepts, keys, kind, tags: {
             "accepts": accepts,
             "extensions": {key: {} for key in keys},
             "type": kind,
+            "tags": list(tags),
         },
         st.lists(entries, min_size=1, max_size=3),
         st.sets(st.sampled_from(KEYS)),
         st.sampled_from(TYPES),
+        st.sets(st.sampled_from(TAGS)),
     ),
     max_size=12,
 )
@@ -46,8 +59,23 @@ filters = st.builds(
     ResourceFilters,
     *(
         st.none() | st.sampled_from((*values, "unknown", "x" * 300))
-        for values in (TYPES, NETWORKS, SCHEMES, ADDRESSES, KEYS)
+        for values in (TYPES, NETWORKS, SCHEMES, ADDRESSES)
     ),
+    extensions=st.sets(st.sampled_from(KEYS)).map(tuple),
+)
+search_filters = st.builds(
+    ResourceFilters,
+    tags=st.sets(st.sampled_from((*TAGS, "unknown"))).map(tuple),
+    url_part=st.none() | st.sampled_from(("A.EXAMPLE/1", "https", "/3", "nowhere", "1\nhttp")),
+    offers=st.fixed_dictionaries(
+        {},
+        optional={
+            "network": st.sampled_from((["Base"], ["solana"], ["base", "solana"], ["x"])),
+            "asset": st.sampled_from(([USDC.upper()], ["0xunknown"])),
+            "payTo": st.just(["0XPAY"]),
+        },
+    ),
+    max_usd_price=st.none() | st.sampled_from((0.0, 0.02, 1.0)),
 )
 
 
@@ -57,10 +85,12 @@ def write(folder: Path, fields: list[Json]) -> Resources:
             text = json.dumps(resource(f"https://a.example/{number}") | each).encode()
             _, listing = read_resource(SourceRecord("", text), Policy())
             assert listing is not None
-            yield "a", listing
+            yield 0, "a", listing
 
-    assert write_resources(folder, listings()) == len(fields)
-    return Resources(folder)
+    offers = OfferWriter()
+    assert len(write_resources(folder, listings(), offers).keys) == len(fields)
+    offers.write(folder / "offers", np.zeros(len(offers), np.int32), 1)
+    return Resources(folder, Offers(folder / "offers"))
 
 
 def read(page: stored.ResourcePage) -> list[int]:
@@ -81,7 +111,28 @@ def satisfies(record: Json, wanted: ResourceFilters) -> bool:
 
     return (
         wanted.type in {None, record["type"]}
-        and (wanted.extension is None or wanted.extension in record["extensions"])
+        and record["extensions"].keys() >= set(wanted.extensions)
+        and any(map(accepts, record["accepts"]))
+    )
+
+
+def satisfies_search(number: int, record: Json, wanted: ResourceFilters) -> bool:
+    def accepts(entry: Json) -> bool:
+        network = network_key(str(entry["network"]))
+        asset, pay_to = str(entry["asset"]).casefold(), str(entry["payTo"]).casefold()
+        own = {"network": network, "asset": asset, "payTo": pay_to}
+        is_usdc = (network, asset) in {("base", USDC.lower()), ("solana", SOLANA_USDC.lower())}
+        is_known = is_usdc and entry["asset"] in {USDC, USDC.lower(), SOLANA_USDC}
+        price = int(entry["amount"]) / 1e6 if is_known and entry["amount"] else inf
+        return all(
+            own[name] in [OFFER_KEYS[name](value) for value in values]
+            for name, values in wanted.offers.items()
+        ) and (wanted.max_usd_price is None or price <= wanted.max_usd_price)
+
+    part = (wanted.url_part or "").lower()
+    return (
+        part in f"https://a.example/{number}"
+        and (not wanted.tags or not set(wanted.tags).isdisjoint(record["tags"]))
         and any(map(accepts, record["accepts"]))
     )
 
@@ -101,6 +152,16 @@ def test_filters_hold_together_on_one_entry(
     assert page.total == len(expected)
     assert read(page) == expected[offset : offset + limit]
     assert not page.is_cut
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(records, search_filters)
+def test_filters_of_a_search_hold_together_on_one_entry(
+    tmp_path_factory: pytest.TempPathFactory, fields: list[Json], wanted: ResourceFilters
+) -> None:
+    resources = write(tmp_path_factory.mktemp("resources") / "resources", fields)
+    page = resources.list(wanted, 100, 0)
+    assert read(page) == [n for n, each in enumerate(fields) if satisfies_search(n, each, wanted)]
 
 
 def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.snapshot.record_store import write_ids, write_record_store
+from indexer.record_store import write_ids, write_record_store
 from service.errors import SnapshotDamaged
 from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore

@@ -1,0 +1,77 @@
+"""Endpoints of all services: what agents call, searched with the terms on which they are paid."""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+import orjson
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.query_string import Page, Parameters
+from service.errors import InvalidParameter
+from service.http.responses import json_response, snapshot_of
+from service.search.offers import OFFER_KEYS
+from service.snapshot import Snapshot
+from service.snapshot.endpoints import ENDPOINT_FACETS, FACET_KEYS, EndpointFilters, EndpointSort
+
+ENDPOINT_SORTS: tuple[EndpointSort, ...] = get_args(EndpointSort)
+DEFAULT_PER_SERVICE = 3
+CONDITIONS = (*OFFER_KEYS, *FACET_KEYS, "service", "enriched", "maxPrice")
+"""Parameters without one of which a query is required."""
+
+
+class EndpointRequest(Struct, frozen=True):
+    """A page of the endpoints that match a query, or of all that satisfy the filters if None."""
+
+    query: str | None
+    page: Page
+    filters: EndpointFilters
+
+
+async def search_endpoints(request: Request) -> Response:
+    """List the endpoints that match a query and satisfy the filters, best match first."""
+    search = parse_endpoint_search(request.scope["query_string"])
+    request.app.state.load_shedder.check()
+    return json_response(endpoint_list_body(snapshot_of(request), search))
+
+
+def parse_endpoint_search(query_string: bytes) -> EndpointRequest:
+    """Parse the parameters of a search for endpoints."""
+    parameters = Parameters(query_string)
+    query = parameters.query()
+    if not query and not parameters.has_any(CONDITIONS):
+        names = ", ".join(CONDITIONS)
+        message = f"q is required, the words to search for, unless there is one of: {names}"
+        raise InvalidParameter("q", message)
+    filters = EndpointFilters(
+        offers={name: values for name in OFFER_KEYS if (values := parameters.values(name))},
+        facets={name: values for name in FACET_KEYS if (values := parameters.values(name))},
+        services=parameters.values("service"),
+        enriched=parameters.flag("enriched"),
+        max_price=parameters.price("maxPrice"),
+        sort=cast("EndpointSort", parameters.choice("sort", ENDPOINT_SORTS) or "relevance"),
+        per_service=parameters.integer("perService", DEFAULT_PER_SERVICE, minimum=0),
+        counted=parameters.facets(ENDPOINT_FACETS),
+    )
+    return EndpointRequest(query or None, parameters.page(), filters)
+
+
+def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest) -> bytes:
+    """Return the JSON of an `EndpointList`, with the endpoints as they are stored."""
+    endpoints, page = snapshot.endpoints, search.page
+    hits = endpoints.search(search.query, page.limit, page.offset, search.filters)
+    body: list[bytes | memoryview] = [b'{"endpoints":[']
+    for number, (ordinal, offer) in enumerate(zip(hits.ordinals, hits.offers, strict=True)):
+        if number:
+            body.append(b",")
+        body += endpoints.item(ordinal, offer)
+    body.append(
+        b'],"total":%d,"listed":%d,"limit":%d,"offset":%d'
+        % (hits.total, hits.listed, page.limit, page.offset)
+    )
+    if hits.facets is not None:
+        body.append(b',"facets":%b' % orjson.dumps(hits.facets))
+    body.append(b"}")
+    return b"".join(body)

@@ -1,0 +1,100 @@
+"""The schema of `/discovery`: resources of x402 feeds as they came, with facts of ours."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from service.records import AcceptsEntry, GivenTime, Pricing, ServiceId, Whole
+
+
+class ListedEndpoint(Struct):
+    """The endpoint of the service that stands for a listed resource."""
+
+    url: str
+    method: str
+
+
+class ResourceFacts(Struct, kw_only=True):
+    """Facts of this catalogue about a listed resource.
+
+    `price` is left out where none is known. Where the feed has an object `resource`, its members
+    became members of the listed resource; those whose names were taken are here.
+    """
+
+    service: ServiceId
+    endpoint: ListedEndpoint
+    price: Pricing | UnsetType = UNSET
+    resource: dict[str, Any] | UnsetType = UNSET
+
+
+class DiscoveryResource(Struct, kw_only=True):
+    """A resource of an x402 discovery feed, with all the fields that it came with."""
+
+    resource: str
+    type: str
+    x402_version: int = field(name="x402Version")
+    accepts: list[AcceptsEntry]
+    last_updated: GivenTime | UnsetType = field(name="lastUpdated", default=UNSET)
+    extensions: dict[str, Any] | UnsetType = UNSET
+    ratecard: ResourceFacts
+
+
+class Pagination(Struct):
+    """The applied limit and offset, and the number of all matches."""
+
+    limit: Whole
+    offset: Whole
+    total: Whole
+
+
+class ResourceList(Struct, kw_only=True):
+    """A page of the resources that satisfy the filters.
+
+    `unappliedFilters` names parameters that were ignored, and is left out where there are none.
+    """
+
+    x402_version: Literal[2] = field(name="x402Version")
+    items: list[DiscoveryResource]
+    pagination: Pagination
+    unapplied_filters: list[str] | UnsetType = field(name="unappliedFilters", default=UNSET)
+
+
+class MerchantResources(Struct, kw_only=True):
+    """A page of the resources that can be paid for to an address."""
+
+    x402_version: Literal[2] = field(name="x402Version")
+    pay_to: str = field(name="payTo")
+    resources: list[DiscoveryResource]
+    pagination: Pagination
+
+
+class CursorPagination(Struct):
+    """The number of resources of this page, and the cursor of the next one, if there is one."""
+
+    limit: Whole
+    cursor: str | None
+
+
+class FoundResources(Struct, kw_only=True):
+    """A page of the resources that match a query and satisfy the filters, best match first.
+
+    `partialResults` says that there are more; `total` counts all matches.
+    """
+
+    x402_version: Literal[2] = field(name="x402Version")
+    resources: list[DiscoveryResource]
+    partial_results: bool = field(name="partialResults")
+    pagination: CursorPagination
+    total: Whole
+    unapplied_filters: list[str] | UnsetType = field(name="unappliedFilters", default=UNSET)
+
+
+class DiscoveryError(Struct, rename="camel", kw_only=True):
+    """An error of `/discovery`, in the shapes that its clients read."""
+
+    error: str
+    error_type: str
+    error_message: str
+    parameter: str | UnsetType = UNSET
