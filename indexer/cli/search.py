@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from indexer.catalogue.record import count_calls
 from indexer.cli.command import add_artifacts_option, command_line
+from indexer.cli.endpoints import search_endpoints
 from indexer.cli.terminal import UNBOUNDED, answer, answer_drawn
 from indexer.errors import Misuse
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
 from service.api import parameters
+from service.api.endpoints import parse_endpoint_search
 from service.api.listing import list_body
 from service.api.parameters import SORTS, ListRequest
 from service.errors import InvalidParameter
@@ -28,11 +30,12 @@ from service.snapshot.snapshot import Snapshot, open_snapshot
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console
 
-SUMMARY = "search what is published, or list it"
+SUMMARY = "search the services or endpoints that are published, or list the services"
 EXAMPLES: tuple[str, ...] = (
     "search weather forecast",
     "search weather --network Base --max-price 0.01 --sort price",
     "search weather --json | jq -r '.services[].id'",
+    "search weather forecast --endpoints --max-price 0.01",
 )
 
 FILTERS = ("category", "network", "max_price")
@@ -42,6 +45,8 @@ CALLS = "calls/30d"
 COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", CALLS)
 NUMBERS = ("#", CALLS)
 STYLES = {"name": "bold", "price": "green"}
+
+T = TypeVar("T")
 
 _services = msgspec.json.Decoder(ServiceList)
 
@@ -60,30 +65,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             metavar=name.upper(),
-            help=f"only services with this {name}; repeated, with any of several",
+            help=f"only those with this {name}; repeated, with any of several",
         )
     parser.add_argument(
         "--max-price",
         metavar="AMOUNT",
-        help="only services whose cheapest price is at most this, in units of its currency",
+        help="only those whose cheapest price is at most this, in units of its currency",
     )
     parser.add_argument(
         "--sort",
         default="relevance",
         metavar="ORDER",
-        help=f"one of {', '.join(SORTS)} (%(default)s)",
+        help=f"one of {', '.join(SORTS)}; no name for endpoints (%(default)s)",
     )
     parser.add_argument(
         "--limit", default="10", metavar="N", help="how many at most, up to 200 (%(default)s)"
     )
     parser.add_argument("--offset", default="0", metavar="N", help="how many to skip (%(default)s)")
     add_artifacts_option(parser, "where they are published")
+    parser.add_argument("--endpoints", action="store_true", help="search for endpoints")
     parser.add_argument("--json", action="store_true", help="answer as the service over HTTP")
 
 
 def run(options: argparse.Namespace) -> int:
     """Answer as the service answers a request, as JSON or as a table."""
-    request = _parse(options)
+    if options.endpoints:
+        search = _parse(options, parse_endpoint_search)
+        return search_endpoints(open_snapshot(options.artifacts), search, options)
+    parse = parameters.parse_search if options.words else parameters.parse_listing
+    request = _parse(options, parse)
     snapshot = open_snapshot(options.artifacts)
     body = list_body(snapshot, request)
     if options.json:
@@ -120,14 +130,13 @@ def calls_of(service: Service) -> int:
     return sum(count_calls(endpoint.quality) for endpoint in service.endpoints)
 
 
-def _parse(options: argparse.Namespace) -> ListRequest:
+def _parse(options: argparse.Namespace, parse: Callable[[bytes], T]) -> T:
     """Parse the options as the service parses a request; raises Misuse where that is refused."""
     query = [("q", " ".join(options.words))] if options.words else []
     query += [("category", value) for value in options.category]
     query += [("network", value) for value in options.network]
     query += [("maxPrice", options.max_price)] if options.max_price is not None else []
     query += [("sort", options.sort), ("limit", options.limit), ("offset", options.offset)]
-    parse = parameters.parse_search if options.words else parameters.parse_listing
     try:
         return parse(urlencode(query, errors="replace").encode())
     except InvalidParameter as error:

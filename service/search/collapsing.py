@@ -1,46 +1,120 @@
-"""Collapsing: at most so many documents of each group are listed."""
+"""Collapsing: of the documents of each group, at most so many are listed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from service.search.postings import Integers, Mask
+from service.search.postings import BLOCK_BITS, BLOCK_SIZE, Integers, Mask, block_count
+from service.search.top_k import TopK
 
-MARGIN = 4
-"""Documents that are ranked for each one that is to be listed."""
+MARGIN = 2
+"""Documents that are ranked for each one that is to be listed, and factor by which they grow."""
+LAST_BIT = BLOCK_SIZE - 1
+ONES = np.uint64(2**64 - 1)
 
-Groups = npt.NDArray[np.int32]
-"""The group of each document; documents of a group have consecutive ordinals."""
+Bits = npt.NDArray[np.uint64]
+"""One bit for each document, in words of 64."""
 
 
-def collapsed_page(
-    ranked: Callable[[int], Integers], groups: Groups, most: int, limit: int, offset: int
-) -> Integers:
-    """Return one page of a ranking with at most `most` documents of each group.
+class _Across(NamedTuple):
+    """Groups that lie across words: the first and the last word of each, and its bits in both."""
 
-    `ranked` returns the first k documents, fewer only if there are no more.
+    words: Integers
+    low: Bits
+    last_words: Integers
+    high: Bits
+
+
+class Groups:
+    """The groups of documents, which are runs of consecutive ordinals.
+
+    `first`, int64[groups + 1], is the first document of each; `of_document`, int32[documents], the
+    group of each document, also of those beyond the last run.
     """
-    k = MARGIN * (offset + limit)
-    while True:
-        ordinals = ranked(k)
-        listed = ordinals[is_among_first(groups[ordinals], most)]
-        if len(listed) >= offset + limit or len(ordinals) < k:
-            return listed[offset : offset + limit]
-        k *= MARGIN
+
+    def __init__(self, first: Integers, of_document: npt.NDArray[np.int32]) -> None:
+        self.of_document = of_document
+        starts, stops = first[:-1][first[1:] > first[:-1]], first[1:][first[1:] > first[:-1]]
+        words, last_words = starts >> BLOCK_BITS, (stops - 1) >> BLOCK_BITS
+        low = ONES << (starts & LAST_BIT).astype(np.uint64)
+        high = ONES >> (LAST_BIT - ((stops - 1) & LAST_BIT)).astype(np.uint64)
+        within = words == last_words
+        across = ~within
+        self._across = _Across(words[across], low[across], last_words[across], high[across])
+        lowest, highest = _flags(len(of_document), starts), _flags(len(of_document), stops - 1)
+        # Groups across words have no bits of their own here: they are counted apart.
+        self._members = np.zeros_like(lowest)
+        np.bitwise_or.at(self._members, words[within], (low & high)[within])
+        self._last = highest & self._members
+        first_bits = lowest & self._members
+        self._decrement = first_bits & ~self._last
+        self._not_single = ~first_bits & self._last
+
+    def page(self, ranked: Callable[[int], TopK], most: int, limit: int, offset: int) -> TopK:
+        """Return one page of a ranking, of each group its first `most` documents.
+
+        `ranked` returns the first k documents, fewer only if there are no more. The total is that
+        of the ranking.
+        """
+        k = MARGIN * (offset + limit)
+        while True:
+            total, ordinals = ranked(k)
+            listed = ordinals[_is_among_first(self.of_document[ordinals], most)]
+            if len(listed) >= offset + limit or k >= total:
+                return TopK(total, listed[offset : offset + limit])
+            k *= MARGIN
+
+    def count_listed(self, ordinals: Integers, most: int) -> int:
+        """Return how many of these documents, in ascending order, are listed."""
+        own = self.of_document.take(ordinals)
+        return min(most, len(own)) + int(np.count_nonzero(own[most:] != own[:-most]))
+
+    def count_excess(self, bits: Bits, most: int) -> int:
+        """Return how many of the documents whose bits are set are not listed.
+
+        The lowest set bit of every group in a word is cleared at once, `most` times, as x & (x - 1)
+        clears it in a number; no group borrows from the next (Warren, Hacker's Delight, 2-18).
+        """
+        rest = bits & self._members
+        for _ in range(min(most, BLOCK_SIZE)):
+            less_one = rest | self._last
+            less_one -= self._decrement
+            borrowed = rest ^ self._not_single
+            borrowed &= self._last
+            less_one ^= borrowed
+            rest &= less_one
+        return _count(rest) + self._count_excess_across(bits, most)
+
+    def _count_excess_across(self, bits: Bits, most: int) -> int:
+        words, low, last_words, high = self._across
+        if not len(words):
+            return 0
+        through = np.cumsum(np.bitwise_count(bits), dtype=np.int64)
+        counts = through.take(last_words - 1) - through.take(words)
+        counts += np.bitwise_count(bits.take(words) & low)
+        counts += np.bitwise_count(bits.take(last_words) & high)
+        counts -= most
+        return int(np.add.reduce(np.maximum(counts, 0)))
 
 
-def is_among_first(groups: Groups, most: int) -> Mask:
+def _count(bits: Bits) -> int:
+    return int(np.add.reduce(np.bitwise_count(bits), dtype=np.int64))
+
+
+def _flags(documents: int, ordinals: Integers) -> Bits:
+    """Return the bits of these documents."""
+    flags = np.zeros(block_count(documents) * BLOCK_SIZE, np.bool_)
+    flags[ordinals] = True
+    return np.packbits(flags, bitorder="little").view(np.uint64)
+
+
+def _is_among_first(groups: npt.NDArray[np.int32], most: int) -> Mask:
     """Return for each item whether fewer than `most` earlier items are of its group."""
     order = np.argsort(groups, kind="stable")
     kept = np.ones(len(groups), np.bool_)
     kept[order[most:]] = groups[order[most:]] != groups[order[:-most]]
     return kept
-
-
-def count_collapsed(ordinals: Integers, groups: Groups, most: int) -> int:
-    """Return how many of these documents, in ascending order, are listed."""
-    own = groups.take(ordinals)
-    return min(most, len(own)) + int(np.count_nonzero(own[most:] != own[:-most]))

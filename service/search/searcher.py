@@ -10,12 +10,16 @@ import numpy as np
 
 from service.errors import REBUILD, SnapshotUnsupported
 from service.search.analysis import name_key, query_words
+from service.search.collapsing import Groups
 from service.search.config import SEARCH_CONFIG
 from service.search.postings import Header, ImpactList, Integers, Mask, PostingLists
 from service.search.query_expansion import Expansion, QueryExpander
 from service.search.top_k import NO_ORDINALS, Accumulator, TopK, intersect, merge, sums_at, top_k
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array
+
+MERGED_UP_TO = 4096  # postings
+"""Up to this many, merging them is faster than a pass over the bits of all documents."""
 
 
 class Searcher:
@@ -64,6 +68,14 @@ class Searcher:
         return np.array(exact, dtype=np.int64) if exact else NO_ORDINALS
 
 
+class Collapsed(NamedTuple):
+    """The exact counts of matches and of those that are listed, and a page of the latter."""
+
+    total: int
+    listed: int
+    ordinals: Integers
+
+
 class Plan(NamedTuple):
     """A query, looked up.
 
@@ -91,26 +103,28 @@ class Plan(NamedTuple):
 
     def matches(self) -> Mask:
         """Return which services match, as `rank` counts them."""
+        documents = self.accumulator.documents
         if self.common is not None:
-            matches = np.zeros(self.accumulator.documents, np.bool_)
+            matches = np.zeros(documents, np.bool_)
             matches[self.common] = True
         else:
-            matches = self.accumulator.matches(self.lists)
-            if self.mask is not None:
-                matches &= self.mask
+            bits = self.accumulator.matches(self.lists, self.mask).view(np.uint8)
+            matches = np.unpackbits(bits, count=documents, bitorder="little").view(np.bool_)
         matches[self.exact] = True
         return matches
 
-    def ordinals(self) -> Integers:
-        """Return the matches in ascending order."""
-        if (
-            self.common is None
-            and not len(self.exact)
-            and all(each.dense is None for each in self.lists)
-        ):
-            ordinals, sums, _ = merge(self.lists, self.mask)
-            return ordinals[sums > 0]
-        return np.flatnonzero(self.matches())
+    def collapse(self, groups: Groups, most: int, limit: int, offset: int = 0) -> Collapsed:
+        """Return one page of the ranking with the best `most` documents of each group.
+
+        For plans without exact names in which any word is enough.
+        """
+        total, page = groups.page(self.rank, most, limit, offset)
+        if sum(len(each.postings) for each in self.lists) <= MERGED_UP_TO:
+            merged = merge(self.lists, self.mask)
+            ordinals = merged.ordinals[merged.sums > 0]
+            return Collapsed(total, groups.count_listed(ordinals, most), page)
+        bits = self.accumulator.matches(self.lists, self.mask)
+        return Collapsed(total, total - groups.count_excess(bits, most), page)
 
     def _with_exact_names_first(self, ranked: TopK) -> TopK:
         exact = self.exact

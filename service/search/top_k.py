@@ -72,6 +72,7 @@ class Accumulator(threading.local):
         self._bounds = np.empty(blocks, np.int32)
         self._bits = np.empty(blocks, np.uint64)
         self._counts = np.empty(blocks, np.uint8)
+        self._flags = np.zeros(documents, np.bool_)
 
     def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopK:
         """Return the top k of the sum of the lists, and the count of services in any of them."""
@@ -107,22 +108,26 @@ class Accumulator(threading.local):
             keys.sort()
         return TopK(total, keys[: min(k, total)] & ORDINAL_MASK)
 
-    def matches(self, lists: Sequence[ImpactList]) -> Mask:
-        """Return which documents are in any of the lists, as a new array."""
+    def matches(self, lists: Sequence[ImpactList], mask: Mask | None) -> npt.NDArray[np.uint64]:
+        """Return one bit for each document that is in any of the lists and in the mask.
+
+        The array is read-only, and valid until the next call in the same thread.
+        """
+        rare = [each.postings >> IMPACT_BITS for each in lists if each.dense is None]
         dense = [each.dense for each in lists if each.dense is not None]
-        if dense:
-            packed = self._union(dense).view(np.uint8)
-            flags = np.unpackbits(packed, count=self.documents, bitorder="little")
-            matches = flags.view(np.bool_)
-        else:
-            matches = np.zeros(self.documents, np.bool_)
-        for each in lists:
-            if each.dense is None:
-                matches[each.postings >> IMPACT_BITS] = True
-        return matches
+        bits = self._union(dense) if dense else np.zeros_like(self._bits)
+        if rare:
+            for ordinals in rare:
+                self._flags[ordinals] = True
+            bits = np.bitwise_or(bits, _pack(self._flags, len(bits)), out=self._bits)
+            for ordinals in rare:
+                self._flags[ordinals] = False
+        if mask is not None:
+            bits = np.bitwise_and(bits, _pack(mask, len(bits)), out=self._bits)
+        return bits
 
     def _union(self, dense: list[DenseTerm]) -> npt.NDArray[np.uint64]:
-        """Return the bits of the documents that have any of the terms, in a shared buffer."""
+        """Return the bits of the documents that have any of the terms; they are read-only."""
         bits = dense[0].bits
         for term in dense[1:]:
             bits = np.bitwise_or(bits, term.bits, out=self._bits)
@@ -134,9 +139,7 @@ class Accumulator(threading.local):
             return dense[0].document_frequency
         bits = self._union(dense)
         if mask is not None:
-            packed = np.zeros(bits.nbytes, np.uint8)
-            packed[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")
-            bits = np.bitwise_and(bits, packed.view(np.uint64), out=self._bits)
+            bits = np.bitwise_and(bits, _pack(mask, len(bits)), out=self._bits)
         return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
 
     def _at_least(
@@ -172,7 +175,7 @@ def merge(lists: Sequence[ImpactList], mask: Mask | None = None) -> Merged:
         ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
     else:
         postings = np.concatenate([each.postings for each in lists])
-        postings.sort()
+        postings.sort(kind="stable")  # merges sorted lists in a third of the time of the default
         ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
         duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
         if len(duplicates):
@@ -207,6 +210,13 @@ def sums_at(lists: Sequence[ImpactList], ordinals: Integers) -> Integers:
 def top_k(ordinals: Integers, sums: Integers, k: int) -> Integers:
     """Return the k ordinals of the largest sums, best first, ties by ordinal."""
     return _top_keys(ordinals, sums, k) & ORDINAL_MASK
+
+
+def _pack(mask: Mask, words: int) -> npt.NDArray[np.uint64]:
+    """Return a mask as bits, in so many words of 64."""
+    packed = np.zeros(words * 8, np.uint8)
+    packed[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")
+    return packed.view(np.uint64)
 
 
 def _top_keys(ordinals: Integers, sums: Integers, k: int) -> Integers:

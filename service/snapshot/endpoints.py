@@ -14,6 +14,7 @@ holds a `Searcher`; facets are as in `service.search.filters`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Literal
 
@@ -21,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.search.collapsing import collapsed_page, count_collapsed
+from service.search.collapsing import Groups
 from service.search.filters import Facet, FacetCounts
 from service.search.offers import NONE, OFFER_FACETS, Offers
 from service.search.postings import Integers, Mask
 from service.search.searcher import Searcher
 from service.search.top_k import TopK
-from service.storage.memory_map import items_of, open_array
+from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore
 
 ADDED_MEMBERS = ("service", "match")
@@ -100,8 +101,8 @@ class Endpoints:
         self._texts, self._listed = services, listed
         self._rewritten = RecordStore(folder, "rewritten")
         self._facts = RecordStore(folder, "facts")
-        self._first = items_of(open_array(folder / "first.npy"))
-        self._services = open_array(folder / "services.npy")
+        self._first = open_array(folder / "first.npy")
+        self._groups = Groups(self._first, open_array(folder / "services.npy"))
         self._bounds = open_array(folder / "bounds.npy")
         self._prices = open_array(folder / "prices.npy")
         self._enriched = open_array(folder / "enriched.npy")
@@ -123,28 +124,30 @@ class Endpoints:
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
         mask, prices, offers = self._select(filters)
-        plan = None if query is None else self._searcher.plan(query, self._document_mask(mask))
-        if plan is not None and filters.sort == "relevance" and not filters.per_service:
-            top = plan.rank(limit, offset)
-            matches = plan.ordinals() if filters.counted else top.ordinals
-            return self._hits(top.total, top.total, top.ordinals, offers, filters, matches)
-        if plan is not None:
-            matches = plan.ordinals()
+        most = filters.per_service
+        if query is not None:
+            plan = self._searcher.plan(query, self._document_mask(mask))
+            if filters.sort == "relevance":
+                if most:
+                    total, listed, page = plan.collapse(self._groups, most, limit, offset)
+                else:
+                    total, page = plan.rank(limit, offset)
+                    listed = total
+                facets = self._count(filters.counted, plan.matches()) if filters.counted else None
+                return _hits(total, listed, page, offers, facets)
+            matches = np.flatnonzero(plan.matches())
         else:
             matches = np.arange(len(self)) if mask is None else np.flatnonzero(mask)
-        ranked: Callable[[int], Integers]
-        if plan is not None and filters.sort == "relevance":
-            ranked = lambda k: plan.rank(k).ordinals  # noqa: E731  # depends on the plan
-        else:
-            ordered = self._ordered(matches, filters.sort, prices)
-            ranked = lambda k: ordered[:k]  # noqa: E731  # depends on the order
-        listed, most = len(matches), filters.per_service
+        ordered = self._ordered(matches, filters.sort, prices)
         if most:
-            listed = count_collapsed(matches, self._services, most)
-            page = collapsed_page(ranked, self._services, most, limit, offset)
+            listed = self._groups.count_listed(matches, most)
+            first = partial(_first, ordered)
+            page = self._groups.page(first, most, limit, offset).ordinals
         else:
-            page = ranked(offset + limit)[offset:]
-        return self._hits(len(matches), listed, page, offers, filters, matches)
+            listed, page = len(matches), ordered[offset : offset + limit]
+        mask = self._mask_of(matches) if filters.counted else None
+        facets = None if mask is None else self._count(filters.counted, mask)
+        return _hits(len(matches), listed, page, offers, facets)
 
     def rank_resources(
         self, query: str, resources: Integers | None, limit: int, offset: int
@@ -166,25 +169,12 @@ class Endpoints:
             text = self._rewritten.view(NONE - start)[:-1]
         else:
             text = self._texts.bytes_between(start, stop - 1)
-        service = self._facts.view(int(self._services[ordinal]))
+        service = self._facts.view(int(self._groups.of_document[ordinal]))
         pieces: list[bytes | memoryview] = [text, b',"service":', service]
         if offer >= 0 and (entry := self._offers.span(offer)):
             pieces += (b',"match":', self._listed.bytes_between(*entry))
         pieces.append(b"}")
         return pieces
-
-    def _hits(
-        self,
-        total: int,
-        listed: int,
-        page: Integers,
-        offers: Integers | None,
-        filters: EndpointFilters,
-        matches: Integers,
-    ) -> EndpointHits:
-        matched_offers = [NONE] * len(page) if offers is None else offers[page].tolist()
-        facets = self._count(filters.counted, matches) if filters.counted else None
-        return EndpointHits(total, listed, page.tolist(), matched_offers, facets)
 
     def _select(
         self, filters: EndpointFilters
@@ -193,18 +183,19 @@ class Endpoints:
         prices, offers = self._prices, None
         if not filters.has_conditions:
             return None, prices, offers
-        mask = np.ones(len(self), np.bool_)
+        masks = []
         if filters.offers:
             mask, prices, offers = self._offers.cheapest(filters.offers, len(self))
+            masks.append(mask)
         for name, values in filters.facets.items():
-            mask &= self._facets[name].mask(values, np.empty(len(self), np.bool_))
+            masks.append(self._facets[name].mask(values, np.empty(len(self), np.bool_)))
         if filters.services:
-            mask &= self._of_services(filters.services)
+            masks.append(self._of_services(filters.services))
         if filters.enriched is not None:
-            mask &= self._enriched == filters.enriched
+            masks.append(self._enriched == filters.enriched)
         if filters.max_price is not None:
-            mask &= prices <= filters.max_price
-        return mask, prices, offers
+            masks.append(prices <= filters.max_price)
+        return reduce(np.logical_and, masks), prices, offers
 
     def _of_services(self, ids: Sequence[str]) -> Mask:
         mask = np.zeros(len(self), np.bool_)
@@ -215,7 +206,7 @@ class Endpoints:
 
     def _document_mask(self, mask: Mask | None) -> Mask | None:
         """Extend a mask of endpoints to all documents; the others never match."""
-        documents = len(self._services)
+        documents = len(self._resources)
         if documents == len(self):
             return mask
         extended = np.zeros(documents, np.bool_)
@@ -230,25 +221,38 @@ class Endpoints:
             return matches
         if sort == "price" and prices is not self._prices:
             return matches[np.argsort(prices[matches], kind="stable")]
-        mask = np.zeros(len(self), np.bool_)
-        mask[matches] = True
         order = self._orders[sort]
-        ordered: Integers = order[mask[order]].astype(np.int64)
+        ordered: Integers = order[self._mask_of(matches)[order]].astype(np.int64)
         return ordered
 
-    def _count(self, names: Sequence[str], matches: Integers) -> FacetCounts:
-        """Return the most frequent values of these facets among the matches, with their counts."""
+    def _mask_of(self, ordinals: Integers) -> Mask:
         mask = np.zeros(len(self), np.bool_)
-        mask[matches] = True
+        mask[ordinals] = True
+        return mask
+
+    def _count(self, names: Sequence[str], matches: Mask) -> FacetCounts:
+        """Return the most frequent values of these facets among the matches, with their counts."""
+        endpoints = matches[: len(self)]
         return {
-            name: self._count_services(matches)
+            name: self._count_services(endpoints)
             if name == "service"
-            else self._facets[name].count(mask)[:MAX_COUNTED]
+            else self._facets[name].count(endpoints)[:MAX_COUNTED]
             for name in names
         }
 
-    def _count_services(self, matches: Integers) -> list[dict[str, str | int]]:
-        counts = np.bincount(self._services[matches])
+    def _count_services(self, matches: Mask) -> list[dict[str, str | int]]:
+        counts = np.bincount(self._groups.of_document[: len(self)][matches])
         services = np.flatnonzero(counts)
         order = services[np.argsort(-counts[services], kind="stable")][:MAX_COUNTED]
         return [{"value": self._ids[n], "count": int(counts[n])} for n in order.tolist()]
+
+
+def _first(ordered: Integers, k: int) -> TopK:
+    return TopK(len(ordered), ordered[:k])
+
+
+def _hits(
+    total: int, listed: int, page: Integers, offers: Integers | None, facets: FacetCounts | None
+) -> EndpointHits:
+    matched = [NONE] * len(page) if offers is None else offers[page].tolist()
+    return EndpointHits(total, listed, page.tolist(), matched, facets)

@@ -6,11 +6,12 @@ import argparse
 import os
 
 from tests.benchmarks.builds import bench_builds
+from tests.benchmarks.endpoints import bench_endpoints
 from tests.benchmarks.pages import bench_pages
 from tests.benchmarks.search import PEERS, bench_search
 from tests.benchmarks.serving import bench_serving
 
-PARTS = ("pages", "search", "builds", "service")
+PARTS = ("pages", "search", "endpoints", "builds", "service")
 BUILD_COUNTS = [10_000, 100_000]
 SERVED_COUNTS = [1_000, 100_000]
 FULL_COUNT = 1_000_000
@@ -29,6 +30,8 @@ def main() -> None:
         bench_pages()
     if "search" in options.parts:
         bench_search(options.documents, options.peers)
+    if "endpoints" in options.parts:
+        bench_endpoints(options.documents)
     if "builds" in options.parts:
         bench_builds(
             options.builds or [*BUILD_COUNTS, *([FULL_COUNT] if os.environ.get("FULL") else [])]
