@@ -174,6 +174,7 @@ class _PostingsWriter:
         self._documents = documents
         self._postings = np.empty(most_postings, np.int64)
         self._offsets = np.zeros(terms + 1, np.int64)
+        self._document_frequencies = np.zeros(terms, np.int32)
         self._rows = np.full(terms, -1, np.int32)
         self._columns: list[npt.NDArray[np.uint16]] = []
         self._champions: list[npt.NDArray[np.int64]] = []
@@ -186,23 +187,28 @@ class _PostingsWriter:
         impacts: npt.NDArray[np.uint16],
     ) -> None:
         """Add the postings of the next terms."""
-        bounds = self._offsets[terms.start] + np.cumsum(document_frequencies)
-        self._offsets[terms.start + 1 : terms.stop + 1] = bounds
+        self._document_frequencies[terms.start : terms.stop] = document_frequencies
+        is_dense = document_frequencies > self._documents * DENSE_SHARE
         start = int(self._offsets[terms.start])
-        self._postings[start : start + len(ordinals)] = (ordinals << IMPACT_BITS) | impacts
-        for term in np.flatnonzero(document_frequencies > self._documents * DENSE_SHARE).tolist():
-            stop = int(bounds[term]) - start
-            postings = slice(stop - int(document_frequencies[term]), stop)
+        bounds = start + np.cumsum(np.where(is_dense, 0, document_frequencies))
+        self._offsets[terms.start + 1 : terms.stop + 1] = bounds
+        rare = np.repeat(~is_dense, document_frequencies)
+        postings = (ordinals[rare] << IMPACT_BITS) | impacts[rare]
+        self._postings[start : start + len(postings)] = postings
+        stops = np.cumsum(document_frequencies)
+        for term in np.flatnonzero(is_dense).tolist():
+            own = slice(int(stops[term] - document_frequencies[term]), int(stops[term]))
             self._rows[terms.start + term] = len(self._columns)
             column = np.zeros(block_count(self._documents) * BLOCK_SIZE, np.uint16)
-            column[ordinals[postings]] = impacts[postings]
+            column[ordinals[own]] = impacts[own]
             self._columns.append(column)
-            sums = impacts[postings].astype(np.int64)
-            self._champions.append(top_k(ordinals[postings], sums, CHAMPIONS))
+            sums = impacts[own].astype(np.int64)
+            self._champions.append(top_k(ordinals[own], sums, CHAMPIONS))
 
     def write(self, folder: Path) -> npt.NDArray[np.int64]:
         """Write the files; returns the document frequencies."""
         np.save(folder / "offsets.npy", self._offsets)
+        np.save(folder / "document_frequencies.npy", self._document_frequencies)
         np.save(folder / "postings.npy", self._postings[: self._offsets[-1]])
         blocks_per_term = block_count(self._documents)
         columns = np.array(self._columns, np.uint16)
@@ -215,4 +221,4 @@ class _PostingsWriter:
         np.save(folder / "dense_maxima.npy", blocks.max(axis=2).astype(np.int32))
         np.save(folder / "dense_bits.npy", bits.reshape(len(self._columns), blocks_per_term))
         np.save(folder / "dense_champions.npy", champions.reshape(len(self._columns), fewest))
-        return np.diff(self._offsets)
+        return self._document_frequencies.astype(np.int64)

@@ -57,10 +57,10 @@ class DenseTerm(NamedTuple):
 
 
 class ImpactList(NamedTuple):
-    """The postings of a query word, and its dense column if it has one.
+    """The postings of a query word, or its dense column, which has them all.
 
     `postings` are ascending and their ordinals distinct unless `distinct` is false: then they are
-    the concatenated postings of several terms.
+    the concatenated postings of several terms. A dense column comes without postings.
     """
 
     postings: Integers
@@ -80,22 +80,24 @@ class Header(msgspec.Struct, frozen=True):
 class PostingLists:
     """Impact lists by term number.
 
-    `postings.npy` (int64) holds the postings of all terms; `offsets.npy`, int64[terms + 1], says
-    where those of each term begin. `dense_rows.npy`, int32[terms], is the row of a term in the
-    arrays `dense_impacts`, `dense_maxima`, `dense_bits` and `dense_champions`, or -1.
+    `postings.npy` (int64) holds the postings of all terms but the dense ones; `offsets.npy`,
+    int64[terms + 1], says where those of each term begin. `dense_rows.npy`, int32[terms], is the
+    row of a term in the arrays `dense_impacts`, `dense_maxima`, `dense_bits` and `dense_champions`,
+    or -1. `document_frequencies.npy` is int32[terms].
     """
 
     def __init__(self, folder: Path) -> None:
         offsets = open_array(folder / "offsets.npy")
         rows = open_array(folder / "dense_rows.npy")
-        self.document_frequencies: Integers = np.diff(offsets)
+        frequencies = open_array(folder / "document_frequencies.npy")
+        self.document_frequencies: Integers = frequencies.astype(np.int64)
         self._postings = open_array(folder / "postings.npy")
         columns = (
             open_array(folder / f"dense_{part}.npy")
             for part in ("impacts", "maxima", "bits", "champions")
         )
-        frequencies = self.document_frequencies[rows >= 0].tolist()
-        self._dense = [DenseTerm(*parts) for parts in zip(*columns, frequencies, strict=True)]
+        dense_frequencies = frequencies[rows >= 0].tolist()
+        self._dense = [DenseTerm(*parts) for parts in zip(*columns, dense_frequencies, strict=True)]
         self._offsets = items_of(offsets)
         self._rows = items_of(rows)
         # A cache of a bound method is a reference cycle, which would keep the files mapped.
@@ -107,11 +109,7 @@ class PostingLists:
         """Return the postings of the terms that a query word was expanded to, weighted."""
         if len(terms) == 1 and terms[0][1] == FULL_WEIGHT:
             return self.of_term(terms[0][0])
-        offsets = self._offsets
-        weighted = [
-            _weigh(self._postings[offsets[term] : offsets[term + 1]], weight)
-            for term, weight in terms
-        ]
+        weighted = [_weigh(_postings_of(self.of_term(term)), weight) for term, weight in terms]
         if len(weighted) == 1:
             return ImpactList(weighted[0])
         return ImpactList(np.concatenate(weighted), distinct=False)
@@ -120,6 +118,15 @@ class PostingLists:
         postings = self._postings[self._offsets[term] : self._offsets[term + 1]]
         row = self._rows[term]
         return ImpactList(postings, self._dense[row] if row >= 0 else None)
+
+
+def _postings_of(term: ImpactList) -> Integers:
+    """Return the postings of a term, also of a dense one."""
+    if term.dense is None:
+        return term.postings
+    impacts = term.dense.impacts.ravel()
+    ordinals = impacts.nonzero()[0]
+    return ordinals << IMPACT_BITS | impacts[ordinals]
 
 
 def block_count(documents: int) -> int:

@@ -119,7 +119,8 @@ class Plan(NamedTuple):
         For plans without exact names in which any word is enough.
         """
         total, page = groups.page(self.rank, most, limit, offset)
-        if sum(len(each.postings) for each in self.lists) <= MERGED_UP_TO:
+        is_rare = all(each.dense is None for each in self.lists)
+        if is_rare and sum(len(each.postings) for each in self.lists) <= MERGED_UP_TO:
             merged = merge(self.lists, self.mask)
             ordinals = merged.ordinals[merged.sums > 0]
             return Collapsed(total, groups.count_listed(ordinals, most), page)

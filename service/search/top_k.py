@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -191,11 +192,17 @@ def intersect(lists: Sequence[ImpactList]) -> Integers:
     """Return the ordinals that are in every list, ascending; none without lists."""
     if not lists:
         return NO_ORDINALS
-    shortest, *longer = sorted(lists, key=lambda each: len(each.postings))
-    ordinals, sums, _ = merge([shortest])
+    dense = [each.dense for each in lists if each.dense is not None]
+    rare = sorted((e for e in lists if e.dense is None), key=lambda each: len(each.postings))
+    if not rare:
+        bits = reduce(np.bitwise_and, [term.bits for term in dense])
+        return np.unpackbits(bits.view(np.uint8), bitorder="little").nonzero()[0]
+    ordinals, sums, _ = merge(rare[:1])
     common = ordinals.take(sums.nonzero()[0])
-    for each in longer:
+    for each in rare[1:]:
         common = common.take(_list_impacts_at(each, common).nonzero()[0])
+    for term in dense:
+        common = common.take(_impacts_at([term], common).nonzero()[0])
     return common
 
 
