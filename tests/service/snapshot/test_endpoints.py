@@ -1,0 +1,342 @@
+"""Searches for endpoints, compared with brute force over the records."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from math import inf, log, log10
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.__main__ import main
+from service.networks import network_key
+from service.search.analysis import term_of, words_of
+from service.search.config import ENDPOINT_SEARCH_CONFIG as CONFIG
+from service.snapshot.endpoints import ENDPOINT_FACETS, EndpointFilters
+from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.running import Json, examples, service, write_lines
+from tests.support.searching import WORDS
+from tests.support.x402 import SOLANA_USDC, USDC, accept, resource
+
+USED = WORDS[:6] + WORDS[40:48]
+SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
+PAYERS = ("0xAa", "0xBb", "So1")
+
+
+def make_sources(rng: random.Random) -> list[Json]:
+    """Return catalogue records and discovered resources with words, prices and addresses."""
+
+    def text(most: int) -> str:
+        return " ".join(rng.choices(USED, k=rng.randint(0, most)))
+
+    def tags() -> list[str]:
+        return rng.sample(USED, rng.randint(0, 2))
+
+    def endpoint(number: int) -> Json:
+        price = {"amount": rng.choice(("", "0.01", "0.02", "3")), "currency": "USDC"}
+        network = rng.choice(({}, {"network": "Base"}, {"network": "Solana"}))
+        scheme = rng.choice(({}, {"scheme": "exact"}, {"scheme": "upto", "maxAmount": "5"}))
+        return {
+            "url": f"https://api.example/{text(2).replace(' ', '/')}/{number}",
+            "method": rng.choice(("GET", "POST", "GET, POST", "")),
+            "description": text(4),
+            "pricing": price | network | scheme,
+            "tags": tags(),
+            "parameters": [{"group": "query", "name": name, "type": "string"} for name in tags()],
+            "quality": {"l30DaysTotalCalls": str(rng.choice((0, 7, 7, 900)))},
+        }
+
+    def entry() -> Json:
+        network, asset = rng.choice(
+            (("base", USDC), ("eip155:8453", USDC.lower()), (SOLANA, SOLANA_USDC), (SOLANA, "x"))
+        )
+        return accept(
+            rng.choice(("1000", "20000", None)),
+            network=network,
+            asset=asset,
+            payTo=rng.choice(PAYERS),
+            scheme=rng.choice(("exact", "upto")),
+        )
+
+    catalogue = [
+        service(
+            f"s{number:02}",
+            name=text(2) or "None",
+            description=text(5),
+            category=rng.choice(("Data", "Media", "")),
+            enriched=rng.random() < 0.5,
+            tags=tags(),
+            endpoints=[endpoint(n) for n in range(rng.choice((0, 1, 2, 5, 9)))],
+        )
+        for number in range(20)
+    ]
+    discovered = [
+        resource(
+            f"https://h{rng.randrange(12)}.example/{rng.choice(USED)}/{number}",
+            *(entry() for _ in range(rng.randint(1, 3))),
+            description=text(4),
+            tags=tags(),
+        )
+        for number in range(40)
+    ]
+    return catalogue + discovered
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    folder = tmp_path_factory.mktemp("endpoints")
+    source = write_lines(folder / "source.jsonl", make_sources(random.Random(7)))  # noqa: S311  # the same in every run
+    assert main(["build", source, "--out", str(folder / "artifacts"), "--quiet"]) == 0
+    return open_snapshot(folder / "artifacts")
+
+
+class Endpoints:
+    """The endpoints of a snapshot in listing order, read back from its records and resources."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        stored = [json.loads(snapshot.services.text(n)) for n in range(len(snapshot.services))]
+        self.services = [record for record in stored for _ in record["endpoints"]]
+        self.all = [each for record in stored for each in record["endpoints"]]
+        texts = snapshot.resources.texts
+        self.entries: dict[tuple[str, str], list[Json]] = {}
+        for ordinal in range(len(texts)):
+            listed = json.loads(texts.text(ordinal))
+            named = listed["ratecard"]["endpoint"]
+            self.entries[named["url"], named["method"]] = listed["accepts"]
+
+    def offers(self, number: int) -> list[Json]:
+        """Return the ways to pay, in the keys of the filters, with their price and entry."""
+        endpoint = self.all[number]
+        listed = self.entries.get((endpoint["url"], endpoint["method"]))
+        if listed is None:
+            price = endpoint["pricing"]
+            if not {"network", "scheme"} & price.keys():
+                return []
+            own = {"network": network_key(price.get("network", "")), "asset": "", "payTo": ""}
+            return [own | {"scheme": price.get("scheme", ""), "price": self.price(number)}]
+        offers = []
+        for entry in listed:
+            known = entry["asset"] in {USDC, USDC.lower(), SOLANA_USDC} and entry["amount"]
+            price = int(entry["amount"]) / 1e6 if known else inf
+            own = {name: entry[name].casefold() for name in ("scheme", "asset", "payTo")}
+            network = network_key(entry["network"])
+            offers.append(own | {"network": network, "price": price, "entry": entry})
+        return offers
+
+    def price(self, number: int) -> float:
+        price = self.all[number]["pricing"]
+        if price.get("scheme") == "upto" and price.get("maxAmount"):
+            return float(price["maxAmount"])
+        return float(price["amount"] or inf)
+
+    def select(self, filters: EndpointFilters) -> dict[int, Json | None]:
+        """Map the endpoints that satisfy the filters to their cheapest offer, if one is needed."""
+        selected = {}
+        for number, endpoint in enumerate(self.all):
+            owner, best = self.services[number], None
+            price = self.price(number)
+            if filters.offers:
+                offers = [o for o in self.offers(number) if satisfies(o, filters.offers)]
+                if not offers:
+                    continue
+                best = min(offers, key=lambda offer: offer["price"])
+                price = best["price"]
+            methods = endpoint["method"].split(", ")
+            values = {
+                "method": [method for method in methods if method],
+                "category": [owner.get("category", "")],
+                "tag": endpoint.get("tags") or owner.get("tags", []),
+            }
+            if (
+                all(set(values[name]) & set(given) for name, given in filters.facets.items())
+                and (not filters.services or owner["id"] in filters.services)
+                and filters.enriched in {None, owner.get("enriched", False)}
+                and (filters.max_price is None or price <= filters.max_price)
+            ):
+                selected[number] = {"price": price} | (best or {})
+        return selected
+
+    def calls(self, number: int) -> int:
+        quality = self.all[number].get("quality") or {}
+        return int(quality.get("l30DaysTotalCalls", 0))
+
+    def scores(self, query: str) -> Counter[int]:
+        """Return BM25F in impact units, of the endpoints that have any of the words."""
+        fields = [self._fields(number) for number in range(len(self.all))]
+        totals: dict[str, Counter[str]] = {}
+        scores: Counter[int] = Counter()
+        for name in CONFIG.field_weights:
+            lengths = [len(each[name]) for each in fields]
+            totals[name] = Counter({str(n): length for n, length in enumerate(lengths) if length})
+        for term in {term_of(word.text) for word in words_of(query)}:
+            frequencies: dict[int, float] = defaultdict(float)
+            for number, own in enumerate(fields):
+                for name, weight in CONFIG.field_weights.items():
+                    if count := own[name].count(term):
+                        average = totals[name].total() / len(totals[name])
+                        b = CONFIG.length_normalisation
+                        norm = 1 - b + b * len(own[name]) / average
+                        frequencies[number] += weight * count / norm
+            found = len(frequencies)
+            idf = log(1 + (len(fields) - found + 0.5) / (found + 0.5))
+            for number, frequency in frequencies.items():
+                use = min(1, log10(1 + self.calls(number)) / log10(1_000_001))
+                curated = self.services[number].get("enriched", False)
+                boost = 1 + CONFIG.prior_bound * (0.5 * curated + 0.5 * use)
+                relevance = idf * frequency / (CONFIG.saturation + frequency) * boost
+                scores[number] += max(1, round(relevance * CONFIG.impact_scale))
+        return scores
+
+    def _fields(self, number: int) -> dict[str, list[str]]:
+        endpoint, owner = self.all[number], self.services[number]
+        names = [parameter["name"] for parameter in endpoint.get("parameters", [])]
+        texts = {
+            "path": endpoint["url"].split("/", 3)[3].replace("/", " "),
+            "description": endpoint.get("description", ""),
+            "parameters": " ".join(names),
+            "tags": " ".join(endpoint.get("tags", [])),
+            "service_name": owner["name"],
+            "service_description": owner["description"],
+            "category": owner.get("category", ""),
+        }
+        return {name: [term_of(w.text) for w in words_of(text)] for name, text in texts.items()}
+
+
+def satisfies(offer: Json, conditions: dict[str, list[str]]) -> bool:
+    keys: dict[str, Callable[[str], str]] = {"network": network_key}
+    return all(
+        offer[name] in [keys.get(name, str.casefold)(value) for value in values]
+        for name, values in conditions.items()
+    )
+
+
+def any_of(*values: str) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True)
+
+
+filters = st.builds(
+    EndpointFilters,
+    offers=st.fixed_dictionaries(
+        {},
+        optional={
+            "network": any_of("Base", "eip155:8453", "solana", "nowhere"),
+            "scheme": any_of("exact", "UPTO"),
+            "asset": any_of(USDC, SOLANA_USDC.lower()),
+            "payTo": any_of("0xAA", "so1"),
+        },
+    ),
+    facets=st.fixed_dictionaries(
+        {},
+        optional={
+            "method": any_of("GET", "POST"),
+            "category": any_of("Data", "", "Media"),
+            "tag": any_of(*USED[:3]),
+        },
+    ),
+    services=st.just([]) | any_of("s01", "s02", "s03", "unknown"),
+    enriched=st.none() | st.booleans(),
+    max_price=st.none() | st.sampled_from((0.0, 0.01, 0.02, 5.0)),
+    sort=st.sampled_from(("relevance", "price", "popularity")),
+    per_service=st.sampled_from((0, 1, 3)),
+)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    query=st.none() | st.lists(st.sampled_from(USED), min_size=1, max_size=3).map(" ".join),
+    wanted=filters,
+    limit=st.integers(1, 12),
+    offset=st.integers(0, 20),
+)
+def test_pages_counts_and_matches_equal_those_of_brute_force(
+    snapshot: Snapshot, query: str | None, wanted: EndpointFilters, limit: int, offset: int
+) -> None:
+    endpoints = Endpoints(snapshot)
+    scores = Counter(range(0)) if query is None else endpoints.scores(query)
+    selected = {
+        number: best
+        for number, best in endpoints.select(wanted).items()
+        if query is None or number in scores
+    }
+
+    def key(number: int) -> Any:
+        by_price = (selected[number] or {}).get("price", inf)
+        by = {"relevance": -scores[number], "price": by_price}
+        return by.get(wanted.sort, -endpoints.calls(number)), number
+
+    seen: Counter[str] = Counter()
+    listed = []
+    for number in sorted(selected, key=key):
+        owner = endpoints.services[number]["id"]
+        seen[owner] += 1
+        if not wanted.per_service or seen[owner] <= wanted.per_service:
+            listed.append(number)
+    hits = snapshot.endpoints.search(query, limit, offset, wanted)
+    assert (hits.total, hits.listed) == (len(selected), len(listed))
+    assert list(hits.ordinals) == listed[offset : offset + limit]
+    for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
+        item = json.loads(b"".join(snapshot.endpoints.item(ordinal, offer)))
+        entry = (selected[ordinal] or {}).get("entry")
+        assert item.pop("match", None) == entry
+        owner = endpoints.services[ordinal]
+        assert item.pop("service") == {
+            "id": owner["id"],
+            "name": owner["name"],
+            "category": owner.get("category", ""),
+            "enriched": owner.get("enriched", False),
+        }
+        assert item == endpoints.all[ordinal]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(filters, st.sampled_from(("", USED[0], USED[-1])))
+def test_a_count_of_a_facet_is_the_total_with_that_filter(
+    snapshot: Snapshot, wanted: EndpointFilters, query: str
+) -> None:
+    def total(**fields: Any) -> int:
+        values = {name: getattr(wanted, name) for name in wanted.__struct_fields__} | fields
+        return snapshot.endpoints.search(query or None, 1, 0, EndpointFilters(**values)).total
+
+    wanted = EndpointFilters(
+        facets=wanted.facets, max_price=wanted.max_price, counted=ENDPOINT_FACETS
+    )
+    hits = snapshot.endpoints.search(query or None, 1, 0, wanted)
+    assert hits.facets is not None
+    assert hits.facets.keys() == set(ENDPOINT_FACETS)
+    for value in hits.facets["service"]:
+        assert total(services=[value["value"]]) == value["count"]
+    for name in ("method", "category", "tag"):
+        if name not in wanted.facets:
+            for value in hits.facets[name]:
+                narrowed = wanted.facets | {name: [value["value"]]}
+                assert total(facets=narrowed) == value["count"]
+    if wanted.max_price is None:
+        for name in ("network", "scheme"):
+            for value in hits.facets[name]:
+                assert total(offers={name: [value["value"]]}) == value["count"]
+
+
+def test_parts_of_the_listing_are_indexed_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_lines(tmp_path / "source.jsonl", make_sources(random.Random(8)))  # noqa: S311  # the same
+    folders = []
+    for smallest in (10**6, 1):
+        monkeypatch.setattr("indexer.search.spans.SMALLEST_PART", smallest)
+        artifacts = tmp_path / str(smallest)
+        assert main(["build", source, "--out", str(artifacts), "--jobs", "3", "--quiet"]) == 0
+        (folder,) = (artifacts / "snapshots").iterdir()
+        folders.append(folder)
+    one, parts = folders
+    assert len(list((parts / "whoosh").iterdir())) == 3
+    for room in ("endpoints", "endpoints/postings", "offers"):
+        files = {path.name: path.read_bytes() for path in (one / room).iterdir() if path.is_file()}
+        assert files == {
+            path.name: path.read_bytes() for path in (parts / room).iterdir() if path.is_file()
+        }
