@@ -69,13 +69,13 @@ def parse_url(url: str) -> ParsedUrl:
         raise ValueError("holds a character that is not allowed in a URL")
     try:
         split = urlsplit(url)
-        port = split.port
+        hostname, port = split.hostname, split.port
     except ValueError as error:
         raise ValueError(f"is not a URL: {error}") from error
-    if not split.scheme or not split.hostname:
+    if not split.scheme or not hostname:
         raise ValueError("is not a URL with a host")
     try:
-        host = _ipv6_address(split) or _parse_host(split.hostname)
+        host = _ipv6_address(split) or _parse_host(hostname)
     except (ValueError, OSError) as error:
         raise ValueError("names a host that is not valid") from error
     query = f"?{split.query}" if split.query else ""
