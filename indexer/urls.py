@@ -34,6 +34,12 @@ METADATA = frozenset(
 )
 
 _host = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
+# A URL in normal form, without a port, whose host is no number: most are, and `urlsplit` is slow.
+_plain = re.compile(
+    r"(https?)://((?:[a-z0-9_-]{1,63}\.)+[a-z][a-z0-9_-]{0,62})"
+    r"((?:/[\w/.:@~%!$&'()*+,;=-]*(?:\?[\w/?.:@~%!$&'()*+,;=-]+)?)?)",
+    re.ASCII,
+)
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
 
 
@@ -65,6 +71,10 @@ def parse_url(url: str) -> ParsedUrl:
     """Parse an absolute URL; raises ValueError with the reason if it is not valid."""
     if len(url) > MAX_URL:
         raise ValueError(f"is longer than the {MAX_URL:,} characters of a URL")
+    plain = _plain.fullmatch(url)
+    if plain is not None and len(plain[2]) <= MAX_HOST:
+        scheme, name, rest = plain.groups()
+        return ParsedUrl(scheme, name, None, rest or "/", _is_private(name), has_credentials=False)
     if not url.isprintable() or not {" ", "\\", '"', "<", ">"}.isdisjoint(url):
         raise ValueError("holds a character that is not allowed in a URL")
     try:
