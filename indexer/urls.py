@@ -34,6 +34,12 @@ METADATA = frozenset(
 )
 
 _host = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
+# A URL in normal form, without a port, whose host is no number: most are, and `urlsplit` is slow.
+_plain = re.compile(
+    r"(https?)://((?:[a-z0-9_-]{1,63}\.)+[a-z][a-z0-9_-]{0,62})"
+    r"((?:/[\w/.:@~%!$&'()*+,;=-]*(?:\?[\w/?.:@~%!$&'()*+,;=-]+)?)?)",
+    re.ASCII,
+)
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
 
 
@@ -65,17 +71,21 @@ def parse_url(url: str) -> ParsedUrl:
     """Parse an absolute URL; raises ValueError with the reason if it is not valid."""
     if len(url) > MAX_URL:
         raise ValueError(f"is longer than the {MAX_URL:,} characters of a URL")
+    plain = _plain.fullmatch(url)
+    if plain is not None and len(plain[2]) <= MAX_HOST:
+        scheme, name, rest = plain.groups()
+        return ParsedUrl(scheme, name, None, rest or "/", _is_private(name), has_credentials=False)
     if not url.isprintable() or not {" ", "\\", '"', "<", ">"}.isdisjoint(url):
         raise ValueError("holds a character that is not allowed in a URL")
     try:
         split = urlsplit(url)
-        port = split.port
+        hostname, port = split.hostname, split.port
     except ValueError as error:
         raise ValueError(f"is not a URL: {error}") from error
-    if not split.scheme or not split.hostname:
+    if not split.scheme or not hostname:
         raise ValueError("is not a URL with a host")
     try:
-        host = _ipv6_address(split) or _parse_host(split.hostname)
+        host = _ipv6_address(split) or _parse_host(hostname)
     except (ValueError, OSError) as error:
         raise ValueError("names a host that is not valid") from error
     query = f"?{split.query}" if split.query else ""

@@ -31,16 +31,15 @@ class Place(Struct, gc=False):
 
     updated: int
     source: int
-    digest: bytes
     position: str
     start: int
     stop: int
     end: int
 
     @property
-    def rank(self) -> tuple[bool, int, int, bytes]:
+    def rank(self) -> tuple[bool, int, int]:
         """The key that orders resources of one URL, method and tool, the worst first."""
-        return self.end > self.stop, self.updated, self.source, self.digest
+        return self.end > self.stop, self.updated, self.source
 
 
 class Grouped(Struct):
@@ -80,7 +79,7 @@ class Discovery:
 
     def __init__(self, spool: BinaryIO) -> None:
         self._spool = spool
-        self._size = 0
+        self._end = 0  # of the spool
         self._hosts: dict[str, dict[bytes, Place]] = defaultdict(dict)
         self._groups: list[list[Place]] = []
 
@@ -90,27 +89,30 @@ class Discovery:
         """Spool a resource unless a better one has the same URL, method and tool.
 
         One with a listing is better than one without, then the newer one, then that of the later
-        source, then the one with the greater digest, so that the order of pages does not matter.
+        source, then the one with the greater bytes, so that the order of pages does not matter.
         Returns the source and the position of the worse one, which is dropped: the known resource
         or this one; None if the resource is the first of its key.
         """
         text = _encode(resource)
         listed = b"" if listing is None else _encode(listing)
         spooled = text + listed
-        digest = _digest(spooled)
+        stop, end = self._end + len(text), self._end + len(spooled)
+        place = Place(resource.updated, source, position, self._end, stop, end)
         places = self._hosts[resource.domain]
         key = _digest("\n".join((resource.method, resource.tool, resource.identity)).encode())
         known = places.get(key)
-        rank = (listing is not None, resource.updated, source, digest)
-        if known is not None and rank <= known.rank:
-            return source, position
-        start, self._size = self._size, self._size + self._spool.write(spooled)
-        stop = start + len(text)
-        places[key] = Place(resource.updated, source, digest, position, start, stop, self._size)
+        if known is not None:
+            self._spool.flush()
+            known_spooled = self._read(known.start, known.end)
+            if (place.rank, spooled) <= (known.rank, known_spooled):
+                return source, position
+        self._end += self._spool.write(spooled)
+        places[key] = place
         return None if known is None else (known.source, known.position)
 
     def services(self) -> Iterator[Grouped]:
         """Yield the services by domain; they do not depend on the order of their resources."""
+        self._spool.flush()
         for domain, by_key in sorted(self._hosts.items()):
             places = list(by_key.values())
             resources = [self._resource(place) for place in places]
@@ -153,7 +155,7 @@ class Discovery:
         return _resource.decode(self._read(place.start, place.stop))
 
     def _read(self, start: int, stop: int) -> bytes:
-        self._spool.flush()
+        """Return bytes of the spool, which has been flushed."""
         return os.pread(self._spool.fileno(), stop - start, start)
 
 

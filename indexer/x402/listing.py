@@ -123,10 +123,9 @@ def make_listing(
         members = _fields.decode(fields["metadata"]) if metadata else {}
         members["description"] = _raw(description[:MAX_DESCRIPTION])
         fields["metadata"] = _raw(members)
-    texts = {name: b"%b:%b" % (msgspec.json.encode(name), raw) for name, raw in fields.items()}
     price, tags = accepted.pricing, values.get("tags")
     return Listing(
-        text=b"{%b}" % b",".join(texts.values()),
+        text=msgspec.json.encode(fields),
         endpoint=endpoint,
         price=price if price.amount or price.max_amount else None,
         displaced=displaced,
@@ -135,7 +134,7 @@ def make_listing(
         type=type_,
         tags=[tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
         extensions=[*mapping(values, "extensions")],
-        entries=[*_entries(texts, fields["accepts"], accepted)],
+        entries=[*_entries(fields, accepted)],
     )
 
 
@@ -145,14 +144,15 @@ def text_of(values: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _entries(texts: dict[str, bytes], accepts: Raw, accepted: Accepted) -> Iterator[EntryKeys]:
-    """Yield the facts of the entries of `accepts`, which is a member with one of these texts."""
-    before = sum(len(texts[name]) + 1 for name in takewhile("accepts".__ne__, texts))
-    stop = before + len(b'{"accepts":')
-    entries = zip(accepted.entries, accepted.offers, _list.decode(accepts), strict=True)
-    for entry, offer, text in entries:
+def _entries(fields: dict[str, Raw], accepted: Accepted) -> Iterator[EntryKeys]:
+    """Yield the facts of the entries of formatted fields, which are encoded in their order."""
+    stop = len(b'{"accepts":')
+    for name in takewhile("accepts".__ne__, fields):
+        stop += len(msgspec.json.encode(name)) + len(b":,") + _length(fields[name])
+    texts = _list.decode(fields["accepts"])
+    for entry, offer, text in zip(accepted.entries, accepted.offers, texts, strict=True):
         start = stop + 1  # after the bracket or a comma
-        stop = start + memoryview(text).nbytes
+        stop = start + _length(text)
         yield EntryKeys(
             network=text_of(entry, "network"),
             scheme=text_of(entry, "scheme"),
@@ -163,6 +163,10 @@ def _entries(texts: dict[str, bytes], accepts: Raw, accepted: Accepted) -> Itera
             start=start,
             stop=stop,
         )
+
+
+def _length(raw: Raw) -> int:
+    return memoryview(raw).nbytes
 
 
 def _raw(value: Any) -> Raw:

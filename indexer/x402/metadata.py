@@ -32,18 +32,21 @@ class Metadata(Struct):
 
 def read_metadata(places: Sequence[Any]) -> Metadata:
     """Take each field from the first of several decoded JSON values that has a valid one."""
+    objects = [place for place in places if isinstance(place, dict)]
     return Metadata(
-        service_name=_first(places, "serviceName", _name) or "",
-        description=_first(places, "description", text) or "",
-        category=_first(places, "category", _name) or "",
-        tags=_first(places, "tags", _tags) or [],
-        icon_url=_first(places, "iconUrl", _icon_url) or "",
+        service_name=_first(objects, "serviceName", _name) or "",
+        description=_first(objects, "description", text) or "",
+        category=_first(objects, "category", _name) or "",
+        tags=_first(objects, "tags", _tags) or [],
+        icon_url=_first(objects, "iconUrl", _icon_url) or "",
     )
 
 
-def _first(places: Sequence[Any], key: str, read: Callable[[Any], Value]) -> Value | None:
-    values = (read(place[key]) for place in places if isinstance(place, dict) and key in place)
-    return next(filter(None, values), None)
+def _first(objects: list[dict[str, Any]], key: str, read: Callable[[Any], Value]) -> Value | None:
+    for each in objects:
+        if key in each and (value := read(each[key])):
+            return value
+    return None
 
 
 def _name(value: Any) -> str:

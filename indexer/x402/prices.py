@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -40,32 +41,25 @@ class Notice(Struct, frozen=True):
 class Offer(Struct, frozen=True):
     """One entry of `accepts`; texts are empty where they are missing or no short line.
 
-    amount_key: of the amount, None if there is none
-    base_units: the digits of the amount, empty without a valid one
-    fault: the reason why the amount is not valid
     token: the stablecoin that is asked for, if it is a known one
+    amount_key: of the amount, None if there is none
+    amount: in units of the currency; empty if it is not valid or the asset is unknown
+    fault: the reason why the amount is not valid
     """
 
     network: str
     scheme: str
     asset: str
     pay_to: str
-    amount_key: str | None
-    base_units: str
-    fault: str
     token: Asset | None
+    amount_key: str | None
+    amount: str
+    fault: str
 
     @property
     def is_real(self) -> bool:
         """Whether it is for a known asset on a main network."""
         return not is_test_network(self.network) and self.token is not None
-
-    @property
-    def amount(self) -> str:
-        """The amount in units of the currency; empty if it is not valid or the asset is unknown."""
-        if self.token is None or not self.base_units:
-            return ""
-        return _in_units(self.base_units, self.token.decimals)
 
 
 class Accepted(Struct):
@@ -115,7 +109,7 @@ def read_accepts(accepts: Any, text: bytes) -> Accepted:
     )
     networks: dict[str, str] = {}
     for name in (each.network for each in offers if each.network):
-        networks.setdefault(network_key(name), network_label(name))
+        networks.setdefault(*_key_and_label(name))
     if entries:
         pricing, notices = _price(offers[index], f"$.accepts[{index}]")
     else:
@@ -134,27 +128,32 @@ def read_accepts(accepts: Any, text: bytes) -> Accepted:
     )
 
 
+@lru_cache(maxsize=1024)
+def _key_and_label(network: str) -> tuple[str, str]:
+    return network_key(network), network_label(network)
+
+
 def _read_offer(entry: dict[str, Any]) -> Offer:
     network, scheme, asset, pay_to = (
         line(entry.get(key), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
     )
-    amounts = ((key, entry.get(key)) for key in AMOUNT_KEYS)
-    key, value = next((each for each in amounts if each[1] not in (None, "")), (None, None))
-    base_units, fault = "", ""
+    token = find_asset(network, asset)
+    key = next((key for key in AMOUNT_KEYS if entry.get(key) not in (None, "")), None)
+    amount, fault = "", ""
     if key is not None:
         try:
-            base_units = _base_units(value)
+            digits = _base_units(entry[key])
+            amount = _in_units(digits, token.decimals) if token else ""
         except ValueError as error:
             fault = str(error)
-    token = find_asset(network, asset)
-    return Offer(network, scheme, asset, pay_to, key, base_units, fault, token)
+    return Offer(network, scheme, asset, pay_to, token, key, amount, fault)
 
 
 def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
     """Return the price of an entry, and a notice where it has none; raises InvalidRecord."""
     if offer.fault:
         raise InvalidRecord(f"{path}.{offer.amount_key}", f"is not a price: {offer.fault}")
-    label, scheme = network_label(offer.network), offer.scheme or "exact"
+    (_, label), scheme = _key_and_label(offer.network), offer.scheme or "exact"
     amount, currency = offer.amount, ""
     notices: list[Notice] = []
     if offer.amount_key is None:

@@ -108,7 +108,7 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
     _check_size(source.text, accepted)
     _check_price(accepted, policy)
     extension = mapping(values.get("extensions"), "bazaar")
-    url, given = _with_route(given_url, extension.get("routeTemplate")), parsed
+    url, given = _with_route(given_url, extension.get("routeTemplate")), parsed.identity
     if url != given_url:
         parsed = parse_url(url)
     declared = read_input(extension, _output_schema(accepted), url)
@@ -128,7 +128,7 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
             updated=None if updated == NEVER else EPOCH + updated * MICROSECOND,
         )
     resource = Resource(
-        given=given.identity,
+        given=given,
         identity=parsed.identity,
         method=declared.method,
         tool=declared.tool,

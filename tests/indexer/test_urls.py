@@ -6,9 +6,12 @@ import sys
 from ipaddress import ip_address
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indexer.errors import IndexerError
-from indexer.urls import ascii_host, is_public, parse_url
+from indexer.urls import ParsedUrl, ascii_host, is_public, parse_url
+from tests.support.running import examples
 
 HOSTS = {
     "Example.COM": "example.com",
@@ -62,3 +65,31 @@ NOT_PUBLIC = """
 @pytest.mark.parametrize("address", NOT_PUBLIC.split())
 def test_a_private_reserved_or_relayed_address_is_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
+
+
+def parse_or_explain(url: str) -> ParsedUrl | str:
+    try:
+        return parse_url(url)
+    except ValueError as error:
+        return str(error)
+
+
+labels = st.sampled_from(["a", "api", "example", "local", "0x7f", "127", "1", "_x", "-", "x" * 63])
+rests = st.text("/?#%.:@[]\\;=&a0~'\" é", max_size=8)
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(
+    st.sampled_from(["http", "https"]),
+    st.lists(labels | st.text(".-:@[]%0aé", max_size=3), max_size=4).map(".".join),
+    rests | st.text(max_size=4) | rests.map("/".__add__),
+)
+def test_a_url_in_normal_form_is_parsed_as_in_any_other(scheme: str, host: str, rest: str) -> None:
+    normal = parse_or_explain(f"{scheme}://{host}{rest}")
+    assert normal == parse_or_explain(f"{scheme.upper()}://{host}{rest}")
+
+
+def test_a_long_host_of_short_labels_is_not_valid() -> None:
+    assert parse_url(f"https://{'a.' * 126}b/").domain == "a." * 126 + "b"
+    with pytest.raises(ValueError, match="host"):
+        parse_url(f"https://{'a.' * 127}b/")

@@ -197,3 +197,10 @@ def test_values_in_a_schema_are_kept_exactly_unless_the_record_could_not_be_deco
     raw = bytes(read(text.replace('"B"', deep).encode()).endpoint)
     assert b'"default":"A"' in raw
     assert b"[[" not in raw
+
+
+def test_a_number_too_near_to_zero_for_a_decimal_is_zero() -> None:
+    number = "1e-9999999999999999999"
+    text = json.dumps(v2({"method": "POST", "body": {"x": "number"}})).replace('"number"', number)
+    (parameter,) = endpoint_of(text.encode())["parameters"]
+    assert (parameter["name"], parameter["example"]) == ("x", 0)
