@@ -135,11 +135,11 @@ class Endpoints:
             return float(price["maxAmount"])
         return float(price["amount"] or inf)
 
-    def select(self, filters: EndpointFilters) -> dict[int, Json | None]:
+    def select(self, filters: EndpointFilters) -> dict[int, Json]:
         """Map the endpoints that satisfy the filters to their cheapest offer, if one is needed."""
-        selected = {}
+        selected: dict[int, Json] = {}
         for number, endpoint in enumerate(self.all):
-            owner, best = self.services[number], None
+            owner, best = self.services[number], {}
             price = self.price(number)
             if filters.offers:
                 offers = [o for o in self.offers(number) if satisfies(o, filters.offers)]
@@ -159,7 +159,7 @@ class Endpoints:
                 and filters.enriched in {None, owner.get("enriched", False)}
                 and (filters.max_price is None or price <= filters.max_price)
             ):
-                selected[number] = {"price": price} | (best or {})
+                selected[number] = {"price": price} | best
         return selected
 
     def calls(self, number: int) -> int:
@@ -266,8 +266,7 @@ def test_pages_counts_and_matches_equal_those_of_brute_force(
     }
 
     def key(number: int) -> Any:
-        by_price = (selected[number] or {}).get("price", inf)
-        by = {"relevance": -scores[number], "price": by_price}
+        by = {"relevance": -scores[number], "price": selected[number]["price"]}
         return by.get(wanted.sort, -endpoints.calls(number)), number
 
     seen: Counter[str] = Counter()
@@ -282,8 +281,7 @@ def test_pages_counts_and_matches_equal_those_of_brute_force(
     assert list(hits.ordinals) == listed[offset : offset + limit]
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
         item = json.loads(b"".join(snapshot.endpoints.item(ordinal, offer)))
-        entry = (selected[ordinal] or {}).get("entry")
-        assert item.pop("match", None) == entry
+        assert item.pop("match", None) == selected[ordinal].get("entry")
         owner = endpoints.services[ordinal]
         assert item.pop("service") == {
             "id": owner["id"],

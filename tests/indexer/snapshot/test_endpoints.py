@@ -1,0 +1,95 @@
+"""Endpoints and the resources that feeds list for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from indexer.__main__ import main
+from service.snapshot.endpoints import EndpointFilters
+from service.snapshot.resources import NO_RESOURCE_FILTERS
+from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.artifacts import overlays
+from tests.support.running import Json, endpoint, service, write_lines
+from tests.support.x402 import accept, resource, v2
+
+PAID = {"payTo": ["0xPay"]}
+
+
+def publish(folder: Path, records: list[Json], patches: Json | None = None) -> Snapshot:
+    source = write_lines(folder / "source.jsonl", records)
+    options = overlays(folder, patches) if patches else ()
+    artifacts = str(folder / "artifacts")
+    assert main(["build", source, *options, "--out", artifacts, "--quiet"]) == 0
+    return open_snapshot(artifacts)
+
+
+def found(snapshot: Snapshot, query: str | None, **conditions: Any) -> int:
+    return snapshot.endpoints.search(query, 24, 0, EndpointFilters(**conditions)).total
+
+
+def listed(snapshot: Snapshot, query: str) -> int:
+    return snapshot.search_resources(query, 24, 0, NO_RESOURCE_FILTERS).total
+
+
+def test_a_resource_is_found_by_the_words_of_its_endpoint_and_of_its_service(
+    tmp_path: Path,
+) -> None:
+    snapshot = publish(tmp_path, [resource("https://tides.example/high", description="Moon")])
+    for query in ("high", "moon", "tides"):
+        assert (found(snapshot, query), listed(snapshot, query)) == (1, 1)
+    assert found(snapshot, "nothing") == listed(snapshot, "nothing") == 0
+
+
+def test_a_resource_that_an_overlay_takes_the_endpoint_of_is_found_as_a_resource_alone(
+    tmp_path: Path,
+) -> None:
+    records = [resource("https://tides.example/high", description="Moon")]
+    other = endpoint() | {"url": "https://tides.example/other"}
+    snapshot = publish(tmp_path, records, {"tides-example": {"endpoints": [other]}})
+    assert (found(snapshot, "high"), listed(snapshot, "high")) == (0, 1)
+    assert (found(snapshot, "other"), listed(snapshot, "other")) == (1, 0)
+    assert (found(snapshot, "tides"), listed(snapshot, "tides")) == (1, 1)
+    assert found(snapshot, None, offers=PAID) == 0
+
+
+def test_a_resource_keeps_its_endpoint_where_a_catalogue_record_spells_it_otherwise(
+    tmp_path: Path,
+) -> None:
+    records = [
+        v2({"method": "POST"}) | {"resource": "https://tides.example/high"},
+        v2({"method": "GET"}) | {"resource": "https://tides.example/high"},
+        service(
+            "tides-example",
+            domain="tides.example",
+            endpoints=[
+                endpoint() | {"url": "https://TIDES.example:443/high", "method": "GET, POST"}
+            ],
+        ),
+    ]
+    snapshot = publish(tmp_path, records)
+    hits = snapshot.endpoints.search(None, 24, 0, EndpointFilters(offers=PAID))
+    assert hits.total == 1
+    assert hits.offers != [-1]
+    assert listed(snapshot, "high") == 2
+
+
+def test_tools_of_one_address_have_offers_of_their_own(tmp_path: Path) -> None:
+    tools = [
+        v2({"type": "mcp", "toolName": name})
+        | {"resource": "https://tools.example/", "accepts": [accept(payTo=name)]}
+        for name in ("sun", "moon")
+    ]
+    snapshot = publish(tmp_path, tools)
+    for name in ("sun", "moon"):
+        hits = snapshot.endpoints.search(name, 24, 0, EndpointFilters(offers={"payTo": [name]}))
+        assert hits.total == 1
+        item = b"".join(snapshot.endpoints.item(hits.ordinals[0], hits.offers[0]))
+        assert b'"tool":"%b"' % name.encode() in item
+
+
+def test_the_endpoints_of_a_removed_service_are_not_found(tmp_path: Path) -> None:
+    records = [resource("https://tides.example/high"), service("kept", name="High")]
+    snapshot = publish(tmp_path, records, {"tides-example": None})
+    assert (found(snapshot, "high"), listed(snapshot, "high")) == (1, 0)
+    assert found(snapshot, "tides") == listed(snapshot, "tides") == 0
