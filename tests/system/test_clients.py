@@ -33,7 +33,11 @@ GENERATED = [
 
 PYTHON = """
 import json, sys
-from x402.extensions.bazaar import ListDiscoveryResourcesParams, with_bazaar
+from x402.extensions.bazaar import (
+    ListDiscoveryResourcesParams,
+    SearchDiscoveryResourcesParams,
+    with_bazaar,
+)
 from x402.http import FacilitatorConfig, HTTPFacilitatorClientSync
 
 client = with_bazaar(HTTPFacilitatorClientSync(FacilitatorConfig(url=sys.argv[1])))
@@ -44,10 +48,15 @@ while len(walked) < total:
     walked += [item.resource for item in page.items]
     total = page.pagination.total
 base = bazaar.list_resources(ListDiscoveryResourcesParams(limit=1, network="base"))
+found, cursor = [], None
+while not found or cursor:
+    page = bazaar.search(SearchDiscoveryResourcesParams(query="data", limit=7, cursor=cursor))
+    found += [item.resource for item in page.resources]
+    cursor = page.pagination.cursor
 try:
     bazaar.list_resources(ListDiscoveryResourcesParams(limit=0))
 except Exception as error:
-    print(json.dumps([walked, base.pagination.total, str(error)]))
+    print(json.dumps([walked, base.pagination.total, found, str(error)]))
 """
 NODE = """
 import { HTTPFacilitatorClient } from "@x402/core/http";
@@ -61,10 +70,17 @@ for (let total = 1; walked.length < total; ) {
     total = page.pagination.total;
 }
 const base = await bazaar.listResources({ limit: 1, network: "base" });
+const found = [];
+let cursor;
+do {
+    const page = await bazaar.search({ query: "data", limit: 7, cursor });
+    found.push(...page.resources.map(item => item.resource));
+    cursor = page.pagination.cursor;
+} while (cursor);
 try {
     await bazaar.listResources({ limit: 0 });
 } catch (error) {
-    console.log(JSON.stringify([walked, base.pagination.total, String(error)]));
+    console.log(JSON.stringify([walked, base.pagination.total, found, String(error)]));
 }
 """
 
@@ -108,26 +124,37 @@ def run(*command: object) -> Any:
 
 
 @pytest.mark.parametrize("prefix", ["", "/v2/x402/"])
-def test_the_python_client_walks_filters_and_reads_errors(
+def test_the_python_client_walks_searches_filters_and_reads_errors(
     client: httpx.Client, listed: list[Json], prefix: str
 ) -> None:
     python = CLIENTS / "bin/python"
     skip_without(python)
-    check(listed, *run(python, "-c", PYTHON, f"{client.base_url}{prefix}"))
+    check(client, listed, *run(python, "-c", PYTHON, f"{client.base_url}{prefix}"))
 
 
 @pytest.mark.parametrize("prefix", ["", "/platform/v2/x402"])
-def test_the_typescript_client_walks_filters_and_reads_errors(
+def test_the_typescript_client_walks_searches_filters_and_reads_errors(
     client: httpx.Client, listed: list[Json], prefix: str
 ) -> None:
     skip_without(CLIENTS / "node_modules/@x402/extensions")
     script = CLIENTS / "walk.mjs"
     script.write_text(NODE)
-    check(listed, *run("node", script, f"{client.base_url}{prefix}"))
+    check(client, listed, *run("node", script, f"{client.base_url}{prefix}"))
 
 
-def check(listed: list[Json], walked: list[str], on_base: int, error: str) -> None:
+def check(
+    client: httpx.Client,
+    listed: list[Json],
+    walked: list[str],
+    on_base: int,
+    found: list[str],
+    error: str,
+) -> None:
     assert walked == [each["resource"] for each in listed]
+    body = client.get("/discovery/search", params={"query": "data", "limit": 200}).json()
+    ranked = [each["resource"] for each in body["resources"]]
+    assert len(found) == body["total"]
+    assert found[: len(ranked)] == ranked
     assert on_base == sum(has(each, "network", "base") for each in listed)
     assert "(400)" in error
     assert "limit must be an integer of at least 1" in error
