@@ -87,6 +87,11 @@ def mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
+def discounted_gain(grades: list[float]) -> float:
+    """Return the DCG of grades in the order of the results, with the gain 2^grade - 1."""
+    return math.fsum((2**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
+
+
 def _build(folder: Path, documents: list[Document]) -> Snapshot:
     source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
     source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
@@ -110,14 +115,10 @@ def _record(number: int, document: Document) -> bytes:
 
 def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgement:
     """Return the measures of a query; DCG (Burges et al. 2005) has the gain 2^grade - 1."""
-    gain = _dcg([wanted.get(name, 0) for name in returned[:NDCG_DEPTH]])
-    ideal = _dcg(sorted(wanted.values(), reverse=True)[:NDCG_DEPTH])
+    gain = discounted_gain([wanted.get(name, 0) for name in returned[:NDCG_DEPTH]])
+    ideal = discounted_gain(sorted(wanted.values(), reverse=True)[:NDCG_DEPTH])
     recall = sum(name in wanted for name in returned) / len(wanted)
     return Judgement(query, gain / ideal, recall, returned, wanted)
-
-
-def _dcg(grades: list[float]) -> float:
-    return math.fsum((2**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
 
 
 def _decode_lines(name: str, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:

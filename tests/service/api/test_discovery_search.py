@@ -27,9 +27,7 @@ RESOURCES = [
         description="Phases of the moon and the tide",
         tags=["sky", "sea"],
     ),
-    resource(
-        "https://euro.example/tide", accept("1", asset="0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42")
-    ),
+    resource("https://euro.example/tide", accept("1", asset=EURC)),
     resource("https://legacy.example/tide", accept(network="base", scheme="upto")),
     v2({"type": "mcp", "toolName": "tide"}) | {"type": "mcp", "resource": "https://x.example/"},
     resource("https://free.example/", accept(None), description="Nothing"),
@@ -87,10 +85,7 @@ def test_the_best_match_is_first_and_listed_as_it_is_in_the_listing(
         ({"asset": SOLANA_USDC.lower()}, {"two.example/moon"}),
         ({"asset": USDC, "scheme": "upto", "network": "Base"}, {"legacy.example/tide"}),
         ({"maxUsdPrice": "0.00001"}, set()),
-        (
-            {"urlSubstring": "TIDE"},
-            {"tides.example/high", "euro.example/tide", "legacy.example/tide"},
-        ),
+        ({"urlSubstring": ".EXAMPLE/tide"}, {"euro.example/tide", "legacy.example/tide"}),
         ({"urlSubstring": "tide", "query": "ports"}, {"tides.example/high"}),
         ({"tags": ["sea", "nothing"]}, {"two.example/moon"}),
         ({"tags": ["sea", "Sea"]}, {"two.example/moon", "tides.example/high"}),
