@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,19 +84,30 @@ class OfferWriter:
         self._starts.append(offer.start)
         self._stops.append(offer.stop)
 
-    def write(self, folder: Path, owners: npt.NDArray[np.int32], endpoints: int) -> None:
-        """Write the offers, and facets of the endpoints; `owners` are their ordinals, or NONE."""
+    def write(
+        self, folder: Path, entries: int, owners: npt.NDArray[np.int32], endpoints: int
+    ) -> None:
+        """Write the offers, and facets of the endpoints.
+
+        The first `entries` offers are entries of `accepts`. `owners` are the ordinals of the
+        endpoints of all offers, or NONE.
+        """
         folder.mkdir()
         for name in OFFER_FACETS:
             self._facet(name, owners).write(folder, endpoints)
         sorted_numbers = self._strings.write(folder / "strings")
-        for name, column in self._columns.items():
-            np.save(folder / f"{COLUMNS[name]}.npy", sorted_numbers[np.asarray(column, np.int32)])
-        np.save(folder / "prices.npy", np.asarray(self._prices))
-        np.save(folder / "usd_prices.npy", np.asarray(self._usd_prices))
-        np.save(folder / "owners.npy", owners.astype(np.int32))
-        np.save(folder / "starts.npy", np.asarray(self._starts, np.int64))
-        np.save(folder / "stops.npy", np.asarray(self._stops, np.int64))
+        prices = np.asarray(self._prices)
+        order = np.lexsort((prices, owners))
+        columns: dict[str, npt.NDArray[Any]] = {"prices": prices}
+        for name, numbers in self._columns.items():
+            columns[COLUMNS[name]] = sorted_numbers[np.asarray(numbers, np.int32)]
+        columns["usd_prices"] = np.asarray(self._usd_prices)
+        columns["owners"] = owners.astype(np.int32)
+        columns["starts"] = np.asarray(self._starts, np.int64)
+        columns["stops"] = np.asarray(self._stops, np.int64)
+        for name, column in columns.items():
+            np.save(folder / f"{name}.npy", column[order])
+        np.save(folder / "entries.npy", np.argsort(order)[:entries].astype(np.int32))
 
     def _facet(self, name: str, owners: npt.NDArray[np.int32]) -> FacetWriter:
         """Return a facet of the values that the offers of each endpoint have."""

@@ -12,7 +12,9 @@ from service.search.postings import BLOCK_BITS, BLOCK_SIZE, Integers, Mask, bloc
 from service.search.top_k import TopK
 
 MARGIN = 2
-"""Documents that are ranked for each one that is to be listed, and factor by which they grow."""
+"""Documents that are ranked at first for each one that is to be listed."""
+GROWTH = 8
+"""Factor by which more are ranked where few groups have many of the best documents."""
 LAST_BIT = BLOCK_SIZE - 1
 ONES = np.uint64(2**64 - 1)
 
@@ -66,7 +68,7 @@ class Groups:
             listed = ordinals[_is_among_first(self.of_document[ordinals], most)]
             if len(listed) >= offset + limit or k >= total:
                 return TopK(total, listed[offset : offset + limit])
-            k *= MARGIN
+            k *= GROWTH
 
     def count_listed(self, ordinals: Integers, most: int) -> int:
         """Return how many of these documents, in ascending order, are listed."""

@@ -1,11 +1,13 @@
 """Offers: the ways to pay for endpoints, and filters that must hold together on one of them.
 
+They are ordered by endpoint, those without one first, then by price, unknown prices last.
 `strings` is a `StringTable` of normalised values. `networks.npy`, `schemes.npy`, `assets.npy` and
 `pay_to.npy` are int32[offers], the number of the value of each offer or NONE. `prices.npy` and
 `usd_prices.npy` are float64[offers], in units of the currency and in US dollars, NaN where unknown.
 `owners.npy`, int32[offers], is the ordinal of the endpoint, or NONE. `starts.npy` and `stops.npy`,
 int64[offers], are where the entry of `accepts` stands in the stored resources, or NONE for an offer
-that no feed made. Facets of the endpoints stand beside them, as in `service.search.filters`.
+that no feed made. `entries.npy`, int32[entries], is the offer of each entry of `accepts` of the
+resources in their order. Facets of the endpoints stand beside them, as in `service.search.filters`.
 """
 
 from __future__ import annotations
@@ -37,15 +39,17 @@ COLUMNS = {"network": "networks", "scheme": "schemes", "asset": "assets", "payTo
 
 
 class Offers:
-    """The offers of a snapshot: those of its listed resources in their order, then all others."""
+    """The offers of a snapshot."""
 
     def __init__(self, folder: Path) -> None:
         self._strings = StringTable(folder / "strings")
         self._columns = {name: open_array(folder / f"{file}.npy") for name, file in COLUMNS.items()}
-        self.usd_prices: npt.NDArray[np.float64] = open_array(folder / "usd_prices.npy")
+        self._usd_prices: npt.NDArray[np.float64] = open_array(folder / "usd_prices.npy")
+        self._entries = open_array(folder / "entries.npy")
         self.facets = {name: Facet(folder, name, OFFER_KEYS[name]) for name in OFFER_FACETS}
         self._prices = open_array(folder / "prices.npy")
         self._owners = open_array(folder / "owners.npy")
+        self._unowned = int(np.searchsorted(self._owners, 0))
         self._starts = open_array(folder / "starts.npy")
         self._stops = open_array(folder / "stops.npy")
 
@@ -65,16 +69,25 @@ class Offers:
 
         Its price is NaN where none is known, and its number NONE where an endpoint has none.
         """
-        offers = np.flatnonzero(self.mask(conditions) & (self._owners >= 0))
-        # The last offer of an endpoint stays: the cheapest one, the first of several.
-        order = np.argsort(self._prices[offers], kind="stable")[::-1]
-        offers = offers[order]
-        owners = self._owners[offers]
+        offers = np.flatnonzero(self.mask(conditions))
+        offers = offers[np.searchsorted(offers, self._unowned) :]
+        owners = self._owners.take(offers)
+        is_first = np.diff(owners, prepend=NONE) != 0
+        owners, offers = owners[is_first], offers[is_first]
         numbers = np.full(endpoints, NONE, np.int64)
         numbers[owners] = offers
         prices = np.full(endpoints, np.nan)
-        prices[owners] = self._prices[numbers[owners]]
+        prices[owners] = self._prices.take(offers)
         return numbers >= 0, prices, numbers
+
+    def entry_mask(self, conditions: Mapping[str, Sequence[str]]) -> Mask:
+        """Return which entries of `accepts` have one of the values for each name."""
+        return self.mask(conditions).take(self._entries)
+
+    def entries_up_to(self, usd_price: float) -> Mask:
+        """Return which entries of `accepts` cost at most this in US dollars."""
+        cheap: Mask = self._usd_prices.take(self._entries) <= usd_price
+        return cheap
 
     def span(self, offer: int) -> tuple[int, int] | None:
         """Return where the entry of `accepts` stands in the stored resources, if there is one."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from service.search.collapsing import Groups
 from service.search.filters import Facet, FacetCounts
 from service.search.offers import NONE, OFFER_FACETS, Offers
 from service.search.postings import Integers, Mask
-from service.search.searcher import Searcher
+from service.search.searcher import Plan, Searcher
 from service.search.top_k import TopK
 from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore
@@ -87,6 +87,18 @@ class EndpointHits(Struct, frozen=True):
     facets: FacetCounts | None
 
 
+class _Selection(NamedTuple):
+    """The endpoints that satisfy filters: None for all, the prices of all, and their offers."""
+
+    mask: Mask | None
+    prices: npt.NDArray[np.float64]
+    offers: Integers | None
+
+    def offers_of(self, page: Integers) -> list[int]:
+        """Return the offer of each endpoint of a page, or NONE."""
+        return [NONE] * len(page) if self.offers is None else self.offers[page].tolist()
+
+
 class Endpoints:
     """The endpoints of a snapshot."""
 
@@ -123,31 +135,16 @@ class Endpoints:
 
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
-        mask, prices, offers = self._select(filters)
-        most = filters.per_service
-        if query is not None:
-            plan = self._searcher.plan(query, self._document_mask(mask))
-            if filters.sort == "relevance":
-                if most:
-                    total, listed, page = plan.collapse(self._groups, most, limit, offset)
-                else:
-                    total, page = plan.rank(limit, offset)
-                    listed = total
-                facets = self._count(filters.counted, plan.matches()) if filters.counted else None
-                return _hits(total, listed, page, offers, facets)
-            matches = np.flatnonzero(plan.matches())
-        else:
+        selected = self._select(filters)
+        if query is None:
+            mask = selected.mask
             matches = np.arange(len(self)) if mask is None else np.flatnonzero(mask)
-        ordered = self._ordered(matches, filters.sort, prices)
-        if most:
-            listed = self._groups.count_listed(matches, most)
-            first = partial(_first, ordered)
-            page = self._groups.page(first, most, limit, offset).ordinals
-        else:
-            listed, page = len(matches), ordered[offset : offset + limit]
-        mask = self._mask_of(matches) if filters.counted else None
-        facets = None if mask is None else self._count(filters.counted, mask)
-        return _hits(len(matches), listed, page, offers, facets)
+            return self._in_order(matches, selected, limit, offset, filters)
+        plan = self._searcher.plan(query, self._document_mask(selected.mask))
+        if filters.sort == "relevance":
+            return self._ranked(plan, selected, limit, offset, filters)
+        matches = np.flatnonzero(plan.matches())
+        return self._in_order(matches, selected, limit, offset, filters)
 
     def rank_resources(
         self, query: str, resources: Integers | None, limit: int, offset: int
@@ -176,13 +173,43 @@ class Endpoints:
         pieces.append(b"}")
         return pieces
 
-    def _select(
-        self, filters: EndpointFilters
-    ) -> tuple[Mask | None, npt.NDArray[np.float64], Integers | None]:
-        """Return the endpoints that satisfy the filters, the prices of all, and their offers."""
+    def _ranked(
+        self, plan: Plan, selected: _Selection, limit: int, offset: int, filters: EndpointFilters
+    ) -> EndpointHits:
+        """Return one page of the matches of a query, best match first."""
+        most = filters.per_service
+        if most:
+            total, listed, page = plan.collapse(self._groups, most, limit, offset)
+        else:
+            total, page = plan.rank(limit, offset)
+            listed = total
+        facets = self._count(filters.counted, plan.matches()) if filters.counted else None
+        return EndpointHits(total, listed, page.tolist(), selected.offers_of(page), facets)
+
+    def _in_order(
+        self,
+        matches: Integers,
+        selected: _Selection,
+        limit: int,
+        offset: int,
+        filters: EndpointFilters,
+    ) -> EndpointHits:
+        """Return one page of ascending matches in the order that the filters ask for."""
+        ordered = self._ordered(matches, filters.sort, selected.prices)
+        listed, page, most = len(matches), ordered[offset : offset + limit], filters.per_service
+        if most:
+            listed = self._groups.count_listed(matches, most)
+            first = partial(_first, ordered)
+            page = self._groups.page(first, most, limit, offset).ordinals
+        facets = None
+        if filters.counted:
+            facets = self._count(filters.counted, self._mask_of(matches))
+        return EndpointHits(len(matches), listed, page.tolist(), selected.offers_of(page), facets)
+
+    def _select(self, filters: EndpointFilters) -> _Selection:
         prices, offers = self._prices, None
         if not filters.has_conditions:
-            return None, prices, offers
+            return _Selection(None, prices, offers)
         masks = []
         if filters.offers:
             mask, prices, offers = self._offers.cheapest(filters.offers, len(self))
@@ -195,7 +222,7 @@ class Endpoints:
             masks.append(self._enriched == filters.enriched)
         if filters.max_price is not None:
             masks.append(prices <= filters.max_price)
-        return reduce(np.logical_and, masks), prices, offers
+        return _Selection(reduce(np.logical_and, masks), prices, offers)
 
     def _of_services(self, ids: Sequence[str]) -> Mask:
         mask = np.zeros(len(self), np.bool_)
@@ -249,10 +276,3 @@ class Endpoints:
 
 def _first(ordered: Integers, k: int) -> TopK:
     return TopK(len(ordered), ordered[:k])
-
-
-def _hits(
-    total: int, listed: int, page: Integers, offers: Integers | None, facets: FacetCounts | None
-) -> EndpointHits:
-    matched = [NONE] * len(page) if offers is None else offers[page].tolist()
-    return EndpointHits(total, listed, page.tolist(), matched, facets)

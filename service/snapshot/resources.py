@@ -133,11 +133,10 @@ class Resources:
         for name, value in wanted.items():
             if value is not None:
                 yield self._columns[name] == self._number(value)
-        entries = len(self._columns["networks"])
         if filters.offers:
-            yield self._offers.mask(filters.offers)[:entries]
+            yield self._offers.entry_mask(filters.offers)
         if filters.max_usd_price is not None:
-            yield self._offers.usd_prices[:entries] <= filters.max_usd_price
+            yield self._offers.entries_up_to(filters.max_usd_price)
 
     def _with(self, name: str, values: Sequence[str]) -> Ordinals:
         """Return the resources that have any of the values in a list."""

@@ -89,7 +89,7 @@ def write(folder: Path, fields: list[Json]) -> Resources:
 
     offers = OfferWriter()
     assert len(write_resources(folder, listings(), offers).keys) == len(fields)
-    offers.write(folder / "offers", np.zeros(len(offers), np.int32), 1)
+    offers.write(folder / "offers", len(offers), np.zeros(len(offers), np.int32), 1)
     return Resources(folder, Offers(folder / "offers"))
 
 
