@@ -257,7 +257,8 @@ class _Build:
             if listed.entry.group != NO_GROUP
             for resource in discovery.listings(listed.entry.group)
         )
-        return write_resources(self._built / "resources", listings, offers)
+        with self._progress.stage("write the resources"):
+            return write_resources(self._built / "resources", listings, offers)
 
     def _index(
         self, entries: list[Entry], listed: ListedResources, offers: OfferWriter

@@ -30,7 +30,7 @@ from service.snapshot.snapshot import Snapshot, open_snapshot
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console
 
-SUMMARY = "search the services or endpoints that are published, or list the services"
+SUMMARY = "search what is published, or list it"
 EXAMPLES: tuple[str, ...] = (
     "search weather forecast",
     "search weather --network Base --max-price 0.01 --sort price",
@@ -90,6 +90,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer as the service answers a request, as JSON or as a table."""
     if options.endpoints:
+        if not options.words and not any(getattr(options, name) for name in FILTERS):
+            raise Misuse("--endpoints needs words, --category, --network or --max-price")
         search = _parse(options, parse_endpoint_search)
         return search_endpoints(open_snapshot(options.artifacts), search, options)
     parse = parameters.parse_search if options.words else parameters.parse_listing

@@ -18,7 +18,9 @@ STAGES = {
     "count the payments",
     "write the services",
     "index",
+    "write the resources",
     "compile",
+    "compile the endpoints",
     "publish",
 }
 """The stages of a build with payments."""

@@ -29,7 +29,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import records
+from service import discovery_records, records
 from service.api.openapi import document
 from service.discovery_records import DiscoveryError
 from service.errors import RatecardError
@@ -82,7 +82,7 @@ ERRORS = set(_statuses_and_codes(RatecardError)) - {(500, "internal_error")}
 def _decoder(path: str) -> msgspec.json.Decoder[Any]:
     content = OPENAPI["paths"][path]["get"]["responses"]["200"]["content"]
     name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
-    return msgspec.json.Decoder(getattr(records, name))
+    return msgspec.json.Decoder(getattr(records, name, None) or getattr(discovery_records, name))
 
 
 ENVELOPES = {path: _decoder(path) for path in OPENAPI["paths"]}
@@ -312,9 +312,12 @@ def hostile_urls(count: int) -> list[str]:
 def systematic_urls() -> Iterator[str]:
     """Yield every parameter and every path with every value, and long ones."""
     for path, names in QUERY_PARAMETERS.items():
-        query = "q=weather&" if "search" in path else ""
+        query = "q=weather&query=weather&" if "search" in path else ""
         for name in names:
-            yield from (f"{path}?{'' if name == 'q' else query}{name}={value}" for value in VALUES)
+            yield from (
+                f"{path}?{'' if name in {'q', 'query'} else query}{name}={value}"
+                for value in VALUES
+            )
     for name in QUERY_PARAMETERS["/v1/search/services"]:
         yield from (f"/?{name}={value}" for value in VALUES)
     prefixes = ("/v1/services/", "/", "/v1/services/a/", "/services/", "/assets/")

@@ -13,7 +13,9 @@ import pytest
 from rich.cells import cell_len
 
 from indexer.__main__ import main
+from indexer.cli.endpoints import COLUMNS as ENDPOINT_COLUMNS
 from indexer.cli.search import COLUMNS
+from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import (
     ROOT,
@@ -193,3 +195,55 @@ def test_an_empty_catalogue_is_listed(
     capsys.readouterr()
     assert main(["search", "--artifacts", str(artifacts)]) == 0
     assert capsys.readouterr().out == "there is no service\n"
+
+
+def test_endpoints_are_a_table_in_order_of_rank(sample: Path) -> None:
+    process = run_indexer("search", "tide tables", "--endpoints", "--artifacts", sample)
+    assert (process.returncode, process.stderr) == (0, "")
+    head, *rows, blank, total, details = process.stdout.splitlines()
+    assert head.split() == [*ENDPOINT_COLUMNS]
+    hits = open_snapshot(sample).endpoints.search("tide tables", 10, 0, EndpointFilters())
+    cells = [re.split(" {2,}", row.strip()) for row in rows]
+    assert len(cells) == len(hits.ordinals)
+    assert cells[0][:3] == ["1", "GET", "https://api.tidewatch.example/v1/tides/:station/springs"]
+    assert blank == ""
+    assert re.fullmatch(
+        r"1–10 of [0-9]+ endpoints \(at most 3 of a service; [0-9]+ match\); --offset 10 has the next",
+        total,
+    )
+    assert details == f"details: python -m indexer show {cells[0][3]} --artifacts {sample}"
+
+
+def test_json_of_endpoints_equals_the_response_of_the_service(
+    sample: Path, client: httpx.Client
+) -> None:
+    options = ("--endpoints", "--network", "base", "--max-price", "0.01", "--sort", "price")
+    process = run_indexer("search", "weather", *options, "--json", "--artifacts", sample)
+    parameters = {"q": "weather", "network": "base", "maxPrice": "0.01", "sort": "price"}
+    parameters |= {"limit": "10"}
+    assert process.stdout.strip() == client.get("/v1/search/endpoints", params=parameters).text
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ([], "--endpoints needs words, --category, --network or --max-price"),
+        (["x", "--sort", "name"], "--sort must be one of: relevance, price, popularity"),
+    ],
+)
+def test_a_search_for_endpoints_needs_something_to_search_for(
+    options: list[str], reason: str, sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", "--endpoints", *options, "--artifacts", str(sample)]) == 2
+    assert capsys.readouterr().err == f"error: {reason}\n"
+
+
+def test_without_endpoints_the_output_says_so(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", "qqqqqqqq", "--endpoints", "--artifacts", str(sample)]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("there is no endpoint for 'qqqqqqqq'\n")
+    past = ["search", "weather", "--endpoints", "--offset", "9999", "--artifacts", str(sample)]
+    assert main(past) == 0
+    assert "--offset skips them all" in capsys.readouterr().out
