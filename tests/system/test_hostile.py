@@ -591,13 +591,25 @@ def file_names(artifacts: Path) -> set[str]:
     return {re.sub("MAIN_[0-9a-z]{16}", "", name.replace(snapshot.name, "")) for name in names}
 
 
-# `facets=` can mean an empty list (valid) or a list of an empty name (invalid): skip both.
+# `facets=` can mean an empty list (valid) or a list of an empty name (invalid): skip both. OpenAPI
+# cannot say that a query is required unless there is a filter, nor which cursors there are: give
+# all requests a query, and none a cursor that might be one.
 HOOKS = """
 import schemathesis
+
+REQUIRED = {"/v1/search/endpoints": "q", "/discovery/search": "query"}
 
 @schemathesis.hook
 def filter_query(context, query):
     return not query or query.get("facets") not in ("", [""])
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    required = REQUIRED.get(case.operation.path)
+    if required is not None:
+        case.query = {required: "weather"} | (case.query or {})
+        if case.query.get("cursor"):
+            del case.query["cursor"]
 """
 
 
