@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,6 +17,8 @@ from service.snapshot import Snapshot
 
 MAX_CHOICES = 100
 """Choices of a facet, most frequent first."""
+MAX_CHIPS = 20
+"""Selected filters with a link that removes one: each link has all others, which is quadratic."""
 PRICES = (0.001, 0.01, 0.1, 1.0)
 
 # The facets to choose from, and the functions that map the spellings of a value to one key.
@@ -90,10 +93,10 @@ def hidden_fields(filters: Filters) -> Iterator[tuple[str, str]]:
 
 
 def chips(listing: ListRequest) -> list[Chip]:
-    """Return the selected filters."""
+    """Return the first of the selected filters."""
     return [
         Chip(label, format_query(replace(listing, filters=rest)))
-        for label, rest in _removals(listing.filters)
+        for label, rest in islice(_removals(listing.filters), MAX_CHIPS)
     ]
 
 

@@ -80,6 +80,15 @@ def test_a_page_is_sent_again_only_when_it_changed(client: httpx.Client) -> None
     assert client.get("/?q=weather", headers={"if-none-match": '"other"'}).status_code == 200
 
 
+@pytest.mark.parametrize("filters", ["/?category="])
+def test_a_page_of_thousands_of_filters_is_bounded(filters: str, client: httpx.Client) -> None:
+    path, _, name = filters.partition("?")
+    values = "&".join(f"{name}{number}" for number in range(2000))
+    response = client.get(f"{path}?{values}").raise_for_status()
+    assert len(response.content) < 80 * len(values)
+    assert response.text.count("Remove the filter") == 20
+
+
 def test_the_pages_can_be_switched_off(sample: Path) -> None:
     with serve(sample, "--page", "false") as client:
         for path in (*PAGES[:4], f"/assets/{VERSION}/page.css"):
