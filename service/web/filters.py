@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -46,12 +46,19 @@ class Chip(NamedTuple):
 def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
     """Return the most frequent values of a facet, and the selected ones."""
     filters, key = listing.filters, FACETS[name]
-    selected = {key(value): value for value in filters.facets.get(name, ())}
     others = {facet: values for facet, values in filters.facets.items() if facet != name}
     # Any order but by relevance saves ranking the matches.
     counting = replace(filters, facets=others, counted=(name,), sort="name")
     hits = find(snapshot, replace(listing, page=_ONE, filters=counting))
-    counts = {str(each["value"]): int(each["count"]) for each in (hits.facets or {})[name]}
+    return choices_of((hits.facets or {})[name], filters.facets.get(name, ()), key)
+
+
+def choices_of(
+    counted: Sequence[Mapping[str, str | int]], values: Sequence[str], key: Callable[[str], str]
+) -> list[Choice]:
+    """Return the most frequent values of a counted facet, and the selected `values`."""
+    selected = {key(value): value for value in values}
+    counts = {str(each["value"]): int(each["count"]) for each in counted}
     frequent = set(list(counts)[:MAX_CHOICES])
     uncounted = selected.keys() - set(map(key, counts))
     counts |= {selected[missing]: 0 for missing in sorted(uncounted)}
@@ -64,12 +71,16 @@ def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[C
 
 def price_choices(snapshot: Snapshot, listing: ListRequest) -> list[Choice]:
     """Return the maximum prices, the selected one among them."""
-    selected = listing.filters.max_price
 
     def count(price: float) -> int:
         filters = replace(listing.filters, max_price=price, sort="relevance", counted=())
         return find(snapshot, replace(listing, page=_ONE, filters=filters)).total
 
+    return prices_of(listing.filters.max_price, count)
+
+
+def prices_of(selected: float | None, count: Callable[[float], int]) -> list[Choice]:
+    """Return the maximum prices with their counts, the selected one among them."""
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
     texts = map(format_decimal, prices)
     return [
