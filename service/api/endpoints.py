@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from typing import cast, get_args
+from urllib.parse import urlencode
 
 import orjson
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.query_string import Page, Parameters
+from service.api.parameters import format_decimal
+from service.api.query_string import DEFAULT_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.http.responses import json_response, snapshot_of
 from service.search.offers import OFFER_KEYS
@@ -45,17 +47,33 @@ def parse_endpoint_search(query_string: bytes) -> EndpointRequest:
         names = ", ".join(CONDITIONS)
         message = f"q is required, the words to search for, unless there is one of: {names}"
         raise InvalidParameter("q", message)
-    filters = EndpointFilters(
-        offers={name: values for name in OFFER_KEYS if (values := parameters.values(name))},
-        facets={name: values for name in FACET_KEYS if (values := parameters.values(name))},
-        services=parameters.values("service"),
-        enriched=parameters.flag("enriched"),
-        max_price=parameters.price("maxPrice"),
-        sort=cast("EndpointSort", parameters.choice("sort", ENDPOINT_SORTS) or "relevance"),
-        per_service=parameters.integer("perService", DEFAULT_PER_SERVICE, minimum=0),
-        counted=parameters.facets(ENDPOINT_FACETS),
-    )
-    return EndpointRequest(query or None, parameters.page(), filters)
+    return EndpointRequest(query or None, parameters.page(), _filters(parameters))
+
+
+def parse_endpoint_browse(query_string: bytes) -> EndpointRequest:
+    """Parse the address of the page of endpoints: always pages of 24, and nothing is required.
+
+    The form of the page sends an empty `maxPrice` where no price is chosen.
+    """
+    parameters = Parameters(query_string)
+    parameters.discard_blank("maxPrice")
+    page = Page(DEFAULT_LIMIT, parameters.integer("offset", 0, minimum=0))
+    return EndpointRequest(parameters.query() or None, page, _filters(parameters))
+
+
+def format_endpoint_query(search: EndpointRequest, offset: int = 0) -> str:
+    """Return the canonical query string of a search, of the page at this offset."""
+    filters = search.filters
+    fields: dict[str, object] = {"q": search.query or []}
+    fields |= filters.offers | filters.facets
+    fields["service"] = filters.services
+    fields["enriched"] = [] if filters.enriched is None else str(filters.enriched).lower()
+    fields["maxPrice"] = [] if filters.max_price is None else format_decimal(filters.max_price)
+    fields["sort"] = [] if filters.sort == "relevance" else filters.sort
+    is_default = filters.per_service == DEFAULT_PER_SERVICE
+    fields["perService"] = [] if is_default else filters.per_service
+    fields["offset"] = offset or []
+    return urlencode(fields, doseq=True)
 
 
 def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest) -> bytes:
@@ -75,3 +93,16 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest) -> bytes:
         body.append(b',"facets":%b' % orjson.dumps(hits.facets))
     body.append(b"}")
     return b"".join(body)
+
+
+def _filters(parameters: Parameters) -> EndpointFilters:
+    return EndpointFilters(
+        offers={name: values for name in OFFER_KEYS if (values := parameters.values(name))},
+        facets={name: values for name in FACET_KEYS if (values := parameters.values(name))},
+        services=parameters.values("service"),
+        enriched=parameters.flag("enriched"),
+        max_price=parameters.price("maxPrice"),
+        sort=cast("EndpointSort", parameters.choice("sort", ENDPOINT_SORTS) or "relevance"),
+        per_service=parameters.integer("perService", DEFAULT_PER_SERVICE, minimum=0),
+        counted=parameters.facets(ENDPOINT_FACETS),
+    )

@@ -89,6 +89,10 @@ class Offers:
         cheap: Mask = self._usd_prices.take(self._entries) <= usd_price
         return cheap
 
+    def price(self, offer: int) -> float:
+        """Return the price of an offer, NaN where none is known."""
+        return float(self._prices[offer])
+
     def span(self, offer: int) -> tuple[int, int] | None:
         """Return where the entry of `accepts` stands in the stored resources, if there is one."""
         start = int(self._starts[offer])

@@ -94,6 +94,14 @@ class QueryExpander:
                 expansions[position] = Expansion(terms, True)
         return expansions
 
+    def terms(self, words: list[Word]) -> list[frozenset[str]]:
+        """Return the terms of each required word, completions and corrections included."""
+        return [
+            frozenset(self._terms[number] for number, _ in each.terms)
+            for each in self.expand(words)
+            if each.required
+        ]
+
     def _look_up(self, word: Word) -> tuple[Expansion, int | str, bool]:
         """Return the exact expansion, a key of the term, and whether to complete or correct."""
         text, redundant = word

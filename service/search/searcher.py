@@ -61,6 +61,10 @@ class Searcher:
             common = None if common is None else common[mask[common]]
         return Plan(self._accumulator, lists, common, exact, mask)
 
+    def terms(self, query: str) -> list[frozenset[str]]:
+        """Return the terms that each required word of a query stands for, none if unknown."""
+        return self._expander.terms(query_words(query))
+
     def _named(self, query: str) -> Integers:
         name_hash = text_hash(name_key(query))
         candidates = self._names.candidates((name_hash,))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from math import isnan, nan
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -145,6 +146,23 @@ class Endpoints:
             return self._ranked(plan, selected, limit, offset, filters)
         matches = np.flatnonzero(plan.matches())
         return self._in_order(matches, selected, limit, offset, filters)
+
+    def terms(self, query: str) -> list[frozenset[str]]:
+        """Return the terms that each required word of a query stands for, none if unknown."""
+        return self._searcher.terms(query)
+
+    def of_service(self, service: int) -> range:
+        """Return the ordinals of the endpoints of a service, in the order of its record."""
+        return range(*self._first[service : service + 2].tolist())
+
+    def service_of(self, ordinal: int) -> int:
+        """Return the ordinal of the service of an endpoint."""
+        return int(self._groups.of_document[ordinal])
+
+    def price_of(self, ordinal: int, offer: int) -> float | None:
+        """Return the price of an offer of an endpoint, None if unknown or that of its record."""
+        price = self._offers.price(offer) if offer >= 0 else nan
+        return None if isnan(price) or price == self._prices[ordinal] else price
 
     def rank_resources(
         self, query: str, resources: Integers | None, limit: int, offset: int

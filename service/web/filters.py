@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,6 +17,8 @@ from service.snapshot import Snapshot
 
 MAX_CHOICES = 100
 """Choices of a facet, most frequent first."""
+MAX_CHIPS = 20
+"""Selected filters with a link that removes one: each link has all others, which is quadratic."""
 PRICES = (0.001, 0.01, 0.1, 1.0)
 
 # The facets to choose from, and the functions that map the spellings of a value to one key.
@@ -43,12 +46,19 @@ class Chip(NamedTuple):
 def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
     """Return the most frequent values of a facet, and the selected ones."""
     filters, key = listing.filters, FACETS[name]
-    selected = {key(value): value for value in filters.facets.get(name, ())}
     others = {facet: values for facet, values in filters.facets.items() if facet != name}
     # Any order but by relevance saves ranking the matches.
     counting = replace(filters, facets=others, counted=(name,), sort="name")
     hits = find(snapshot, replace(listing, page=_ONE, filters=counting))
-    counts = {str(each["value"]): int(each["count"]) for each in (hits.facets or {})[name]}
+    return choices_of((hits.facets or {})[name], filters.facets.get(name, ()), key)
+
+
+def choices_of(
+    counted: Sequence[Mapping[str, str | int]], values: Sequence[str], key: Callable[[str], str]
+) -> list[Choice]:
+    """Return the most frequent values of a counted facet, and the selected `values`."""
+    selected = {key(value): value for value in values}
+    counts = {str(each["value"]): int(each["count"]) for each in counted}
     frequent = set(list(counts)[:MAX_CHOICES])
     uncounted = selected.keys() - set(map(key, counts))
     counts |= {selected[missing]: 0 for missing in sorted(uncounted)}
@@ -61,12 +71,16 @@ def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[C
 
 def price_choices(snapshot: Snapshot, listing: ListRequest) -> list[Choice]:
     """Return the maximum prices, the selected one among them."""
-    selected = listing.filters.max_price
 
     def count(price: float) -> int:
         filters = replace(listing.filters, max_price=price, sort="relevance", counted=())
         return find(snapshot, replace(listing, page=_ONE, filters=filters)).total
 
+    return prices_of(listing.filters.max_price, count)
+
+
+def prices_of(selected: float | None, count: Callable[[float], int]) -> list[Choice]:
+    """Return the maximum prices with their counts, the selected one among them."""
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
     texts = map(format_decimal, prices)
     return [
@@ -90,10 +104,10 @@ def hidden_fields(filters: Filters) -> Iterator[tuple[str, str]]:
 
 
 def chips(listing: ListRequest) -> list[Chip]:
-    """Return the selected filters."""
+    """Return the first of the selected filters."""
     return [
         Chip(label, format_query(replace(listing, filters=rest)))
-        for label, rest in _removals(listing.filters)
+        for label, rest in islice(_removals(listing.filters), MAX_CHIPS)
     ]
 
 

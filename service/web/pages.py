@@ -5,14 +5,17 @@ Scripts fetch the same documents, and swap in the parts that differ.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from service.api.endpoints import format_endpoint_query, parse_endpoint_browse
 from service.api.listing import find
 from service.api.parameters import (
     format_query,
@@ -25,13 +28,16 @@ from service.errors import RatecardError, ServiceNotFound
 from service.http.responses import SNAPSHOT, snapshot_of
 from service.records import format_timestamp
 from service.snapshot import Snapshot
-from service.web.card import card_of, find_endpoints, quantity, row_of
+from service.web import endpoint_filters, filters
+from service.web.card import card_of, quantity
 from service.web.ecosystem import payments_of, statistics_of
-from service.web.filters import chips, facet_choices, hidden_fields, price_choices
+from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
 PAYMENTS = 12  # on a page
+MAX_LINKED = 200
+"""Characters of a query that links to services repeat, some 100 of them on a page."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -52,33 +58,72 @@ async def catalogue_page(request: Request) -> Response:
     request.app.state.load_shedder.check()
     hits = find(snapshot, listing)
     offset, limit = listing.page.offset, listing.page.limit
+    words = (listing.query or "")[:MAX_LINKED]
     return _render(
         request,
         "catalogue.html",
         cards=[card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
+        endpoints=find_in_services(snapshot, listing, hits.ids),
+        endpoint_query=urlencode({"q": words}),
         total=hits.total,
         listing=listing,
         query=format_query(listing, offset),
         previous=format_query(listing, max(offset - limit, 0)) if offset else None,
         next=format_query(listing, offset + limit) if offset + limit < hits.total else None,
-        categories=facet_choices(snapshot, listing, "category"),
-        networks=facet_choices(snapshot, listing, "network"),
-        prices=price_choices(snapshot, listing),
-        hidden_fields=hidden_fields(listing.filters),
-        chips=chips(listing),
+        categories=filters.facet_choices(snapshot, listing, "category"),
+        networks=filters.facet_choices(snapshot, listing, "network"),
+        prices=filters.price_choices(snapshot, listing),
+        hidden_fields=filters.hidden_fields(listing.filters),
+        chips=filters.chips(listing),
+        other=endpoint_filters.query_of_endpoints(listing),
         services=snapshot.manifest.counts.services,
     )
 
 
+async def endpoints_page(request: Request) -> Response:
+    """Render a page of the endpoints of all services, and its filters with their counts."""
+    search = parse_endpoint_browse(request.scope["query_string"])
+    snapshot = snapshot_of(request)
+    request.app.state.load_shedder.check()
+    offset, limit = search.page.offset, search.page.limit
+    counted = endpoint_filters.unselected(search.filters)
+    hits = snapshot.endpoints.search(
+        search.query, limit, offset, replace(search.filters, counted=counted)
+    )
+    is_answered = search.query is not None or search.filters.has_conditions
+    query = format_endpoint_query(search, offset)
+    following = offset + limit
+    return _render(
+        request,
+        "endpoints.html",
+        results=results_of(snapshot, search, hits),
+        hits=hits,
+        search=search,
+        query=query,
+        json_query=query if is_answered else None,
+        previous=format_endpoint_query(search, max(offset - limit, 0)) if offset else None,
+        next=format_endpoint_query(search, following) if following < hits.listed else None,
+        choices=endpoint_filters.facet_choices(snapshot, search, hits.facets or {}),
+        prices=endpoint_filters.price_choices(snapshot, search),
+        hidden_fields=endpoint_filters.hidden_fields(search.filters),
+        chips=endpoint_filters.chips(search),
+        other=endpoint_filters.query_of_services(search),
+        query_of_all=partial(endpoint_filters.query_of_all, search),
+        page_size=ENDPOINTS,
+        endpoints=snapshot.manifest.counts.endpoints,
+    )
+
+
 async def service_page(request: Request) -> Response:
-    """Render a service and a page of its endpoints, filtered by the words of `q`."""
+    """Render a service and a page of its endpoints, those that match the words of `q`."""
     words, offset = parse_endpoints(request.scope["query_string"])
     snapshot = snapshot_of(request)
-    ordinal = snapshot.ordinal_of(request.path_params["id"])
+    service_id = request.path_params["id"]
+    ordinal = snapshot.ordinal_of(service_id)
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
     request.app.state.load_shedder.check()
-    endpoints = find_endpoints(snapshot.services.view(ordinal), words)
+    endpoints = find_in_service(snapshot, ordinal, service_id, words)
     stop = offset + ENDPOINTS
 
     def query(offset: int) -> str:
@@ -88,7 +133,7 @@ async def service_page(request: Request) -> Response:
         request,
         "service.html",
         card=card_of(snapshot.summaries.view(ordinal)),
-        endpoints=[row_of(endpoint) for endpoint in endpoints[offset:stop]],
+        endpoints=rows_of(snapshot, ordinal, endpoints[offset:stop]),
         total=len(endpoints),
         words=words,
         offset=offset,
@@ -133,6 +178,7 @@ def error_page(request: Request, error: RatecardError) -> HTMLResponse:
 
 PAGES = [
     Route("/", catalogue_page),
+    Route("/endpoints", endpoints_page),
     Route("/services/{id}", service_page),
     Route("/ecosystem", ecosystem_page),
     Route("/docs", docs_page),

@@ -22,8 +22,16 @@ REFUSED = "console: Failed to load resource: the server responded with a status 
 OTHERS = [
     *(f"/services/hostile-{number:02}" for number in (0, 10, 16, 17, 18)),
     *(f"/?category={quote(TEXTS[number])}" for number in (16, 17)),
+    *(f"/endpoints?category={quote(TEXTS[number])}" for number in (10, 16, 17, 18)),
+    f"/?q={quote(TEXTS[17])}",
 ]
-PAGES = ("/", "/?q=weather&category=Weather", "/services/folioscope-example", "/ecosystem")
+PAGES = (
+    "/",
+    "/?q=weather&category=Weather",
+    "/endpoints?q=weather",
+    "/services/folioscope-example",
+    "/ecosystem",
+)
 
 # Controls smaller than a minimum; links in running text may be.
 SMALL = """
@@ -126,7 +134,7 @@ def test_the_catalogue_works_by_keyboard(page: Page) -> None:
         keyboard.press("Tab")
         order.append(focused(page))
     assert order == [
-        *("Ratecard", "Catalogue", "Ecosystem", "API", "Theme: auto"),
+        *("Ratecard", "Catalogue", "Ecosystem", "API", "Theme: auto", "Services", "Endpoints"),
         *("Search services by what they do", "Search", "Category", "Network", "Price"),
     ]
     keyboard.press("Shift+Tab")
@@ -197,6 +205,8 @@ def test_axe_finds_no_violations(browser: Browser, client: httpx.Client) -> None
         ("/", open_filter),
         ("/?q=weather&category=Weather&enriched=true", fail_to_load),
         ("/?q=zzzzzz", nothing),
+        ("/endpoints?q=forecast&method=GET", open_filter),
+        ("/endpoints?service=hostile-17", nothing),
         ("/services/folioscope-example", open_details),
         ("/services/hostile-17", nothing),
         ("/services/nobody", nothing),

@@ -15,6 +15,7 @@ MAX_BYTES, MAX_REQUESTS, MAX_SHIFT = 100_000, 14, 0.02
 PAGES = (
     "/",
     "/?q=weather",
+    "/endpoints?q=weather",
     "/services/folioscope-example",
     "/services/data-porthalden-example",  # 600 endpoints
     "/ecosystem",

@@ -126,7 +126,7 @@ def test_curated_only_and_sorting_answer_as_the_api_does(page: Page, client: htt
     page.get_by_role("checkbox", name="Curated only").check()
     shows(page, client.get(SEARCH, params={"q": "data", "enriched": "true"}))
     assert (
-        page.locator("#results li").count() == page.get_by_text("Curated", exact=True).count() - 1
+        page.locator("#results > li").count() == page.get_by_text("Curated", exact=True).count() - 1
     )
     for label, sort in (("Cheapest", "price"), ("Name", "name"), ("Most used", "popularity")):
         page.get_by_role("combobox", name="Sort").select_option(label)
@@ -154,7 +154,7 @@ def test_pages_follow_each_other_in_place(page: Page, client: httpx.Client) -> N
     expect(page).to_have_url("/")
     assert page.evaluate("window.same")
     page.goto("/?offset=168")
-    expect(page.locator("#results li")).to_have_count(16)
+    expect(page.locator("#results > li")).to_have_count(16)
     expect(following).to_be_hidden()
     search_box(page).fill("weather")  # a new search starts at its first page
     shows(page, client.get(SEARCH, params={"q": "weather"}))

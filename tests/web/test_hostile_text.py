@@ -81,6 +81,23 @@ def test_a_list_of_hostile_services_is_text(page: Page) -> None:
     assert foreign(page) == []
 
 
+def test_a_list_of_hostile_endpoints_is_text(page: Page) -> None:
+    for number, text in enumerate(map(plain, TEXTS)):
+        page.goto(f"/endpoints?service=hostile-{number:02}&perService=0")
+        expect(page.locator("#results > li")).to_have_count(len(ADDRESSES) + 1)
+        assert foreign(page) == []
+        assert page.locator("#results > li").first.locator(".by a").text_content() == text
+        assert not set(page.locator("main").text_content() or "") & set(map(chr, BIDI_CONTROLS))
+        hrefs = page.locator("#results a").evaluate_all("all => all.map(each => each.pathname)")
+        assert set(hrefs) == {f"/services/hostile-{number:02}"}
+    for name in ("Category", "Network", "Method"):
+        page.locator("summary", has_text=name).click()
+        assert foreign(page) == []
+    page.goto(f"/?q={quote(TEXTS[2])}")
+    expect(page.locator("#results .matches").first).to_be_visible()
+    assert foreign(page) == []
+
+
 def test_documents_of_hostile_services_are_text(page: Page) -> None:
     page.goto("/")
     for number, text in enumerate(map(plain, TEXTS)):
@@ -119,6 +136,9 @@ def test_hostile_addresses_are_text(scripts: bool, browser: Browser, client: htt
             page.goto(f"/?q={word}&category={word}&network={word}")
             assert foreign(page) == []
             expect(page.locator("#selected bdi")).to_have_text([plain(text)] * 2)
+            page.goto(f"/endpoints?q={word}&method={word}&service={word}&payTo={word}")
+            assert foreign(page) == []
+            expect(page.locator("#selected bdi")).to_have_text([plain(text)] * 3)
         page.goto(f"/ecosystem?timeframe={word}")
         expect(page.get_by_role("heading", name="Invalid address")).to_be_visible()
         assert foreign(page) == []

@@ -11,7 +11,14 @@ import pytest
 from service.web.static_files import FILES, VERSION
 from tests.support.running import Build, payment, serve, service
 
-PAGES = ("/", "/?q=weather", "/services/folioscope-example", "/ecosystem", "/services/nobody")
+PAGES = (
+    "/",
+    "/?q=weather",
+    "/endpoints?q=weather",
+    "/services/folioscope-example",
+    "/ecosystem",
+    "/services/nobody",
+)
 A_PERSON = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
@@ -50,6 +57,8 @@ def test_files_of_this_version_are_cached_for_ever_and_others_are_not(client: ht
         ("/nowhere", 404, "Page not found", "no resource has this path"),
         ("/?sort=nope", 400, "Invalid address", "sort must be one of: relevance"),
         ("/?offset=-1", 400, "Invalid address", "offset must be an integer"),
+        ("/endpoints?sort=name", 400, "Invalid address", "sort must be one of: relevance"),
+        ("/endpoints?maxPrice=x", 400, "Invalid address", "maxPrice must be a decimal"),
         ("/ecosystem?timeframe=x", 400, "Invalid address", "timeframe must be an integer"),
     ],
 )
@@ -80,9 +89,24 @@ def test_a_page_is_sent_again_only_when_it_changed(client: httpx.Client) -> None
     assert client.get("/?q=weather", headers={"if-none-match": '"other"'}).status_code == 200
 
 
+@pytest.mark.parametrize("filters", ["/?category=", "/endpoints?service=", "/endpoints?payTo="])
+def test_a_page_of_thousands_of_filters_is_bounded(filters: str, client: httpx.Client) -> None:
+    path, _, name = filters.partition("?")
+    values = "&".join(f"{name}{number}" for number in range(2000))
+    response = client.get(f"{path}?{values}").raise_for_status()
+    assert len(response.content) < 80 * len(values)
+    assert response.text.count("Remove the filter") == 20
+
+
+def test_a_page_past_the_end_is_empty(client: httpx.Client) -> None:
+    for path in ("/?q=weather", "/endpoints?q=weather"):
+        page = client.get(f"{path}&offset={2**63}").raise_for_status().text
+        assert '<li class="card">' not in page
+
+
 def test_the_pages_can_be_switched_off(sample: Path) -> None:
     with serve(sample, "--page", "false") as client:
-        for path in (*PAGES[:4], f"/assets/{VERSION}/page.css"):
+        for path in (*PAGES[:5], f"/assets/{VERSION}/page.css"):
             response = client.get(path, headers=A_PERSON)
             assert response.status_code == 404
             assert response.json()["error"]["code"] == "path_not_found"
@@ -104,7 +128,7 @@ def test_an_empty_catalogue_says_how_to_fill_it(
     (tmp_path / "none.json").write_text("[]")
     assert build(tmp_path / "none.json") == 0
     with serve(artifacts) as client:
-        for path in ("/", "/?q=weather&category=Data"):
+        for path in ("/", "/?q=weather&category=Data", "/endpoints", "/endpoints?q=weather"):
             page = client.get(path).text
             assert "<h2>This catalogue is empty</h2>" in page
             assert "make index SOURCE=services.jsonl" in page

@@ -14,4 +14,10 @@ document.getElementById("results").addEventListener("click", async ({ target }) 
 
 // Keep the words and filters of the list in the link back to it.
 const back = document.querySelector(".back a");
-if (document.referrer.split("?")[0] === back.href) back.href = document.referrer;
+const [list] = document.referrer.split("?");
+if (list === `${back.href}endpoints`) back.textContent = "← All endpoints";
+if ([back.href, `${back.href}endpoints`].includes(list)) back.href = document.referrer;
+
+// Open the endpoint that the address names.
+const endpoint = document.getElementById(location.hash.slice(1));
+if (endpoint?.matches(".endpoint")) endpoint.open = true;

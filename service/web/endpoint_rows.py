@@ -1,0 +1,195 @@
+"""Endpoints and parameters as the texts that the templates show."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from service.api.curl import curl
+from service.api.parameters import format_decimal
+from service.networks import network_label
+from service.records import (
+    AcceptsEntry,
+    Endpoint,
+    EndpointQuality,
+    ParameterDescriptor,
+    Pricing,
+    ServiceFacts,
+)
+from service.web.card import NO_PRICE, quantity
+
+MAX_PARAMETERS = 100
+"""Parameters shown per endpoint. A record may have enough of them to block the event loop."""
+MAX_TEXT = 400
+"""Characters of a text in a list of endpoints, which shows two lines of a description."""
+
+_url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+class EndpointSummary(Struct, rename="camel"):
+    """The part of a listed endpoint that a list shows; decoding skips its parameters."""
+
+    url: str
+    method: str
+    pricing: Pricing
+    service: ServiceFacts
+    description: str = ""
+    quality: EndpointQuality | None = None
+    match: AcceptsEntry | UnsetType = UNSET
+
+
+class EndpointLine(Struct, kw_only=True):
+    """The texts of an endpoint in any list."""
+
+    method: str
+    path: str
+    price: str
+    currency: str
+    description: str
+    host: str
+    scheme: str
+    network: str
+    calls: str
+
+
+class EndpointRow(EndpointLine, kw_only=True):
+    """The texts of an endpoint on the page of its service."""
+
+    number: int
+    curl: str
+    parameters: list[ParameterRow]
+    omitted_parameters: int
+
+
+class EndpointResult(EndpointLine, kw_only=True):
+    """The texts of an endpoint among those of other services.
+
+    number: its place in the record of its service
+    matches: how many endpoints of its service match, where a link to all follows this one, or 0
+    """
+
+    number: int
+    service: ServiceFacts
+    curated: bool
+    matches: int = 0
+
+
+class ParameterRow(Struct):
+    """The texts of a parameter."""
+
+    name: str
+    place: str
+    required: bool
+    description: str
+    example: str
+    values: str
+    default: str
+
+
+_any = msgspec.json.Decoder(float_hook=Decimal)
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def row_of(endpoint: Endpoint, number: int) -> EndpointRow:
+    """Return the row of an endpoint on the page of its service."""
+    parameters = endpoint.parameters or []
+    return EndpointRow(
+        **_texts(endpoint, endpoint.pricing),
+        number=number,
+        curl=curl(endpoint),
+        parameters=[_parameter_row(parameter) for parameter in parameters[:MAX_PARAMETERS]],
+        omitted_parameters=max(len(parameters) - MAX_PARAMETERS, 0),
+    )
+
+
+def result_of(endpoint: EndpointSummary, number: int, offer_price: float | None) -> EndpointResult:
+    """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
+    pricing = endpoint.pricing
+    if endpoint.match:
+        given = {
+            name: value
+            for name in ("scheme", "network")
+            if isinstance(value := getattr(endpoint.match, name), str)
+        }
+        pricing = msgspec.structs.replace(pricing, **given)
+    if offer_price is not None:
+        amount = format_decimal(offer_price)
+        pricing = msgspec.structs.replace(pricing, amount=amount, min_amount="", max_amount="")
+    texts = {name: text[:MAX_TEXT] for name, text in _texts(endpoint, pricing).items()}
+    curated = endpoint.service.enriched
+    return EndpointResult(**texts, number=number, service=endpoint.service, curated=curated)
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Return the host and the path of a URL; a URL without a path counts as a path."""
+    match = _url.fullmatch(url)
+    host, path = match.groups() if match else ("", url)
+    return (host, path) if path else ("", host)
+
+
+def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, Any]:
+    """Return the fields of `EndpointLine`."""
+    host, path = split_url(endpoint.url)
+    quality = endpoint.quality
+    calls = quality.l30_days_total_calls if quality else UNSET
+    return {
+        "method": endpoint.method or "GET",
+        "path": path,
+        "price": _price(pricing),
+        "currency": pricing.currency if pricing.amount or pricing.max_amount else "",
+        "description": endpoint.description or "",
+        "host": host,
+        "scheme": _scheme(pricing),
+        "network": network_label(pricing.network) if pricing.network else "",
+        "calls": f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
+    }
+
+
+def _price(pricing: Pricing) -> str:
+    """Return the price of a request, which is a ceiling in the scheme `upto`."""
+    ceiling = pricing.max_amount or pricing.amount
+    if ceiling and _is_upto(pricing):
+        return f"at most {ceiling}"
+    if pricing.amount:
+        return pricing.amount
+    return f"{pricing.min_amount or '0'} – {pricing.max_amount}" if pricing.max_amount else NO_PRICE
+
+
+def _scheme(pricing: Pricing) -> str:
+    lowest, ceiling = pricing.min_amount or pricing.amount, pricing.max_amount or pricing.amount
+    is_bounded = _is_upto(pricing) and lowest.strip("0.") and lowest != ceiling
+    return f"{pricing.scheme}{f', from {lowest}' if is_bounded else ''}" if pricing.scheme else ""
+
+
+def _is_upto(pricing: Pricing) -> bool:
+    return (pricing.scheme or "").casefold() == "upto"
+
+
+def _parameter_row(parameter: ParameterDescriptor) -> ParameterRow:
+    return ParameterRow(
+        name=parameter.name,
+        place=f"{parameter.type} in {parameter.group}",
+        required=parameter.required is True,
+        description=parameter.description or "",
+        example=_value(parameter.example),
+        values=", ".join(map(_json, parameter.enum_values or [])),
+        default=_value(parameter.default),
+    )
+
+
+def _value(raw: Raw | UnsetType) -> str:
+    """Return a value as JSON; null and an empty string become an empty text."""
+    text = "" if raw is UNSET else _json(raw)
+    return "" if text in ("null", '""') else text
+
+
+def _json(raw: Raw) -> str:
+    """Return JSON without escapes that are not needed, and with unrounded numbers."""
+    try:
+        return _encoder.encode(_any.decode(raw)).decode()
+    except (msgspec.MsgspecError, ArithmeticError, RecursionError, ValueError):
+        return bytes(raw).decode()

@@ -1,0 +1,273 @@
+"""The page of endpoints, and the endpoints that match below services, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from indexer.__main__ import main
+from tests.support.browser import parts, settle, visit
+from tests.support.running import Json, endpoint, serve, service, write_lines
+
+SEARCH = "/v1/search/endpoints"
+OWL = "https://owl.example"
+
+
+def call(path: str, description: str = "", method: str = "GET", **pricing: Any) -> Json:
+    made = endpoint(**({"network": "Base", "scheme": "exact"} | pricing))
+    return made | {"url": f"{OWL}{path}", "description": description, "method": method}
+
+
+RECORDS = [
+    service(
+        "owl",
+        name="Owl",
+        description="Weather by the hour",
+        category="Data",
+        enriched=True,
+        networks=["Base"],
+        endpoints=[
+            call("/about", "Who we are"),
+            call("/tides/high", "High tides at a harbour", amount="0.2"),
+            call("/tides/low", "Low tides", method="POST"),
+            call("/tides/neap", "Neap tides"),
+            call("/tides/moon", "The moon and its tides"),
+            *(call(f"/filler/{number}") for number in range(60)),
+            call("/maps/wind", "Wind maps", scheme="upto", amount="0.01", maxAmount="0.05"),
+        ],
+    ),
+    service(
+        "ferry",
+        name="Ferry tides",
+        description="Crossings",
+        category="Travel",
+        networks=["Solana"],
+        endpoints=[call("/boats", "Boats and their berths", network="Solana")],
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Serve two services, one of them with many endpoints."""
+    folder = tmp_path_factory.mktemp("endpoints")
+    source = write_lines(folder / "services.jsonl", RECORDS)
+    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
+    with serve(folder / "artifacts") as client:
+        yield client
+
+
+def lists(page: Page, response: httpx.Response) -> None:
+    """Wait until the page lists the endpoints of an API response, and no others."""
+    urls = [each["url"] for each in response.raise_for_status().json()["endpoints"]]
+    expect(page.locator("#results h2 .path")).to_have_text([url.removeprefix(OWL) for url in urls])
+
+
+def matching(page: Page, name: str) -> list[str]:
+    """Return the paths that the catalogue shows below a service."""
+    card = page.locator(".card", has=page.get_by_role("heading", name=name, exact=True))
+    return (
+        card.get_by_role("list", name="Endpoints that match").locator(".path").all_text_contents()
+    )
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_search_finds_as_the_api_does(
+    scripts: bool, browser: Browser, client: httpx.Client
+) -> None:
+    with visit(browser, client, java_script_enabled=scripts) as page:
+        page.goto("/endpoints")
+        expect(page.get_by_role("status")).to_contain_text("1–4 of 4 endpoints")
+        search = page.get_by_role("searchbox", name="Search endpoints by what they do")
+        search.fill("tides moon")
+        if not scripts:
+            search.press("Enter")
+        lists(page, client.get(SEARCH, params={"q": "tides moon"}))
+        expect(page).to_have_title("tides moon · Endpoints · Ratecard")
+        page.locator("summary", has_text="Method").click()
+        page.locator('details[open] input[value="POST"]').check()
+        page.get_by_role("combobox", name="Sort").select_option("Cheapest")
+        if not scripts:
+            search.press("Enter")
+        narrowed = {"q": "tides moon", "method": "POST", "sort": "price"}
+        lists(page, client.get(SEARCH, params=narrowed))
+        page.get_by_role("link", name="Remove the filter POST").click()
+        lists(page, client.get(SEARCH, params={"q": "tides moon", "sort": "price"}))
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "value"),
+    [
+        ("Category", "category", "Travel"),
+        ("Network", "network", "Solana"),
+        ("Method", "method", "POST"),
+        ("Price", "maxPrice", "0.01"),
+    ],
+)
+def test_a_filter_counts_and_finds_as_the_api_does(
+    title: str, name: str, value: str, page: Page, client: httpx.Client
+) -> None:
+    page.goto("/endpoints?q=tides")
+    page.locator("summary", has_text=title).click()
+    choice = page.locator("details[open] label", has=page.locator(f'[value="{value}"]'))
+    response = client.get(SEARCH, params={"q": "tides", name: value})
+    expect(choice.locator(".number")).to_have_text(str(response.json()["total"]))
+    choice.locator("input").check()
+    lists(page, response)
+    # The counts of a filter do not depend on its own choices.
+    expect(choice.locator(".number")).to_have_text(str(response.json()["total"]))
+    reached = parts(page)
+    settle(page)
+    page.reload()
+    assert parts(page) == reached
+
+
+def test_curated_only_finds_endpoints_of_curated_services(page: Page, client: httpx.Client) -> None:
+    page.goto("/endpoints?q=tides")
+    expect(page.get_by_role("link", name="Ferry tides")).to_be_visible()
+    page.get_by_role("checkbox", name="Curated only").check()
+    lists(page, client.get(SEARCH, params={"q": "tides", "enriched": "true"}))
+    expect(page.get_by_role("link", name="Ferry tides")).to_have_count(0)
+    expect(page.locator(".badge").first).to_have_text("Curated")
+
+
+def test_a_row_has_the_terms_and_leads_to_the_service_and_to_the_endpoint(page: Page) -> None:
+    page.goto("/endpoints?q=wind+maps")
+    row = page.locator(".card").first
+    assert " ".join(row.inner_text().split()) == (
+        "GET /maps/wind at most 0.05 USDC Owl Curated Wind maps owl.example upto, from 0.01 Base"
+    )
+    expect(row.get_by_role("link", name="Owl")).to_have_attribute("href", "/services/owl")
+    row.get_by_role("link", name="/maps/wind").click()
+    page.wait_for_url("/services/owl?offset=50#endpoint-65")
+    opened = page.locator(".endpoint[open]")
+    expect(opened.locator(".path")).to_have_text("/maps/wind")
+    expect(opened).to_be_in_viewport()
+    expect(opened.locator(".price")).to_have_text("at most 0.05 USDC")
+    page.get_by_role("link", name="All endpoints").click()
+    page.wait_for_url("/endpoints?q=wind+maps")
+
+
+def test_three_endpoints_of_a_service_are_listed_and_all_on_request(
+    page: Page, client: httpx.Client
+) -> None:
+    page.goto("/endpoints?q=tides")
+    all_matches = client.get(SEARCH, params={"q": "tides", "perService": 0})
+    assert all_matches.json()["total"] == 5
+    status = page.get_by_role("status")
+    expect(status).to_have_text("1–4 of 4 endpoints, at most 3 of each service. Show all 5 matches")
+    page.get_by_role("link", name="All 4 matching endpoints of Owl").click()
+    owl: dict[str, str | int] = {"q": "tides", "service": "owl", "perService": 0}
+    lists(page, client.get(SEARCH, params=owl))
+    expect(page.locator("#results")).to_be_focused()
+    expect(page.locator("#selected li")).to_have_text(["owl ×", "All of each service ×"])
+    page.get_by_role("link", name="Remove the filter owl").click()
+    lists(page, all_matches)
+    page.get_by_role("link", name="Remove the filter All of each service").click()
+    status.get_by_role("link", name="Show all 5 matches").click()
+    lists(page, all_matches)
+
+
+def test_pages_follow_each_other_in_place(page: Page, client: httpx.Client) -> None:
+    page.goto("/endpoints?perService=0")
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_role("status")).to_have_text("25–48 of 67 endpoints")
+    lists(page, client.get(SEARCH, params={"maxPrice": "1000", "perService": 0, "offset": 24}))
+    page.go_back()
+    expect(page.get_by_role("status")).to_have_text("1–24 of 67 endpoints")
+
+
+def test_services_and_endpoints_share_words_and_filters(page: Page) -> None:
+    page.goto("/?q=tides&category=Data&network=Base&enriched=true&maxPrice=1&sort=price&match=all")
+    kinds = page.get_by_role("navigation", name="Results")
+    kinds.get_by_role("link", name="Endpoints").click()
+    shared = "q=tides&network=Base&category=Data&enriched=true&maxPrice=1&sort=price"
+    page.wait_for_url(f"/endpoints?{shared}")
+    expect(kinds.locator("[aria-current=page]")).to_have_text("Endpoints")
+    page.get_by_role("searchbox").fill("moon")
+    expect(page).to_have_url(f"/endpoints?{shared.replace('tides', 'moon')}")
+    page.locator("summary", has_text="Method").click()
+    page.locator('details[open] input[value="GET"]').check()
+    expect(page.locator("#selected")).to_contain_text("GET")
+    kinds.get_by_role("link", name="Services").click()
+    page.wait_for_url("/?q=moon&*")
+    assert parse_qs(urlsplit(page.url).query) == parse_qs(shared.replace("tides", "moon"))
+
+
+def test_a_list_leads_to_its_json(page: Page, client: httpx.Client) -> None:
+    link = page.get_by_role("link", name="this list as JSON")
+    page.goto("/endpoints?q=tides&method=GET&service=owl&perService=0")
+    href = link.get_attribute("href") or ""
+    lists(page, client.get(href))
+    page.goto("/endpoints")  # the API requires words or a filter
+    expect(link).to_have_count(0)
+
+
+def test_nothing_found_leads_to_all_endpoints(page: Page) -> None:
+    page.goto("/endpoints?q=zzzzzz")
+    expect(page.get_by_role("heading", name="No endpoints match")).to_be_visible()
+    expect(page.get_by_role("status")).to_have_text("No endpoints")
+    page.get_by_role("link", name="See all 67 endpoints").click()
+    expect(page.locator("#results > li")).to_have_count(4)
+
+
+def test_a_service_found_by_words_shows_its_endpoints_that_match_them(page: Page) -> None:
+    page.goto("/?q=weather+tides")
+    assert len(matching(page, "Owl")) == 3
+    assert all(path.startswith("/tides/") for path in matching(page, "Owl"))
+    # The name alone has the word.
+    assert matching(page, "Ferry tides") == []
+    page.goto("/?q=weather")
+    assert matching(page, "Owl") == []
+    page.goto("/")
+    assert matching(page, "Owl") == []
+
+
+def test_endpoints_that_have_all_words_are_shown_alone(page: Page) -> None:
+    page.goto("/?q=hour+moon+tides")
+    assert matching(page, "Owl")[0] == "/tides/moon"
+    page.goto("/services/owl?q=moon+tides")
+    expect(page.locator(".endpoint .path")).to_have_text(["/tides/moon"])
+
+
+def test_endpoints_below_a_service_satisfy_the_filters(page: Page) -> None:
+    page.goto("/?q=weather+high+tides")
+    assert matching(page, "Owl")[0] == "/tides/high"
+    page.goto("/?q=weather+high+tides&maxPrice=0.1")
+    paths = matching(page, "Owl")
+    assert paths
+    assert "/tides/high" not in paths
+
+
+def test_an_endpoint_below_a_service_leads_to_it_among_those_that_match(page: Page) -> None:
+    page.goto("/?q=weather+tides")
+    path = matching(page, "Owl")[1]
+    page.get_by_role("link", name=path).click()
+    page.wait_for_url("/services/owl?q=weather+tides#endpoint-*")
+    expect(page.locator(".endpoint")).to_have_count(4)
+    expect(page.locator(".endpoint[open] .path")).to_have_text(path)
+    expect(page.get_by_role("searchbox", name="Find an endpoint")).to_have_value("weather tides")
+    page.get_by_role("link", name="All services").click()
+    page.wait_for_url("/?q=weather+tides")
+
+
+@pytest.mark.parametrize(
+    ("words", "paths"),
+    [
+        ("tide moons", ["/tides/moon"]),  # other forms
+        ("mooon", ["/tides/moon"]),  # misspelt
+        ("moo", ["/tides/moon"]),  # incomplete
+        ("owl.example/ab", ["/about"]),  # part of a URL
+        ("harbour kettle", ["/tides/high"]),  # any word where none has all
+    ],
+)
+def test_the_endpoints_of_a_service_are_found_by_words(
+    words: str, paths: list[str], page: Page
+) -> None:
+    page.goto(f"/services/owl?q={words}")
+    expect(page.locator(".endpoint .path")).to_have_text(paths)
