@@ -10,9 +10,10 @@ from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from indexer.search.whoosh_index import LONGEST_CACHED, FieldPostings, Part
+from indexer.x402.untrusted import NULL, string_of
 from service.search.analysis import term_of, words_of
 
 SERVICE_FIELDS = {
@@ -36,14 +37,15 @@ class EndpointText(Struct):
     description: str = ""
     parameters: list[ParameterText] = []
     tags: list[str] = []
-    tool: object = ""
+    tool: Raw = NULL
 
     @property
     def path(self) -> str:
         """The path of the URL as words, and the tool of an MCP server."""
-        path = self.url.partition("://")[2].partition("/")[2].partition("?")[0]
+        before, scheme, address = self.url.partition("://")
+        path = (address if scheme else before).partition("/")[2].partition("?")[0]
         words = unquote(path).replace("/", " ")
-        return f"{words} {self.tool}" if isinstance(self.tool, str) else words
+        return words if self.tool is NULL else f"{words} {string_of(self.tool)}"
 
 
 class EndpointAnalyser:
@@ -57,14 +59,14 @@ class EndpointAnalyser:
     def add(self, endpoint: EndpointText) -> None:
         """Analyse the next endpoint."""
         self._count += 1
-        texts = (
+        contents = (
             endpoint.path,
             endpoint.description,
             " ".join([parameter.name for parameter in endpoint.parameters]),
             " ".join(endpoint.tags),
         )
-        for tokens, text in zip(self._fields.values(), texts, strict=True):
-            tokens.add(self._terms, text)
+        for tokens, content in zip(self._fields.values(), contents, strict=True):
+            tokens.add(self._terms, content)
 
     def part(self, start: int = 0) -> Part:
         """Return the postings; the first endpoint has the ordinal `start`."""
@@ -123,9 +125,9 @@ class _Tokens:
         self._numbers = array("i")
         self._counts = array("i")
 
-    def add(self, terms: _TermNumbers, text: str) -> None:
+    def add(self, terms: _TermNumbers, content: str) -> None:
         before = len(self._numbers)
-        for piece in text.split():
+        for piece in content.split():
             self._numbers.extend(terms[piece])
         self._counts.append(len(self._numbers) - before)
 

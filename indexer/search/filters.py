@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from indexer.x402.testnets import mainnet_prices
 from service.networks import network_label
-from service.search.filters import FACETS
+from service.search.filters import FACETS, folded
 from service.search.postings import DENSE_SHARE
 
 
@@ -22,10 +23,21 @@ class Price(Struct, rename="camel"):
     """The part of a price that filters use."""
 
     amount: str
+    currency: str
     network: str = ""
     scheme: str = ""
     min_amount: str = ""
     max_amount: str = ""
+
+    @property
+    def compared(self) -> str:
+        """The amount that filters of endpoints compare: the most that a request may cost.
+
+        It is the ceiling of the scheme `upto`, else the fixed amount or the upper bound, else the
+        lower bound; empty where none is given.
+        """
+        highest = self.max_amount or self.amount or self.min_amount
+        return highest if folded(self.scheme) == "upto" else self.amount or highest
 
 
 class Endpoint(Struct):
@@ -56,7 +68,7 @@ def write_filters(folder: Path, services: Iterable[bytes], calls: Sequence[int])
     cheapest, enriched, names = [], [], []
     for ordinal, service in enumerate(map(_decoder.decode, services)):
         for name, values in _values(service).items():
-            facets[name].add(ordinal, values)
+            facets[name].add(range(ordinal, ordinal + 1), values)
         cheapest.append(_cheapest(service))
         enriched.append(service.enriched)
         names.append(service.name.casefold())
@@ -81,29 +93,46 @@ class FacetWriter:
     def __init__(self, name: str, key: Callable[[str], str]) -> None:
         self._name = name
         self._key = key
+        self._keys: dict[str, str] = {}
         self._ordinals: dict[str, array[int]] = defaultdict(partial(array, "I"))
         self._spellings: dict[str, Counter[str]] = defaultdict(Counter)
 
-    def add(self, ordinal: int, values: list[str]) -> None:
-        """Add the values of one document; documents come in order."""
-        for key, value in {self._key(value): value for value in values}.items():
-            self._ordinals[key].append(ordinal)
-            self._spellings[key][value] += 1
+    def add(self, documents: range, values: Sequence[str]) -> None:
+        """Add the values that each of some consecutive documents has; documents come in order."""
+        for key, value in {self._key_of(value): value for value in values}.items():
+            self._ordinals[key].extend(documents)
+            self._spellings[key][value] += len(documents)
 
     def write(self, folder: Path, documents: int) -> None:
         """Write the values, most frequent first, each in its most frequent spelling."""
-        keys = sorted(self._ordinals, key=lambda key: (-len(self._ordinals[key]), key))
-        spellings = [min(self._spellings[key].items(), key=_most_frequent)[0] for key in keys]
-        (folder / f"{self._name}.values.json").write_bytes(msgspec.json.encode(spellings))
-        lengths = [0, *(len(self._ordinals[key]) for key in keys)]
-        np.save(folder / f"{self._name}.offsets.npy", np.cumsum(lengths, dtype=np.int64))
-        ordinals = b"".join(self._ordinals[key].tobytes() for key in keys)
-        np.save(folder / f"{self._name}.ordinals.npy", np.frombuffer(ordinals, np.uint32))
-        dense = [key for key in keys if len(self._ordinals[key]) > documents * DENSE_SHARE]
-        masks = np.zeros((len(dense), documents), np.bool_)
-        for mask, key in zip(masks, dense, strict=True):
-            mask[np.asarray(self._ordinals[key])] = True
-        np.save(folder / f"{self._name}.dense.npy", masks)
+        values = {
+            min(self._spellings[key].items(), key=_most_frequent)[0]: np.asarray(ordinals)
+            for key, ordinals in self._ordinals.items()
+        }
+        write_facet(folder, self._name, values, documents)
+
+    def _key_of(self, value: str) -> str:
+        key = self._keys.get(value)
+        if key is None:
+            key = self._keys[value] = self._key(value)
+        return key
+
+
+def write_facet(
+    folder: Path, name: str, values: Mapping[str, npt.NDArray[np.uint32]], documents: int
+) -> None:
+    """Write the files of a `Facet`: values with the ordinals of their documents, ascending."""
+    ordered = sorted(values, key=lambda value: (-len(values[value]), value))
+    (folder / f"{name}.values.json").write_bytes(msgspec.json.encode(ordered))
+    lengths = [0, *(len(values[value]) for value in ordered)]
+    np.save(folder / f"{name}.offsets.npy", np.cumsum(lengths, dtype=np.int64))
+    ordinals = [np.empty(0, np.uint32), *(values[value] for value in ordered)]
+    np.save(folder / f"{name}.ordinals.npy", np.concatenate(ordinals).astype(np.uint32))
+    dense = [value for value in ordered if len(values[value]) > documents * DENSE_SHARE]
+    masks = np.zeros((len(dense), documents), np.bool_)
+    for mask, value in zip(masks, dense, strict=True):
+        mask[values[value]] = True
+    np.save(folder / f"{name}.dense.npy", masks)
 
 
 def _most_frequent(spelling: tuple[str, int]) -> tuple[int, str]:

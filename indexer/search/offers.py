@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
+from itertools import pairwise
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.search.filters import FacetWriter
+from indexer.search.filters import write_facet
+from indexer.x402.testnets import is_test_network
 from service.networks import network_label
-from service.search.offers import COLUMNS, NONE, OFFER_FACETS, OFFER_KEYS
+from service.search.offers import COLUMNS, NONE, OFFER_KEYS
 from service.storage.string_table import write_string_table
 
 
@@ -29,6 +32,7 @@ class Offer(Struct, frozen=True):
     pay_to: str
     asset: str = ""
     amount: str = ""
+    currency: str = ""
     is_usd: bool = False
     start: int = NONE
     stop: int = NONE
@@ -44,7 +48,7 @@ class StringNumbers:
         return self._numbers.setdefault(string, len(self._numbers)) if string else NONE
 
     @property
-    def values(self) -> list[str]:
+    def strings(self) -> list[str]:
         """The strings, by number."""
         return list(self._numbers)
 
@@ -62,11 +66,12 @@ class StringNumbers:
 
 
 class OfferWriter:
-    """Collects offers, each with the ordinal of its endpoint, or NONE."""
+    """Collects offers: first the entries of `accepts` of all resources in their order."""
 
     def __init__(self) -> None:
         self._strings = StringNumbers()
-        self._columns = {name: array("i") for name in OFFER_KEYS}
+        self._columns = {name: _Column(self._strings, key) for name, key in OFFER_KEYS.items()}
+        self._currencies = _Column(self._strings, str)
         self._prices, self._usd_prices = array("d"), array("d")
         self._starts, self._stops = array("q"), array("q")
 
@@ -75,9 +80,12 @@ class OfferWriter:
 
     def add(self, offer: Offer) -> None:
         """Add the next offer."""
-        values = (offer.network, offer.scheme, offer.asset, offer.pay_to)
-        for (name, key), value in zip(OFFER_KEYS.items(), values, strict=True):
-            self._columns[name].append(self._strings[key(value)])
+        columns = self._columns
+        columns["network"].add(offer.network)
+        columns["scheme"].add(offer.scheme)
+        columns["asset"].add(offer.asset)
+        columns["payTo"].add(offer.pay_to)
+        self._currencies.add(offer.currency)
         price = float(offer.amount) if offer.amount else nan
         self._prices.append(price)
         self._usd_prices.append(price if offer.is_usd else nan)
@@ -89,35 +97,75 @@ class OfferWriter:
     ) -> None:
         """Write the offers, and facets of the endpoints.
 
-        The first `entries` offers are entries of `accepts`. `owners` are the ordinals of the
-        endpoints of all offers, or NONE.
+        entries: how many of the first offers are entries of `accepts`
+        owners: int32[offers], the ordinals of their endpoints, or NONE
         """
         folder.mkdir()
-        for name in OFFER_FACETS:
-            self._facet(name, owners).write(folder, endpoints)
-        sorted_numbers = self._strings.write(folder / "strings")
+        shadowed = self._shadowed(owners, endpoints)
+        self._write_facet(folder, "network", owners, endpoints)
+        self._write_facet(folder, "scheme", np.where(shadowed, NONE, owners), endpoints)
+        numbers = self._strings.write(folder / "strings")
         prices = np.asarray(self._prices)
         order = np.lexsort((prices, owners))
-        columns: dict[str, npt.NDArray[Any]] = {"prices": prices}
-        for name, numbers in self._columns.items():
-            columns[COLUMNS[name]] = sorted_numbers[np.asarray(numbers, np.int32)]
+        columns: dict[str, npt.NDArray[Any]] = {
+            COLUMNS[name]: numbers[np.asarray(column.numbers, np.int32)]
+            for name, column in self._columns.items()
+        }
+        columns["currencies"] = numbers[np.asarray(self._currencies.numbers, np.int32)]
+        columns["prices"] = prices
         columns["usd_prices"] = np.asarray(self._usd_prices)
+        columns["shadowed"] = shadowed
         columns["owners"] = owners.astype(np.int32)
         columns["starts"] = np.asarray(self._starts, np.int64)
         columns["stops"] = np.asarray(self._stops, np.int64)
         for name, column in columns.items():
             np.save(folder / f"{name}.npy", column[order])
+        bounds = np.searchsorted(owners[order], np.arange(endpoints + 1))
+        np.save(folder / "bounds.npy", bounds)
+        by_price = bounds[0] + np.argsort(prices[order][bounds[0] :], kind="stable")
+        np.save(folder / "by_price.npy", by_price.astype(np.uint32))
         np.save(folder / "entries.npy", np.argsort(order)[:entries].astype(np.int32))
 
-    def _facet(self, name: str, owners: npt.NDArray[np.int32]) -> FacetWriter:
-        """Return a facet of the values that the offers of each endpoint have."""
-        facet = FacetWriter(name, OFFER_KEYS[name])
-        numbers = np.asarray(self._columns[name], np.int64)
+    def _shadowed(self, owners: npt.NDArray[np.int32], endpoints: int) -> npt.NDArray[np.bool_]:
+        """Return which offers are on a test network where the endpoint has one on a main network.
+
+        Nobody is paid real money there.
+        """
+        names = [is_test_network(string) for string in self._strings.strings]
+        is_test = np.array([*names, False])[np.asarray(self._columns["network"].numbers, np.int32)]
+        has_main = np.zeros(endpoints + 1, np.bool_)
+        has_main[owners[~is_test]] = True
+        has_main[NONE] = False
+        shadowed: npt.NDArray[np.bool_] = is_test & has_main[owners]
+        return shadowed
+
+    def _write_facet(
+        self, folder: Path, name: str, owners: npt.NDArray[np.int32], endpoints: int
+    ) -> None:
+        """Write a facet of the values that the offers of each endpoint have."""
+        numbers = np.asarray(self._columns[name].numbers, np.int64)
         known = (owners >= 0) & (numbers >= 0)
-        labels = [network_label(value) for value in self._strings.values]
-        pairs = np.unique(owners[known].astype(np.int64) << 32 | numbers[known])
-        for owner, number in zip(
-            (pairs >> 32).tolist(), (pairs & 0xFFFFFFFF).tolist(), strict=True
-        ):
-            facet.add(owner, [labels[number]])
-        return facet
+        pairs = np.unique(numbers[known] << 32 | owners[known])
+        values, counts = np.unique(pairs >> 32, return_counts=True)
+        bounds = np.concatenate(([0], np.cumsum(counts))).tolist()
+        ordinals = (pairs & 0xFFFFFFFF).astype(np.uint32)
+        strings = self._strings.strings
+        labels = [network_label(strings[number]) for number in values.tolist()]
+        spans = [ordinals[start:stop] for start, stop in pairwise(bounds)]
+        write_facet(folder, name, dict(zip(labels, spans, strict=True)), endpoints)
+
+
+class _Column:
+    """The numbers of one value of all offers; a value is reduced to its key once."""
+
+    def __init__(self, strings: StringNumbers, key: Callable[[str], str]) -> None:
+        self._strings = strings
+        self._key = key
+        self._known: dict[str, int] = {}
+        self.numbers = array("i")
+
+    def add(self, value: str) -> None:
+        number = self._known.get(value)
+        if number is None:
+            number = self._known[value] = self._strings[self._key(value)]
+        self.numbers.append(number)

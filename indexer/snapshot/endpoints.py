@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from math import nan
 from pathlib import Path
 from typing import NamedTuple
@@ -13,37 +15,23 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
+from indexer.options import Policy
 from indexer.record_store import read_record_store, write_record_store
 from indexer.search.endpoint_texts import EndpointAnalyser, EndpointText, expand_to_endpoints
-from indexer.search.filters import FacetWriter
+from indexer.search.filters import FacetWriter, Price
 from indexer.search.offers import Offer, OfferWriter
 from indexer.search.postings import compile_postings, popularity
 from indexer.search.spans import Span
 from indexer.search.whoosh_index import Part
 from indexer.snapshot.resources import ListedResources, endpoint_key
+from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
+from indexer.x402.resource import read_resource
+from indexer.x402.untrusted import NULL, string_of
 from service.search.config import ENDPOINT_SEARCH_CONFIG
 from service.search.offers import NONE
 from service.snapshot.endpoints import ADDED_MEMBERS, FACET_KEYS
-
-
-class Price(Struct, rename="camel"):
-    """The part of a price that filters use."""
-
-    amount: str
-    network: str = ""
-    scheme: str = ""
-    min_amount: str = ""
-    max_amount: str = ""
-
-    @property
-    def compared(self) -> str:
-        """The amount that filters compare; empty where none is given.
-
-        It is the fixed amount, else the lower bound, but the ceiling of the scheme `upto`.
-        """
-        lowest = self.amount or self.min_amount or self.max_amount
-        return self.max_amount or lowest if self.scheme.casefold() == "upto" else lowest
+from service.storage.record_store import RecordStore
 
 
 class Quality(Struct, rename="camel"):
@@ -60,8 +48,8 @@ class Endpoint(Struct, rename="camel"):
     pricing: Price
     quality: Quality | None = None
     tags: list[str] = []
-    tool: object = ""
-    pay_to: object = ""
+    tool: Raw = NULL
+    pay_to: Raw = NULL
 
 
 class Service(Struct, rename="camel"):
@@ -105,45 +93,25 @@ class _RawEndpoints(Struct):
     endpoints: Raw
 
 
-class _Metadata(Struct, frozen=True):
-    description: object = ""
+class _Listed(Struct, rename="camel"):
+    """The part of the endpoint of a listed resource that is searched and identifies it."""
 
-
-class _Listed(Struct):
-    """The part of a listed resource that is searched."""
-
-    resource: str
-    ratecard: _RatecardFacts
-    metadata: _Metadata = _Metadata()
-    description: object = ""
-    tags: object = None
-
-    @property
-    def text(self) -> EndpointText:
-        descriptions = (self.metadata.description, self.description)
-        given = [each for each in descriptions if isinstance(each, str)]
-        tags = self.tags if isinstance(self.tags, list) else []
-        return EndpointText(
-            url=self.ratecard.endpoint.url,
-            description=given[0] if given else "",
-            tags=[tag for tag in tags if isinstance(tag, str)],
-        )
-
-
-class _RatecardFacts(Struct):
-    endpoint: _ListedEndpoint
-
-
-class _ListedEndpoint(Struct):
     url: str
     method: str
+    tool: str = ""
 
 
 _service = msgspec.json.Decoder(Service)
 _raw_endpoints = msgspec.json.Decoder(_RawEndpoints)
 _raws = msgspec.json.Decoder(list[Raw])
+_separator = re.compile(r"[,/|]")
+_MARKS = (*(b'"%b"' % name.encode() for name in ADDED_MEMBERS), b"\\u")
+"""Bytes without which no endpoint has a member of these names: names may be escaped."""
+MAX_CALLS = 2**63 - 1
 _members = msgspec.json.Decoder(dict[str, Raw])
 _listed = msgspec.json.Decoder(_Listed)
+_text = msgspec.json.Decoder(EndpointText)
+_any_policy = Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity"))
 
 
 def write_endpoints(
@@ -158,10 +126,10 @@ def write_endpoints(
     join = _Join(built, first, listed)
 
     def facts() -> Iterator[bytes]:
-        for ordinal, text in enumerate(read_record_store(built, "records")):
-            service = _service.decode(text)
-            columns.add(service, text)
-            for number in join.without_resource(ordinal, service.endpoints):
+        for ordinal, stored in enumerate(read_record_store(built, "records")):
+            service = _service.decode(stored)
+            columns.add(service, stored)
+            for number in join.match(ordinal, service.endpoints):
                 columns.add_offer(offers, int(first[ordinal]) + number, service.endpoints[number])
             yield msgspec.json.encode(
                 Facts(service.id, service.name, service.category, service.enriched)
@@ -184,7 +152,7 @@ def write_endpoints(
     offers.write(built / "offers", len(owners), all_owners, count)
     first_others = count + np.searchsorted(other_services, np.arange(len(first)))
     prior = np.concatenate((np.asarray(columns.prior), np.zeros(len(others))))
-    return Documents(first, first_others, _analyse(built, others.tolist(), count), prior)
+    return Documents(first, first_others, _analyse(join, others.tolist(), count), prior)
 
 
 def compile_endpoints(spans: Sequence[Span], documents: Documents, folder: Path) -> None:
@@ -209,34 +177,41 @@ class _Columns:
         self._facets = {name: FacetWriter(name, key) for name, key in FACET_KEYS.items()}
         self._bounds, self._prices, self._calls = array("q"), array("d"), array("q")
         self._enriched = array("b")
+        self._methods: dict[str, list[str]] = {}
         self._rewritten: list[bytes] = []
         self._position = 0
         self.prior = array("d")
         self.offer_owners = array("i")
 
-    def add(self, service: Service, text: bytes) -> None:
-        """Add the endpoints of the next service, stored as `text`."""
-        self._add_bounds(text)
-        for endpoint in service.endpoints:
-            ordinal = len(self._prices)
-            calls = int(endpoint.quality.l30_days_total_calls) if endpoint.quality else 0
+    def add(self, service: Service, stored: bytes) -> None:
+        """Add the endpoints of the next service."""
+        self._add_bounds(stored)
+        start = len(self._prices)
+        own = range(start, start + len(service.endpoints))
+        self._facets["category"].add(own, [service.category])
+        for ordinal, endpoint in zip(own, service.endpoints, strict=True):
             price = endpoint.pricing.compared
+            calls = int(endpoint.quality.l30_days_total_calls) if endpoint.quality else 0
             self._prices.append(float(price) if price else nan)
-            self._calls.append(min(calls, 2**63 - 1))
+            self._calls.append(min(calls, MAX_CALLS))
             self._enriched.append(service.enriched)
             self.prior.append(popularity(service.enriched, calls))
-            self._facets["category"].add(ordinal, [service.category])
-            methods = endpoint.method.replace("/", ",").replace("|", ",").split(",")
-            names = [method.strip().upper() for method in methods]
-            self._facets["method"].add(ordinal, [name for name in names if name])
-            self._facets["tag"].add(ordinal, endpoint.tags or service.tags)
+            document = range(ordinal, ordinal + 1)
+            methods = self._methods.get(endpoint.method)
+            if methods is None:
+                names = _separator.split(endpoint.method.upper())
+                methods = [name.strip() for name in names if name.strip()]
+                self._methods[endpoint.method] = methods
+            self._facets["method"].add(document, methods)
+            self._facets["tag"].add(document, endpoint.tags or service.tags)
 
     def add_offer(self, offers: OfferWriter, ordinal: int, endpoint: Endpoint) -> None:
         """Add the price of an endpoint that no feed lists as an offer."""
         price = endpoint.pricing
-        pay_to = endpoint.pay_to if isinstance(endpoint.pay_to, str) else ""
+        pay_to = string_of(endpoint.pay_to)
         if price.network or price.scheme or pay_to:
-            offers.add(Offer(price.network, price.scheme, pay_to, amount=price.compared))
+            amount, currency = price.compared, price.currency
+            offers.add(Offer(price.network, price.scheme, pay_to, "", amount, currency))
             self.offer_owners.append(ordinal)
 
     def write(self, folder: Path) -> None:
@@ -251,20 +226,21 @@ class _Columns:
         np.save(folder / "popularity.npy", popularity_order.astype(np.uint32))
         write_record_store(folder, "rewritten", self._rewritten)
 
-    def _add_bounds(self, text: bytes) -> None:
+    def _add_bounds(self, stored: bytes) -> None:
         """Add where each endpoint stands in the store; its JSON is compact."""
-        array_text = bytes(_raw_endpoints.decode(text).endpoints)
-        start = self._position + text.index(array_text) + 1
-        for endpoint in _raws.decode(array_text):
-            raw = bytes(endpoint)
-            rewritten = _without_added_members(raw)
+        endpoints = bytes(_raw_endpoints.decode(stored).endpoints)
+        start = self._position + stored.index(endpoints) + 1
+        may_be_rewritten = any(mark in endpoints for mark in _MARKS)
+        for raw in _raws.decode(endpoints):
+            size = memoryview(raw).nbytes
+            rewritten = _without_added_members(bytes(raw)) if may_be_rewritten else None
             if rewritten is None:
-                self._bounds.extend((start, start + len(raw)))
+                self._bounds.extend((start, start + size))
             else:
                 self._bounds.extend((NONE - len(self._rewritten), 0))
                 self._rewritten.append(rewritten)
-            start += len(raw) + 1
-        self._position += len(text) + 1
+            start += size + 1
+        self._position += len(stored) + 1
 
 
 class _Join:
@@ -275,14 +251,14 @@ class _Join:
     """
 
     def __init__(self, built: Path, first: npt.NDArray[np.int64], listed: ListedResources) -> None:
-        self._built = built
+        self._texts = RecordStore(built / "resources", "texts")
         self._first = first
         self._keys = listed.keys
         self._bounds = np.searchsorted(listed.services, np.arange(len(first)))
         self.documents = np.full(len(listed.keys), NONE, np.int32)
         self.owners = np.full(len(listed.keys), NONE, np.int32)
 
-    def without_resource(self, service: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:
+    def match(self, service: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:
         """Find the endpoints of the resources of a service; returns the other endpoints."""
         start, stop = self._bounds[service : service + 2].tolist()
         unlisted = dict.fromkeys(range(len(endpoints)))
@@ -290,18 +266,25 @@ class _Join:
             return unlisted
         numbers: dict[int, int] = {}
         for number, endpoint in enumerate(endpoints):
-            tool = endpoint.tool if isinstance(endpoint.tool, str) else ""
-            numbers.setdefault(endpoint_key(endpoint.url, endpoint.method, tool), number)
+            numbers.setdefault(
+                endpoint_key(endpoint.url, endpoint.method, string_of(endpoint.tool)), number
+            )
         unmatched = []
         for resource, key in enumerate(self._keys[start:stop].tolist(), start):
             found = numbers.get(key)
             if found is None:
                 unmatched.append(resource)
             else:
-                self._match(service, resource, found, unlisted)
+                self._set(service, resource, found, unlisted)
         if unmatched and unlisted:
             self._match_normalised(service, unmatched, endpoints, unlisted)
         return unlisted
+
+    def read(self, resource: int) -> bytes:
+        """Return the JSON of the endpoint that a listed resource declares."""
+        record = SourceRecord("", self._texts.text(resource))
+        declared, _ = read_resource(record, _any_policy)
+        return declared.endpoint
 
     def _match_normalised(
         self,
@@ -310,25 +293,25 @@ class _Join:
         endpoints: Sequence[Endpoint],
         unlisted: dict[int, None],
     ) -> None:
-        """Match resources whose URL or method a catalogue record spells otherwise."""
-        numbers: dict[tuple[str, str], int] = {}
+        """Match resources whose URL or method a catalogue record spells otherwise.
+
+        An endpoint that names no tool has the resources of all tools.
+        """
+        numbers: dict[tuple[str, tuple[str, str]], int] = {}
         for number in unlisted:
-            for key in identify_endpoint(endpoints[number].url, endpoints[number].method):
-                numbers.setdefault(key, number)
+            endpoint = endpoints[number]
+            for address in identify_endpoint(endpoint.url, endpoint.method):
+                numbers.setdefault((string_of(endpoint.tool), address), number)
         for resource in resources:
-            named = self.read(resource).ratecard.endpoint
-            found = [
-                numbers[key] for key in identify_endpoint(named.url, named.method) if key in numbers
-            ]
-            if found:
-                self._match(service, resource, min(found), unlisted)
+            declared = _listed.decode(self.read(resource))
+            addresses = identify_endpoint(declared.url, declared.method)
+            for tool in (declared.tool, ""):
+                keys = {(tool, address) for address in addresses} & numbers.keys()
+                if keys:
+                    self._set(service, resource, min(numbers[key] for key in keys), unlisted)
+                    break
 
-    def read(self, resource: int) -> _Listed:
-        span = range(resource, resource + 1)
-        (text,) = read_record_store(self._built / "resources", "texts", span)
-        return _listed.decode(text)
-
-    def _match(self, service: int, resource: int, number: int, unlisted: dict[int, None]) -> None:
+    def _set(self, service: int, resource: int, number: int, unlisted: dict[int, None]) -> None:
         document = int(self._first[service]) + number
         self.owners[resource] = document
         if number in unlisted:
@@ -336,18 +319,15 @@ class _Join:
             del unlisted[number]
 
 
-def _without_added_members(text: bytes) -> bytes | None:
+def _without_added_members(endpoint: bytes) -> bytes | None:
     """Return an endpoint without the members that responses add, or None if it has none of them."""
-    if not any(b'"%b"' % name.encode() in text for name in ADDED_MEMBERS):
-        return None
-    members = _members.decode(text)
+    members = _members.decode(endpoint)
     kept = {name: raw for name, raw in members.items() if name not in ADDED_MEMBERS}
     return None if len(kept) == len(members) else msgspec.json.encode(kept)
 
 
-def _analyse(built: Path, resources: Sequence[int], start: int) -> Part:
+def _analyse(join: _Join, resources: Sequence[int], start: int) -> Part:
     analyser = EndpointAnalyser()
     for resource in resources:
-        (text,) = read_record_store(built / "resources", "texts", range(resource, resource + 1))
-        analyser.add(_listed.decode(text).text)
+        analyser.add(_text.decode(join.read(resource)))
     return analyser.part(start)

@@ -88,7 +88,7 @@ class _Columns:
         for name, bounds in self._bounds.items():
             bounds.append(len(self._numbered["networks" if name == "entries" else name]))
         self._url_starts.append(len(self._urls))
-        self._urls += listing.url.lower().encode("utf-8", "surrogatepass") + b"\n"
+        self._urls += listing.url.lower().encode() + b"\n"
         self._position += size + 1
 
     def write(self, folder: Path) -> npt.NDArray[np.int64]:
@@ -113,6 +113,7 @@ def _offer(entry: EntryKeys, position: int) -> Offer:
         pay_to=entry.pay_to,
         asset=entry.asset,
         amount=entry.amount,
+        currency=entry.currency,
         is_usd=entry.is_usd,
         start=position + entry.start,
         stop=position + entry.stop,

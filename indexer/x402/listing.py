@@ -31,7 +31,8 @@ class EntryKeys(Struct, frozen=True):
 
     amount: in units of the currency, for the scheme `upto` at most; empty if the asset is unknown
         or the amount is not valid
-    is_usd: whether the asset is a known stablecoin of the US dollar
+    currency: of the asset, empty if it is unknown
+    is_usd: whether the asset is a known stablecoin of the US dollar on a main network
     start, stop: of the entry, as bytes within the text of the listing
     """
 
@@ -40,6 +41,7 @@ class EntryKeys(Struct, frozen=True):
     pay_to: str
     asset: str
     amount: str
+    currency: str
     is_usd: bool
     start: int
     stop: int
@@ -159,7 +161,8 @@ def _entries(fields: dict[str, Raw], accepted: Accepted) -> Iterator[EntryKeys]:
             pay_to=text_of(entry, "payTo"),
             asset=offer.asset,
             amount=offer.amount,
-            is_usd=offer.token is not None and offer.token.is_usd,
+            currency=offer.token.currency if offer.token else "",
+            is_usd=offer.is_real and offer.token is not None and offer.token.is_usd,
             start=start,
             stop=stop,
         )

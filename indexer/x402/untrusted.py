@@ -15,6 +15,8 @@ from indexer.text import check_depth, decode_or_invalid
 
 # Control characters, line and paragraph separators, and those that change the direction of text.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+NULL = Raw(b"null")
+_string = msgspec.json.Decoder(str)
 
 
 def _number(text: str) -> Decimal:
@@ -46,6 +48,14 @@ def decode_object(text: bytes) -> dict[str, Any]:
         raise InvalidRecord("$", reason) from error
     check_depth(text)
     return values
+
+
+def string_of(raw: Raw) -> str:
+    """Return the string that JSON holds, or an empty one for other values."""
+    try:
+        return _string.decode(raw) if bytes(raw).startswith(b'"') else ""
+    except msgspec.MsgspecError:
+        return ""
 
 
 def mapping(value: Any, key: str) -> dict[str, Any]:

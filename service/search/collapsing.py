@@ -1,4 +1,4 @@
-"""Collapsing: of the documents of each group, at most so many are listed."""
+"""Collapsing: at most `per_group` documents of each group are listed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.search.top_k import TopK
 MARGIN = 2
 """Documents that are ranked at first for each one that is to be listed."""
 GROWTH = 8
-"""Factor by which more are ranked where few groups have many of the best documents."""
+"""Factor by which k grows until a page is full."""
 LAST_BIT = BLOCK_SIZE - 1
 ONES = np.uint64(2**64 - 1)
 
@@ -48,7 +48,8 @@ class Groups:
         across = ~within
         self._across = _Across(words[across], low[across], last_words[across], high[across])
         lowest, highest = _flags(len(of_document), starts), _flags(len(of_document), stops - 1)
-        # Groups across words have no bits of their own here: they are counted apart.
+        # Of the groups within a word: their bits, the last bit of each, the bits to subtract from
+        # groups of several bits, and the last bits of those groups.
         self._members = np.zeros_like(lowest)
         np.bitwise_or.at(self._members, words[within], (low & high)[within])
         self._last = highest & self._members
@@ -56,42 +57,43 @@ class Groups:
         self._decrement = first_bits & ~self._last
         self._not_single = ~first_bits & self._last
 
-    def page(self, ranked: Callable[[int], TopK], most: int, limit: int, offset: int) -> TopK:
-        """Return one page of a ranking, of each group its first `most` documents.
+    def page(self, rank: Callable[[int], TopK], per_group: int, limit: int, offset: int) -> TopK:
+        """Return one page of a ranking, of each group its first `per_group` documents.
 
-        `ranked` returns the first k documents, fewer only if there are no more. The total is that
+        `rank` returns the first k documents, fewer only if there are no more. The total is that
         of the ranking.
         """
         k = MARGIN * (offset + limit)
         while True:
-            total, ordinals = ranked(k)
-            listed = ordinals[_is_among_first(self.of_document[ordinals], most)]
+            total, ordinals = rank(k)
+            listed = ordinals[_is_among_first(self.of_document[ordinals], per_group)]
             if len(listed) >= offset + limit or k >= total:
                 return TopK(total, listed[offset : offset + limit])
             k *= GROWTH
 
-    def count_listed(self, ordinals: Integers, most: int) -> int:
+    def count_listed(self, ordinals: Integers, per_group: int) -> int:
         """Return how many of these documents, in ascending order, are listed."""
         own = self.of_document.take(ordinals)
-        return min(most, len(own)) + int(np.count_nonzero(own[most:] != own[:-most]))
+        return min(per_group, len(own)) + int(np.count_nonzero(own[per_group:] != own[:-per_group]))
 
-    def count_excess(self, bits: Bits, most: int) -> int:
+    def count_excess(self, bits: Bits, per_group: int) -> int:
         """Return how many of the documents whose bits are set are not listed.
 
-        The lowest set bit of every group in a word is cleared at once, `most` times, as x & (x - 1)
-        clears it in a number; no group borrows from the next (Warren, Hacker's Delight, 2-18).
+        The lowest set bit of every group in a word is cleared at once, `per_group` times, as
+        x & (x - 1) clears it in a number; no group borrows from the next (Warren, Hacker's
+        Delight, 2-18).
         """
-        rest = bits & self._members
-        for _ in range(min(most, BLOCK_SIZE)):
-            less_one = rest | self._last
+        remaining = bits & self._members
+        for _ in range(min(per_group, BLOCK_SIZE)):
+            less_one = remaining | self._last
             less_one -= self._decrement
-            borrowed = rest ^ self._not_single
+            borrowed = remaining ^ self._not_single
             borrowed &= self._last
             less_one ^= borrowed
-            rest &= less_one
-        return _count(rest) + self._count_excess_across(bits, most)
+            remaining &= less_one
+        return _count(remaining) + self._count_excess_across(bits, per_group)
 
-    def _count_excess_across(self, bits: Bits, most: int) -> int:
+    def _count_excess_across(self, bits: Bits, per_group: int) -> int:
         words, low, last_words, high = self._across
         if not len(words):
             return 0
@@ -99,7 +101,7 @@ class Groups:
         counts = through.take(last_words - 1) - through.take(words)
         counts += np.bitwise_count(bits.take(words) & low)
         counts += np.bitwise_count(bits.take(last_words) & high)
-        counts -= most
+        counts -= per_group
         return int(np.add.reduce(np.maximum(counts, 0)))
 
 
@@ -114,9 +116,9 @@ def _flags(documents: int, ordinals: Integers) -> Bits:
     return np.packbits(flags, bitorder="little").view(np.uint64)
 
 
-def _is_among_first(groups: npt.NDArray[np.int32], most: int) -> Mask:
-    """Return for each item whether fewer than `most` earlier items are of its group."""
+def _is_among_first(groups: npt.NDArray[np.int32], per_group: int) -> Mask:
+    """Return for each item whether fewer than `per_group` earlier items are of its group."""
     order = np.argsort(groups, kind="stable")
     kept = np.ones(len(groups), np.bool_)
-    kept[order[most:]] = groups[order[most:]] != groups[order[:-most]]
+    kept[order[per_group:]] = groups[order[per_group:]] != groups[order[:-per_group]]
     return kept

@@ -26,6 +26,12 @@ from service.storage.memory_map import open_array
 CHUNK = 8192
 """Services whose matches are listed at a time: a page seldom needs more."""
 
+
+def folded(value: str) -> str:
+    """Return a text without its case and the blanks around it."""
+    return value.strip().casefold()
+
+
 # The functions that map the spellings of a value to one key.
 FACETS: dict[str, Callable[[str], str]] = {
     "category": str.casefold,

@@ -1,13 +1,16 @@
 """Offers: the ways to pay for endpoints, and filters that must hold together on one of them.
 
-They are ordered by endpoint, those without one first, then by price, unknown prices last.
-`strings` is a `StringTable` of normalised values. `networks.npy`, `schemes.npy`, `assets.npy` and
-`pay_to.npy` are int32[offers], the number of the value of each offer or NONE. `prices.npy` and
+Offers are ordered by endpoint (NONE first), then price (NaN last). `strings` is a `StringTable` of
+normalised values and of currencies. `networks.npy`, `schemes.npy`, `assets.npy`, `pay_to.npy` and
+`currencies.npy` are int32[offers], the number of the value of each offer or NONE. `prices.npy` and
 `usd_prices.npy` are float64[offers], in units of the currency and in US dollars, NaN where unknown.
-`owners.npy`, int32[offers], is the ordinal of the endpoint, or NONE. `starts.npy` and `stops.npy`,
-int64[offers], are where the entry of `accepts` stands in the stored resources, or NONE for an offer
-that no feed made. `entries.npy`, int32[entries], is the offer of each entry of `accepts` of the
-resources in their order. Facets of the endpoints stand beside them, as in `service.search.filters`.
+`shadowed.npy`, bool[offers], tells offers on test networks of endpoints that have other ones.
+`owners.npy`, int32[offers], is the ordinal of the endpoint, or NONE; `bounds.npy`,
+int64[endpoints + 1], the first offer of each endpoint; `by_price.npy`, uint32, the offers that have
+an endpoint, cheapest first. `starts.npy` and `stops.npy`, int64[offers], are where the entry of
+`accepts` stands in the stored resources, or NONE for an offer that no feed made. `entries.npy`,
+int32[entries], is the offer of each entry of `accepts` of the resources in their order. Facets of
+the endpoints stand beside them, as in `service.search.filters`.
 """
 
 from __future__ import annotations
@@ -19,19 +22,23 @@ import numpy as np
 import numpy.typing as npt
 
 from service.networks import network_key
-from service.search.filters import Facet
+from service.search.filters import CHUNK, Facet, folded
 from service.search.postings import Integers, Mask
 from service.storage.memory_map import open_array
 from service.storage.string_table import StringTable
 
 NONE = -1
 
+Conditions = Mapping[str, Sequence[str]]
+"""Values by the names of parameters; an offer satisfies them if it has one value of each."""
+
+
 # The functions that map the spellings of a value to one key, by the names of parameters.
 OFFER_KEYS: dict[str, Callable[[str], str]] = {
     "network": network_key,
-    "scheme": str.casefold,
-    "asset": str.casefold,
-    "payTo": str.casefold,
+    "scheme": folded,
+    "asset": folded,
+    "payTo": folded,
 }
 OFFER_FACETS = ("network", "scheme")
 """The names of the facets over endpoints, whose files stand beside the offers."""
@@ -42,61 +49,91 @@ class Offers:
     """The offers of a snapshot."""
 
     def __init__(self, folder: Path) -> None:
+        self.facets = {name: Facet(folder, name, OFFER_KEYS[name]) for name in OFFER_FACETS}
         self._strings = StringTable(folder / "strings")
         self._columns = {name: open_array(folder / f"{file}.npy") for name, file in COLUMNS.items()}
+        self._currencies = open_array(folder / "currencies.npy")
+        self._prices: npt.NDArray[np.float64] = open_array(folder / "prices.npy")
         self._usd_prices: npt.NDArray[np.float64] = open_array(folder / "usd_prices.npy")
-        self._entries = open_array(folder / "entries.npy")
-        self.facets = {name: Facet(folder, name, OFFER_KEYS[name]) for name in OFFER_FACETS}
-        self._prices = open_array(folder / "prices.npy")
+        self._shadowed: Mask = open_array(folder / "shadowed.npy")
         self._owners = open_array(folder / "owners.npy")
-        self._unowned = int(np.searchsorted(self._owners, 0))
+        self._bounds = open_array(folder / "bounds.npy")
+        self._by_price = open_array(folder / "by_price.npy")
         self._starts = open_array(folder / "starts.npy")
         self._stops = open_array(folder / "stops.npy")
+        self._entries = open_array(folder / "entries.npy")
 
-    def mask(self, conditions: Mapping[str, Sequence[str]]) -> Mask:
-        """Return which offers have, for each of these names, one of the values."""
-        mask = np.ones(len(self._owners), np.bool_)
-        for name, values in conditions.items():
-            numbers = [self._number(OFFER_KEYS[name](value)) for value in values]
-            column = self._columns[name]
-            mask &= column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers)
+    def select(self, conditions: Conditions, max_price: float | None) -> Mask:
+        """Return which offers satisfy the conditions and cost at most so much.
+
+        Offers on test networks count only where an endpoint has no others, unless `network` is
+        among the conditions.
+        """
+        mask = self._satisfying(conditions, slice(None))
+        if "network" not in conditions:
+            mask &= ~self._shadowed
+        if max_price is not None:
+            mask &= self._prices <= max_price
         return mask
 
-    def cheapest(
-        self, conditions: Mapping[str, Sequence[str]], endpoints: int
-    ) -> tuple[Mask, npt.NDArray[np.float64], Integers]:
-        """Return which endpoints have an offer that satisfies the conditions, and the cheapest one.
+    def endpoints_of(self, offers: Mask) -> Mask:
+        """Return which endpoints have any of these offers."""
+        endpoints = np.zeros(len(self._bounds) - 1, np.bool_)
+        first = int(self._bounds[0])
+        endpoints[self._owners[first:][offers[first:]]] = True
+        return endpoints
 
-        Its price is NaN where none is known, and its number NONE where an endpoint has none.
-        """
-        offers = np.flatnonzero(self.mask(conditions))
-        offers = offers[np.searchsorted(offers, self._unowned) :]
-        owners = self._owners.take(offers)
-        is_first = np.diff(owners, prepend=NONE) != 0
-        owners, offers = owners[is_first], offers[is_first]
-        numbers = np.full(endpoints, NONE, np.int64)
-        numbers[owners] = offers
-        prices = np.full(endpoints, np.nan)
-        prices[owners] = self._prices.take(offers)
-        return numbers >= 0, prices, numbers
+    def cheapest(self, endpoint: int, conditions: Conditions) -> int:
+        """Return the cheapest offer of an endpoint that satisfies the conditions, or NONE."""
+        start, stop = self._bounds[endpoint : endpoint + 2].tolist()
+        mask = self._satisfying(conditions, slice(start, stop))
+        if "network" not in conditions:
+            mask &= ~self._shadowed[start:stop]
+        return start + int(mask.argmax()) if mask.any() else NONE
 
-    def entry_mask(self, conditions: Mapping[str, Sequence[str]]) -> Mask:
-        """Return which entries of `accepts` have one of the values for each name."""
-        return self.mask(conditions).take(self._entries)
+    def first_by_price(self, offers: Mask, endpoints: Mask, k: int) -> Integers:
+        """Return the k endpoints of a mask whose cheapest of these offers cost least."""
+        remaining, count = endpoints.copy(), 0
+        found = [np.empty(0, np.int64)]
+        for start in range(0, len(self._by_price), CHUNK):
+            part = self._by_price[start : start + CHUNK]
+            owners = self._owners[part[offers[part]]]
+            owners = owners[remaining[owners]]
+            _, places = np.unique(owners, return_index=True)
+            places.sort()
+            remaining[owners] = False
+            found.append(owners[places].astype(np.int64))
+            count += len(places)
+            if count >= k:
+                break
+        return np.concatenate(found)[:k]
+
+    def entry_mask(self, conditions: Conditions) -> Mask:
+        """Return which entries of `accepts` satisfy the conditions."""
+        return self._satisfying(conditions, slice(None)).take(self._entries)
 
     def entries_up_to(self, usd_price: float) -> Mask:
         """Return which entries of `accepts` cost at most this in US dollars."""
         cheap: Mask = self._usd_prices.take(self._entries) <= usd_price
         return cheap
 
-    def price(self, offer: int) -> float:
-        """Return the price of an offer, NaN where none is known."""
-        return float(self._prices[offer])
+    def price(self, offer: int) -> tuple[float, str]:
+        """Return the price of an offer, NaN where none is known, and its currency."""
+        currency = int(self._currencies[offer])
+        return float(self._prices[offer]), self._strings[currency] if currency >= 0 else ""
 
     def span(self, offer: int) -> tuple[int, int] | None:
         """Return where the entry of `accepts` stands in the stored resources, if there is one."""
         start = int(self._starts[offer])
         return None if start < 0 else (start, int(self._stops[offer]))
+
+    def _satisfying(self, conditions: Conditions, span: slice) -> Mask:
+        mask = np.ones(len(self._owners[span]), np.bool_)
+        for name, values in conditions.items():
+            numbers = [self._number(OFFER_KEYS[name](value)) for value in values]
+            column = self._columns[name][span]
+            mask &= column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers)
+        return mask
 
     def _number(self, value: str) -> int:
         """Return the number of a string, or one that no offer has."""

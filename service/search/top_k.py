@@ -120,11 +120,11 @@ class Accumulator(threading.local):
         if rare:
             for ordinals in rare:
                 self._flags[ordinals] = True
-            bits = np.bitwise_or(bits, _pack(self._flags, len(bits)), out=self._bits)
+            bits = np.bitwise_or(bits, pack(self._flags, len(bits)), out=self._bits)
             for ordinals in rare:
                 self._flags[ordinals] = False
         if mask is not None:
-            bits = np.bitwise_and(bits, _pack(mask, len(bits)), out=self._bits)
+            bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
         return bits
 
     def _union(self, dense: list[DenseTerm]) -> npt.NDArray[np.uint64]:
@@ -140,7 +140,7 @@ class Accumulator(threading.local):
             return dense[0].document_frequency
         bits = self._union(dense)
         if mask is not None:
-            bits = np.bitwise_and(bits, _pack(mask, len(bits)), out=self._bits)
+            bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
         return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
 
     def _at_least(
@@ -219,8 +219,8 @@ def top_k(ordinals: Integers, sums: Integers, k: int) -> Integers:
     return _top_keys(ordinals, sums, k) & ORDINAL_MASK
 
 
-def _pack(mask: Mask, words: int) -> npt.NDArray[np.uint64]:
-    """Return a mask as bits, in so many words of 64."""
+def pack(mask: Mask, words: int) -> npt.NDArray[np.uint64]:
+    """Return a mask as bits, in so many words of 64; documents beyond the mask are not set."""
     packed = np.zeros(words * 8, np.uint8)
     packed[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")
     return packed.view(np.uint64)

@@ -14,21 +14,20 @@ holds a `Searcher`; facets are as in `service.search.filters`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import reduce
 from math import isnan, nan
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from service.search.collapsing import Groups
-from service.search.filters import Facet, FacetCounts
+from service.search.filters import CHUNK, Facet, FacetCounts, folded
 from service.search.offers import NONE, OFFER_FACETS, Offers
-from service.search.postings import Integers, Mask
+from service.search.postings import Integers, Mask, block_count
 from service.search.searcher import Plan, Searcher
-from service.search.top_k import TopK
+from service.search.top_k import TopK, pack
 from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore
 
@@ -36,7 +35,7 @@ ADDED_MEMBERS = ("service", "match")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
 
 FACET_KEYS: dict[str, Callable[[str], str]] = {
-    "method": str.casefold,
+    "method": folded,
     "category": str.casefold,
     "tag": str.casefold,
 }
@@ -69,16 +68,15 @@ class EndpointFilters(Struct, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether any endpoint might be left out."""
-        flags = (self.enriched is not None, self.max_price is not None)
-        return any((self.offers, self.facets, self.services, *flags))
+        given = (self.enriched is not None, self.max_price is not None)
+        return any((self.offers, self.facets, self.services, *given))
 
 
 class EndpointHits(Struct, frozen=True):
     """One page of endpoints in order.
 
-    `total` counts all matches, `listed` those that remain with so many of each service, over which
-    pages run. `offers` are the cheapest offers that satisfy the filters, NONE without filters of
-    offers.
+    `total` counts all matches, `listed` those that `per_service` leaves, over which pages run.
+    `offers` are the cheapest offers that satisfy the filters, NONE without filters of offers.
     """
 
     total: int
@@ -89,15 +87,10 @@ class EndpointHits(Struct, frozen=True):
 
 
 class _Selection(NamedTuple):
-    """The endpoints that satisfy filters: None for all, the prices of all, and their offers."""
+    """The endpoints that satisfy filters, None for all, and the offers that do, None if unused."""
 
     mask: Mask | None
-    prices: npt.NDArray[np.float64]
-    offers: Integers | None
-
-    def offers_of(self, page: Integers) -> list[int]:
-        """Return the offer of each endpoint of a page, or NONE."""
-        return [NONE] * len(page) if self.offers is None else self.offers[page].tolist()
+    offers: Mask | None
 
 
 class Endpoints:
@@ -138,14 +131,13 @@ class Endpoints:
         """
         selected = self._select(filters)
         if query is None:
-            mask = selected.mask
-            matches = np.arange(len(self)) if mask is None else np.flatnonzero(mask)
-            return self._in_order(matches, selected, limit, offset, filters)
+            mask = np.ones(len(self), np.bool_) if selected.mask is None else selected.mask
+            return self._in_order(mask, selected.offers, limit, offset, filters)
         plan = self._searcher.plan(query, self._document_mask(selected.mask))
         if filters.sort == "relevance":
-            return self._ranked(plan, selected, limit, offset, filters)
-        matches = np.flatnonzero(plan.matches())
-        return self._in_order(matches, selected, limit, offset, filters)
+            return self._ranked(plan, limit, offset, filters)
+        mask = plan.matches()[: len(self)]
+        return self._in_order(mask, selected.offers, limit, offset, filters)
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
@@ -159,10 +151,10 @@ class Endpoints:
         """Return the ordinal of the service of an endpoint."""
         return int(self._groups.of_document[ordinal])
 
-    def price_of(self, ordinal: int, offer: int) -> float | None:
-        """Return the price of an offer of an endpoint, None if unknown or that of its record."""
-        price = self._offers.price(offer) if offer >= 0 else nan
-        return None if isnan(price) or price == self._prices[ordinal] else price
+    def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
+        """Return the price and the currency of an offer; None if unknown or that of the record."""
+        price, currency = self._offers.price(offer) if offer >= 0 else (nan, "")
+        return None if isnan(price) or price == self._prices[ordinal] else (price, currency)
 
     def rank_resources(
         self, query: str, resources: Integers | None, limit: int, offset: int
@@ -192,55 +184,93 @@ class Endpoints:
         return pieces
 
     def _ranked(
-        self, plan: Plan, selected: _Selection, limit: int, offset: int, filters: EndpointFilters
+        self, plan: Plan, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
         """Return one page of the matches of a query, best match first."""
-        most = filters.per_service
-        if most:
-            total, listed, page = plan.collapse(self._groups, most, limit, offset)
+        per_service = filters.per_service
+        if per_service:
+            total, listed, page = plan.collapse(self._groups, per_service, limit, offset)
         else:
             total, page = plan.rank(limit, offset)
             listed = total
-        facets = self._count(filters.counted, plan.matches()) if filters.counted else None
-        return EndpointHits(total, listed, page.tolist(), selected.offers_of(page), facets)
+        matches = plan.matches() if filters.counted else None
+        return self._hits(total, listed, page, filters, matches)
 
     def _in_order(
-        self,
-        matches: Integers,
-        selected: _Selection,
-        limit: int,
-        offset: int,
-        filters: EndpointFilters,
+        self, mask: Mask, offers: Mask | None, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
-        """Return one page of ascending matches in the order that the filters ask for."""
-        ordered = self._ordered(matches, filters.sort, selected.prices)
-        listed, page, most = len(matches), ordered[offset : offset + limit], filters.per_service
-        if most:
-            listed = self._groups.count_listed(matches, most)
-            first = partial(_first, ordered)
-            page = self._groups.page(first, most, limit, offset).ordinals
+        """Return one page of these endpoints in the order that the filters ask for."""
+        total = listed = int(np.count_nonzero(mask))
+
+        def first(k: int) -> TopK:
+            return TopK(total, self._first_in_order(mask, offers, filters.sort, k))
+
+        per_service = filters.per_service
+        if per_service:
+            bits = pack(mask, block_count(len(self._resources)))
+            listed -= self._groups.count_excess(bits, per_service)
+            page = self._groups.page(first, per_service, limit, offset).ordinals
+        else:
+            page = first(offset + limit).ordinals[offset:]
+        return self._hits(total, listed, page, filters, mask)
+
+    def _first_in_order(
+        self, mask: Mask, offers: Mask | None, sort: EndpointSort, k: int
+    ) -> Integers:
+        """Return the first k endpoints; `relevance` is listing order here, no price comes last."""
+        if sort == "price" and offers is not None:
+            return self._offers.first_by_price(offers, mask, k)
+        if sort == "relevance":
+            return np.flatnonzero(mask)[:k]
+        order, found, count = self._orders[sort], [np.empty(0, np.int64)], 0
+        for start in range(0, len(order), CHUNK):
+            part = order[start : start + CHUNK]
+            found.append(part[mask[part]].astype(np.int64))
+            count += len(found[-1])
+            if count >= k:
+                break
+        return np.concatenate(found)[:k]
+
+    def _hits(
+        self,
+        total: int,
+        listed: int,
+        page: Integers,
+        filters: EndpointFilters,
+        matches: Mask | None,
+    ) -> EndpointHits:
+        ordinals = page.tolist()
+        offers = [NONE] * len(ordinals)
+        if filters.offers:
+            offers = [self._offers.cheapest(ordinal, filters.offers) for ordinal in ordinals]
         facets = None
-        if filters.counted:
-            facets = self._count(filters.counted, self._mask_of(matches))
-        return EndpointHits(len(matches), listed, page.tolist(), selected.offers_of(page), facets)
+        if filters.counted and matches is not None:
+            facets = self._count(filters.counted, matches[: len(self)])
+        return EndpointHits(total, listed, ordinals, offers, facets)
 
     def _select(self, filters: EndpointFilters) -> _Selection:
-        prices, offers = self._prices, None
-        if not filters.has_conditions:
-            return _Selection(None, prices, offers)
-        masks = []
+        masks: list[Mask] = []
+        offers = None
         if filters.offers:
-            mask, prices, offers = self._offers.cheapest(filters.offers, len(self))
-            masks.append(mask)
-        for name, values in filters.facets.items():
-            masks.append(self._facets[name].mask(values, np.empty(len(self), np.bool_)))
+            names = set(filters.offers)
+            is_facet = len(names) == 1 and names <= set(OFFER_FACETS)
+            if is_facet and filters.max_price is None and filters.sort != "price":
+                ((name, values),) = filters.offers.items()
+                masks.append(self._facet_mask(name, values))
+            else:
+                offers = self._offers.select(filters.offers, filters.max_price)
+                masks.append(self._offers.endpoints_of(offers))
+        elif filters.max_price is not None:
+            masks.append(self._prices <= filters.max_price)
+        masks += [self._facet_mask(name, values) for name, values in filters.facets.items()]
         if filters.services:
             masks.append(self._of_services(filters.services))
         if filters.enriched is not None:
             masks.append(self._enriched == filters.enriched)
-        if filters.max_price is not None:
-            masks.append(prices <= filters.max_price)
-        return _Selection(reduce(np.logical_and, masks), prices, offers)
+        return _Selection(reduce(np.logical_and, masks) if masks else None, offers)
+
+    def _facet_mask(self, name: str, values: Sequence[str]) -> Mask:
+        return self._facets[name].mask(values, np.empty(len(self), np.bool_))
 
     def _of_services(self, ids: Sequence[str]) -> Mask:
         mask = np.zeros(len(self), np.bool_)
@@ -258,30 +288,12 @@ class Endpoints:
         extended[: len(self)] = True if mask is None else mask
         return extended
 
-    def _ordered(
-        self, matches: Integers, sort: EndpointSort, prices: npt.NDArray[np.float64]
-    ) -> Integers:
-        """Order ascending matches; `relevance` is listing order here, and no price comes last."""
-        if sort == "relevance":
-            return matches
-        if sort == "price" and prices is not self._prices:
-            return matches[np.argsort(prices[matches], kind="stable")]
-        order = self._orders[sort]
-        ordered: Integers = order[self._mask_of(matches)[order]].astype(np.int64)
-        return ordered
-
-    def _mask_of(self, ordinals: Integers) -> Mask:
-        mask = np.zeros(len(self), np.bool_)
-        mask[ordinals] = True
-        return mask
-
     def _count(self, names: Sequence[str], matches: Mask) -> FacetCounts:
         """Return the most frequent values of these facets among the matches, with their counts."""
-        endpoints = matches[: len(self)]
         return {
-            name: self._count_services(endpoints)
+            name: self._count_services(matches)
             if name == "service"
-            else self._facets[name].count(endpoints)[:MAX_COUNTED]
+            else self._facets[name].count(matches)[:MAX_COUNTED]
             for name in names
         }
 
@@ -290,7 +302,3 @@ class Endpoints:
         services = np.flatnonzero(counts)
         order = services[np.argsort(-counts[services], kind="stable")][:MAX_COUNTED]
         return [{"value": self._ids[n], "count": int(counts[n])} for n in order.tolist()]
-
-
-def _first(ordered: Integers, k: int) -> TopK:
-    return TopK(len(ordered), ordered[:k])

@@ -145,7 +145,7 @@ class Resources:
 
     def _with_url_part(self, part: str) -> Ordinals:
         """Return the resources whose URL has a part, compared byte by byte over all URLs."""
-        wanted = part.lower().encode("utf-8", "surrogatepass")
+        wanted = part.lower().encode()
         urls = self._urls
         if b"\n" in wanted or len(wanted) > len(urls):
             return np.empty(0, np.int64)

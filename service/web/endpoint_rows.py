@@ -106,7 +106,9 @@ def row_of(endpoint: Endpoint, number: int) -> EndpointRow:
     )
 
 
-def result_of(endpoint: EndpointSummary, number: int, offer_price: float | None) -> EndpointResult:
+def result_of(
+    endpoint: EndpointSummary, number: int, offer_price: tuple[float, str] | None
+) -> EndpointResult:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
     pricing = endpoint.pricing
     if endpoint.match:
@@ -117,8 +119,14 @@ def result_of(endpoint: EndpointSummary, number: int, offer_price: float | None)
         }
         pricing = msgspec.structs.replace(pricing, **given)
     if offer_price is not None:
-        amount = format_decimal(offer_price)
-        pricing = msgspec.structs.replace(pricing, amount=amount, min_amount="", max_amount="")
+        price, currency = offer_price
+        pricing = msgspec.structs.replace(
+            pricing,
+            amount=format_decimal(price),
+            currency=currency or pricing.currency,
+            min_amount="",
+            max_amount="",
+        )
     texts = {name: text[:MAX_TEXT] for name, text in _texts(endpoint, pricing).items()}
     curated = endpoint.service.enriched
     return EndpointResult(**texts, number=number, service=endpoint.service, curated=curated)
