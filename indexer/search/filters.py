@@ -36,8 +36,10 @@ class Price(Struct, rename="camel"):
         It is the ceiling of the scheme `upto`, else the fixed amount or the upper bound, else the
         lower bound; empty where none is given.
         """
-        highest = self.max_amount or self.amount or self.min_amount
-        return highest if folded(self.scheme) == "upto" else self.amount or highest
+        if not self.max_amount:
+            return self.amount or self.min_amount
+        is_ceiling = not self.amount or folded(self.scheme) == "upto"
+        return self.max_amount if is_ceiling else self.amount
 
 
 class Endpoint(Struct):
@@ -99,6 +101,8 @@ class FacetWriter:
 
     def add(self, documents: range, values: Sequence[str]) -> None:
         """Add the values that each of some consecutive documents has; documents come in order."""
+        if not values:
+            return
         for key, value in {self._key_of(value): value for value in values}.items():
             self._ordinals[key].extend(documents)
             self._spellings[key][value] += len(documents)

@@ -27,6 +27,7 @@ from service.search.top_k import top_k
 
 CHUNK = 1 << 22
 """Postings that are merged at a time: sorting them takes some 200 MB."""
+Floats = npt.NDArray[np.float64]
 SATURATING_CALLS = 1_000_000
 """Calls in 30 days at which the popularity of a service saturates."""
 
@@ -76,13 +77,24 @@ class _Run(NamedTuple):
     """The postings of one field in one part.
 
     `terms` (int64) are their term numbers, ascending, and `bounds` say where the postings of each
-    begin: `ordinals` (int64), and `frequencies` (float64), weighted and length-normalised counts.
+    begin. `start` is the first ordinal of the part, `norms` the length norms of all documents.
     """
 
     terms: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.int64]
-    ordinals: npt.NDArray[np.int64]
-    frequencies: npt.NDArray[np.float64]
+    field: FieldPostings
+    start: int
+    weight: float
+    norms: npt.NDArray[np.float64]
+
+    def slice(self, chunk: range, documents: int) -> tuple[npt.NDArray[np.int64], Floats]:
+        """Return the keys and the frequencies of the postings of these terms."""
+        start, stop = np.searchsorted(self.terms, (chunk.start, chunk.stop)).tolist()
+        postings = slice(self.bounds[start], self.bounds[stop])
+        owners = np.repeat(self.terms[start:stop], np.diff(self.bounds[start : stop + 1]))
+        ordinals = self.field.documents[postings].astype(np.int64) + self.start
+        counts = self.field.counts[postings].astype(np.float64)
+        return owners * documents + ordinals, self.weight * counts / self.norms[ordinals]
 
 
 def _runs(
@@ -93,11 +105,9 @@ def _runs(
         fields = [(part.start, part.fields[name]) for part in parts if name in part.fields]
         norms = _length_norms(fields, documents, config.length_normalisation)
         for start, field in fields:
-            ordinals = field.documents.astype(np.int64) + start
             numbers = np.fromiter((number[term] for term in field.terms), np.int64)
             bounds = np.concatenate(([0], np.cumsum(field.sizes)))
-            frequencies = weight * field.counts.astype(np.float64) / norms[ordinals]
-            yield _Run(numbers, bounds, ordinals, frequencies)
+            yield _Run(numbers, bounds, field, start, weight, norms)
 
 
 def _length_norms(
@@ -133,13 +143,7 @@ def _sum_by_key(
     Keys are `term number * documents + ordinal`, ascending. The sort is stable, so that the
     frequencies of a key are always added in the same order.
     """
-    keys, frequencies = [np.empty(0, np.int64)], [np.empty(0)]
-    for run in runs:
-        start, stop = np.searchsorted(run.terms, (chunk.start, chunk.stop)).tolist()
-        postings = slice(run.bounds[start], run.bounds[stop])
-        owners = np.repeat(run.terms[start:stop], np.diff(run.bounds[start : stop + 1]))
-        keys.append(owners * documents + run.ordinals[postings])
-        frequencies.append(run.frequencies[postings])
+    keys, frequencies = zip(*(run.slice(chunk, documents) for run in runs), strict=True)
     merged = np.concatenate(keys)
     order = np.argsort(merged, kind="stable")
     merged = merged[order]
