@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +18,6 @@ from service.search.query_expansion import Expansion, QueryExpander
 from service.search.top_k import NO_ORDINALS, Accumulator, TopK, intersect, merge, sums_at, top_k
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array
-
-MERGED_UP_TO = 4096  # postings
-"""Up to this many, merging them is faster than a pass over the bits of all documents."""
 
 
 class Searcher:
@@ -117,19 +115,23 @@ class Plan(NamedTuple):
         matches[self.exact] = True
         return matches
 
-    def collapse(self, groups: Groups, most: int, limit: int, offset: int = 0) -> Collapsed:
-        """Return one page of the ranking with the best `most` documents of each group.
+    def collapse(self, groups: Groups, per_group: int, limit: int, offset: int = 0) -> Collapsed:
+        """Return one page of the ranking with the best `per_group` documents of each group.
 
         For plans without exact names in which any word is enough.
         """
-        total, page = groups.page(self.rank, most, limit, offset)
-        is_rare = all(each.dense is None for each in self.lists)
-        if is_rare and sum(len(each.postings) for each in self.lists) <= MERGED_UP_TO:
+        if all(each.dense is None for each in self.lists):
             merged = merge(self.lists, self.mask)
-            ordinals = merged.ordinals[merged.sums > 0]
-            return Collapsed(total, groups.count_listed(ordinals, most), page)
+            ordinals, sums = merged.ordinals, merged.sums
+            if len(merged.zeros):
+                ordinals, sums = ordinals[sums > 0], sums[sums > 0]
+            total = len(ordinals)
+            rank = partial(_first_of, ordinals, sums)
+            page = groups.page(rank, per_group, limit, offset).ordinals
+            return Collapsed(total, groups.count_listed(ordinals, per_group), page)
+        total, page = groups.page(self.rank, per_group, limit, offset)
         bits = self.accumulator.matches(self.lists, self.mask)
-        return Collapsed(total, total - groups.count_excess(bits, most), page)
+        return Collapsed(total, total - groups.count_excess(bits, per_group), page)
 
     def _with_exact_names_first(self, ranked: TopK) -> TopK:
         exact = self.exact
@@ -146,3 +148,7 @@ def _common(expansions: list[Expansion], lists: list[ImpactList]) -> Integers:
         return NO_ORDINALS
     known = (each for each in expansions if each.terms)
     return intersect([each for word, each in zip(known, lists, strict=True) if word.required])
+
+
+def _first_of(ordinals: Integers, sums: Integers, k: int) -> TopK:
+    return TopK(len(ordinals), top_k(ordinals, sums, min(k, len(ordinals))))
