@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from indexer.cli.command import command_line
 from indexer.cli.terminal import UNBOUNDED, answer, answer_drawn
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
-from service.api.endpoints import EndpointRequest, endpoint_list_body
+from service.api.endpoints import EndpointRequest, endpoint_list_body, find_endpoints
+from service.api.parameters import format_decimal
 from service.networks import network_label
 from service.records import EndpointList, FoundEndpoint, Pricing
 from service.snapshot.snapshot import Snapshot
@@ -30,14 +32,22 @@ def search_endpoints(
     snapshot: Snapshot, request: EndpointRequest, options: argparse.Namespace
 ) -> int:
     """Answer as the service answers a request, as JSON or as a table."""
-    body = endpoint_list_body(snapshot, request)
+    hits = find_endpoints(snapshot, request)
+    body = endpoint_list_body(snapshot, request, hits)
     if options.json:
         return answer(body)
 
     def draw(console: Console) -> None:
         page = _endpoints.decode(body)
         if page.endpoints:
-            _draw_page(console, page)
+            prices = map(snapshot.endpoints.price_of, hits.ordinals, hits.offers)
+            rows = [
+                _cells(rank, endpoint, price)
+                for rank, (endpoint, price) in enumerate(
+                    zip(page.endpoints, prices, strict=False), page.offset + 1
+                )
+            ]
+            _draw_page(console, rows)
             console.print()
         for line in _summarise(page, options):
             console.print(line, style="dim", soft_wrap=True)
@@ -47,8 +57,9 @@ def search_endpoints(
 
 def describe_price(pricing: Pricing) -> str:
     """Return the price of a request; that of the scheme `upto` is a ceiling."""
-    if (pricing.scheme or "").casefold() == "upto" and pricing.max_amount:
-        return shorten(f"at most {pricing.max_amount} {pricing.currency}")
+    ceiling = pricing.max_amount or pricing.amount
+    if (pricing.scheme or "").casefold() == "upto" and ceiling:
+        return shorten(f"at most {ceiling} {pricing.currency}")
     lowest = pricing.amount or pricing.min_amount or ""
     highest = pricing.amount or pricing.max_amount or ""
     if not lowest and not highest:
@@ -56,12 +67,11 @@ def describe_price(pricing: Pricing) -> str:
     return shorten(str(PriceRange(lowest, highest, pricing.currency)))
 
 
-def _draw_page(console: Console, page: EndpointList) -> None:
+def _draw_page(console: Console, rows: Sequence[Sequence[str]]) -> None:
     """Draw a table with one line for each endpoint or, where that is too wide, a list."""
     from rich.table import Table  # noqa: PLC0415  # an optional dependency
     from rich.text import Text  # noqa: PLC0415  # the same
 
-    rows = [_cells(rank, each) for rank, each in enumerate(page.endpoints, page.offset + 1)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in COLUMNS:
         table.add_column(name, style=STYLES.get(name), no_wrap=True)
@@ -82,15 +92,28 @@ def _draw_page(console: Console, page: EndpointList) -> None:
         console.print(item)
 
 
-def _cells(rank: int, endpoint: FoundEndpoint) -> Sequence[str]:
-    network = endpoint.pricing.network
+def _cells(rank: int, endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Sequence[str]:
+    """Return the cells of an endpoint, with the terms of the offer that satisfies the filters.
+
+    `price` is that of the offer, None if it is that of the record.
+    """
+    pricing = endpoint.pricing
+    network, scheme = pricing.network or "", pricing.scheme or ""
+    if endpoint.match is not UNSET:
+        network = endpoint.match.network if isinstance(endpoint.match.network, str) else network
+        scheme = endpoint.match.scheme if isinstance(endpoint.match.scheme, str) else scheme
+    if price is not None:
+        amount, currency = price
+        pricing = Pricing(
+            amount=format_decimal(amount), currency=currency or pricing.currency, scheme=scheme
+        )
     return (
         f"{rank:,}",
         shorten(endpoint.method),
         shorten(endpoint.url),
         endpoint.service.id,
-        describe_price(endpoint.pricing),
-        shorten(network_label(network)) if network else "",
+        describe_price(pricing),
+        shorten(network_label(network)),
     )
 
 

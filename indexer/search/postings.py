@@ -172,7 +172,7 @@ def _impacts(
 
 
 class _PostingsWriter:
-    """Writes the files of `PostingLists`: the postings of all terms, and the dense columns."""
+    """Writes the files of `PostingLists`: postings of rare terms, dense columns of the others."""
 
     def __init__(self, terms: int, most_postings: int, documents: int) -> None:
         self._documents = documents

@@ -65,8 +65,7 @@ class _Columns:
         self._offers = offers
         self._strings = StringNumbers()
         self._numbered = {
-            name: array("i")
-            for name in ("types", "networks", "schemes", "pay_to", "extensions", "tags")
+            name: array("i") for name in ("types", "networks", "schemes", "extensions", "tags")
         }
         self._bounds = {name: array("q", [0]) for name in ("entries", "extensions", "tags")}
         self._urls = bytearray()
@@ -79,7 +78,6 @@ class _Columns:
         for entry in listing.entries:
             self._append("networks", entry.network)
             self._append("schemes", entry.scheme)
-            self._append("pay_to", entry.pay_to.casefold())
             self._offers.add(_offer(entry, self._position))
         for key in listing.extensions:
             self._append("extensions", key)

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from service.api.query_string import MAX_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.http.responses import json_response, snapshot_of
+from service.search.offers import OFFER_KEYS
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
 
 DEFAULT_RESOURCES = 100
@@ -21,9 +22,8 @@ DEFAULT_MERCHANT = 20
 MAX_RESOURCES = 1000
 DEFAULT_FOUND = 20
 SHORTEST_URL_PART = 3
-OFFER_PARAMETERS = ("network", "scheme", "asset", "payTo")
 REPEATABLE = ("extensions", "tags")
-SEARCH_FILTERS = ("type", *OFFER_PARAMETERS, *REPEATABLE, "maxUsdPrice", "urlSubstring")
+SEARCH_FILTERS = ("type", *OFFER_KEYS, *REPEATABLE, "maxUsdPrice", "urlSubstring")
 RESOURCE_PARAMETERS = ("limit", "offset", "type", "network", "scheme", "payTo", "extensions")
 
 CURSOR_DIGEST = 8  # bytes
@@ -101,7 +101,7 @@ async def list_merchant(request: Request) -> Response:
     """List the resources that can be paid for to an address."""
     pay_to, (limit, offset) = parse_merchant(request.scope["query_string"])
     request.app.state.load_shedder.check()
-    filters = ResourceFilters(pay_to=pay_to)
+    filters = ResourceFilters(offers={"payTo": [pay_to]})
     page = snapshot_of(request).resources.list(filters, limit, offset)
     head = b'{"x402Version":2,"payTo":%b,"resources":[' % orjson.dumps(pay_to)
     body = (head, *_joined(page), b"],", _pagination(page, limit, offset), b"}")
@@ -111,14 +111,14 @@ async def list_merchant(request: Request) -> Response:
 def parse_resources(query_string: bytes) -> ResourceRequest:
     """Parse the parameters of the listing of resources."""
     parameters = Parameters(query_string)
-    extension = parameters.value("extensions")
+    extension, pay_to = parameters.value("extensions"), parameters.value("payTo")
     return ResourceRequest(
         page=parameters.page(DEFAULT_RESOURCES, MAX_RESOURCES),
         filters=ResourceFilters(
             type=parameters.value("type"),
             network=parameters.value("network"),
             scheme=parameters.value("scheme"),
-            pay_to=parameters.value("payTo"),
+            offers={} if pay_to is None else {"payTo": [pay_to]},
             extensions=() if extension is None else (extension,),
         ),
         unapplied=parameters.names_except(RESOURCE_PARAMETERS),
@@ -146,11 +146,11 @@ def parse_resource_search(query_string: bytes, snapshot: str) -> ResourceSearch:
     if url_part is not None and len(url_part) < SHORTEST_URL_PART:
         message = f"urlSubstring must have at least {SHORTEST_URL_PART} characters"
         raise InvalidParameter("urlSubstring", message)
-    given = {name: parameters.value(name) for name in OFFER_PARAMETERS}
+    given = {name: parameters.value(name) for name in OFFER_KEYS}
     filters = ResourceFilters(
         type=parameters.value("type"),
-        extensions=tuple(parameters.values("extensions")),
-        tags=tuple(parameters.values("tags")),
+        extensions=parameters.texts("extensions"),
+        tags=parameters.texts("tags"),
         url_part=url_part,
         offers={name: [value] for name, value in given.items() if value is not None},
         max_usd_price=parameters.price("maxUsdPrice"),

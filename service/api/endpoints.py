@@ -16,12 +16,19 @@ from service.errors import InvalidParameter
 from service.http.responses import json_response, snapshot_of
 from service.search.offers import OFFER_KEYS
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import ENDPOINT_FACETS, FACET_KEYS, EndpointFilters, EndpointSort
+from service.snapshot.endpoints import (
+    ENDPOINT_FACETS,
+    FACET_KEYS,
+    EndpointFilters,
+    EndpointHits,
+    EndpointSort,
+)
+from service.snapshot.resources import MAX_PAGE
 
 ENDPOINT_SORTS: tuple[EndpointSort, ...] = get_args(EndpointSort)
 DEFAULT_PER_SERVICE = 3
 CONDITIONS = (*OFFER_KEYS, *FACET_KEYS, "service", "enriched", "maxPrice")
-"""Parameters without one of which a query is required."""
+"""The filters: `q` is required without any of them."""
 
 
 class EndpointRequest(Struct, frozen=True):
@@ -36,7 +43,8 @@ async def search_endpoints(request: Request) -> Response:
     """List the endpoints that match a query and satisfy the filters, best match first."""
     search = parse_endpoint_search(request.scope["query_string"])
     request.app.state.load_shedder.check()
-    return json_response(endpoint_list_body(snapshot_of(request), search))
+    snapshot = snapshot_of(request)
+    return json_response(endpoint_list_body(snapshot, search, find_endpoints(snapshot, search)))
 
 
 def parse_endpoint_search(query_string: bytes) -> EndpointRequest:
@@ -76,23 +84,33 @@ def format_endpoint_query(search: EndpointRequest, offset: int = 0) -> str:
     return urlencode(fields, doseq=True)
 
 
-def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest) -> bytes:
-    """Return the JSON of an `EndpointList`, with the endpoints as they are stored."""
-    endpoints, page = snapshot.endpoints, search.page
-    hits = endpoints.search(search.query, page.limit, page.offset, search.filters)
-    body: list[bytes | memoryview] = [b'{"endpoints":[']
+def find_endpoints(snapshot: Snapshot, search: EndpointRequest) -> EndpointHits:
+    """Return the requested page of endpoints."""
+    page = search.page
+    return snapshot.endpoints.search(search.query, page.limit, page.offset, search.filters)
+
+
+def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest, hits: EndpointHits) -> bytes:
+    """Return the JSON of an `EndpointList`, with the endpoints as they are stored.
+
+    The page ends early where MAX_PAGE bytes leave no room for more; `limit` is then the number of
+    its endpoints.
+    """
+    body: list[bytes | memoryview] = []
+    limit, room = search.page.limit, MAX_PAGE
     for number, (ordinal, offer) in enumerate(zip(hits.ordinals, hits.offers, strict=True)):
+        item = snapshot.endpoints.item(ordinal, offer)
+        room -= sum(map(len, item))
         if number:
+            if room < 0:
+                limit = number
+                break
             body.append(b",")
-        body += endpoints.item(ordinal, offer)
-    body.append(
-        b'],"total":%d,"listed":%d,"limit":%d,"offset":%d'
-        % (hits.total, hits.listed, page.limit, page.offset)
-    )
-    if hits.facets is not None:
-        body.append(b',"facets":%b' % orjson.dumps(hits.facets))
-    body.append(b"}")
-    return b"".join(body)
+        body += item
+    facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
+    counts = b'"total":%d,"listed":%d' % (hits.total, hits.listed)
+    page = b'"limit":%d,"offset":%d' % (limit, search.page.offset)
+    return b"".join((b'{"endpoints":[', *body, b"],", counts, b",", page, facets, b"}"))
 
 
 def _filters(parameters: Parameters) -> EndpointFilters:

@@ -78,7 +78,7 @@ def endpoint_search(query: str) -> list[Json]:
         *_any_of("endpoints", own),
         _choice("enriched", BOOLEANS, "Only endpoints of services that are curated, or not."),
         _price("maxPrice", price),
-        _choice("sort", ENDPOINT_SORTS, "The order; without a price comes last."),
+        _choice("sort", ENDPOINT_SORTS, "The order; endpoints without a price come last."),
         _integer("perService", DEFAULT_PER_SERVICE, 0, collapsed),
         _facets(ENDPOINT_FACETS),
     ]

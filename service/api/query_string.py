@@ -47,6 +47,13 @@ class Parameters:
         """Return the values of a parameter that may repeat."""
         return self._values.get(name, [])
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return the values of a parameter that may repeat, none of which may be empty."""
+        values = self.values(name)
+        if "" in values:
+            raise InvalidParameter(name, f"{name} is empty; give a value, or leave it out")
+        return tuple(values)
+
     def has_any(self, names: Iterable[str]) -> bool:
         """Return whether any of these parameters is given."""
         return not self._values.keys().isdisjoint(names)

@@ -17,7 +17,7 @@ from service.storage.memory_map import items_of, open_array
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
-"""One flag for each service: whether it may match."""
+"""One flag for each document: whether it may match."""
 WeightedTerm: TypeAlias = tuple[int, int]
 """The number of a term, and its weight in units of 1 / FULL_WEIGHT."""
 
@@ -35,7 +35,7 @@ BLOCK_SIZE = 1 << BLOCK_BITS
 CHAMPIONS = 256
 """Entries of a champion list."""
 DENSE_SHARE = 1 / 40
-"""A term in more than this share of the services has a dense column besides its postings."""
+"""A term in more than this share of the documents has a dense column instead of postings."""
 
 CACHED_LISTS = 1 << 14  # views of the mapped files, some 300 bytes each
 

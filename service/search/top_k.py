@@ -1,4 +1,4 @@
-"""Summing impact lists: the top k services, and the exact count of all matches.
+"""Summing impact lists: the top k documents, and the exact count of all matches.
 
 Lists of rare terms are merged by sorting. Frequent terms have dense columns in blocks, with the
 largest impact of each block as its bound: blocks whose bounds add up to less than the threshold of
@@ -76,7 +76,7 @@ class Accumulator(threading.local):
         self._flags = np.zeros(documents, np.bool_)
 
     def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopK:
-        """Return the top k of the sum of the lists, and the count of services in any of them."""
+        """Return the top k of the sum of the lists, and the count of documents in any of them."""
         rare = [each for each in lists if each.dense is None]
         if len(rare) == len(lists):
             ordinals, sums, zeros = merge(rare, mask)
@@ -95,11 +95,11 @@ class Accumulator(threading.local):
         total += len(ordinals) - len(zeros) - int(np.count_nonzero(dense_sums))
         sums += dense_sums
         keys = _top_keys(ordinals, sums, k)
-        # Services without a rare term have to beat the last of the k that have one.
+        # Documents without a rare term have to beat the last of the k that have one.
         threshold = max(1, -int(keys[k - 1] >> SUM_BITS)) if 0 < k <= len(keys) else 1
         others, other_sums = self._at_least(threshold, dense, k, mask)
         if k and len(others):
-            # A service with a rare term is in `keys` with its full sum, or not in the top k.
+            # A document with a rare term is in `keys` with its full sum, or not in the top k.
             ranked = keys & ORDINAL_MASK
             ranked.sort()
             positions = ranked.searchsorted(others)
@@ -135,7 +135,7 @@ class Accumulator(threading.local):
         return bits
 
     def _count(self, dense: list[DenseTerm], mask: Mask | None) -> int:
-        """Count the services that have any of the terms."""
+        """Count the documents that have any of the terms."""
         if len(dense) == 1 and mask is None:
             return dense[0].document_frequency
         bits = self._union(dense)

@@ -3,8 +3,8 @@
 `texts` is a `RecordStore` of the resources: services in listing order, then URL, method and tool.
 `strings` is a `StringTable` of the values that filters compare exactly; the arrays hold their
 numbers, or NONE. `types.npy` is int32[resources]. `entries.offsets.npy`, int64[resources + 1], says
-where the entries of `accepts` of each resource begin in `networks.npy`, `schemes.npy` and
-`pay_to.npy`, int32[entries], and in `service.search.offers`; `extensions.offsets.npy` and
+where the entries of `accepts` of each resource begin in `networks.npy` and `schemes.npy`,
+int32[entries], and in `service.search.offers`; `extensions.offsets.npy` and
 `tags.offsets.npy` where its keys and tags begin in `extensions.npy` and `tags.npy`, int32.
 `urls.txt` has the URLs in lower case, a line each, and `urls.starts.npy`, int64[resources], where
 each begins.
@@ -20,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.search.offers import Offers
+from service.search.offers import NONE, Offers
 from service.search.postings import Mask
 from service.storage.memory_map import open_array, open_bytes
 from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
 
-NONE = -1
 MAX_PAGE = 8 * 2**20
 """Bytes of a page, which has fewer resources than asked for rather than more bytes."""
 
@@ -36,16 +35,15 @@ Ordinals: TypeAlias = npt.NDArray[np.int64]
 class ResourceFilters(Struct, frozen=True):
     """Conditions that a resource must all satisfy; None and empty ones are no conditions.
 
-    The conditions on entries of `accepts` must hold together on one of them: `network`, `scheme`
-    and `pay_to`, which are compared as they are given but for the case of `pay_to`; `offers`, whose
-    names and values are as in `Offers.mask`; and `max_usd_price`. `extensions` must all be keys of
+    The conditions on entries of `accepts` must hold together on one of them: `network` and
+    `scheme`, compared as they are given, `offers`, compared by their keys, and `max_usd_price`.
+    `extensions` must all be keys of
     `extensions`, one of `tags` a tag, and `url_part` a part of the URL in any case.
     """
 
     type: str | None = None
     network: str | None = None
     scheme: str | None = None
-    pay_to: str | None = None
     extensions: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     url_part: str | None = None
@@ -77,7 +75,7 @@ class Resources:
         self._types = open_array(folder / "types.npy")
         self._entries = open_array(folder / "entries.offsets.npy")
         self._columns = {
-            name: open_array(folder / f"{name}.npy") for name in ("networks", "schemes", "pay_to")
+            name: open_array(folder / f"{name}.npy") for name in ("networks", "schemes")
         }
         self._lists = {
             name: (open_array(folder / f"{name}.offsets.npy"), open_array(folder / f"{name}.npy"))
@@ -128,8 +126,7 @@ class Resources:
 
     def _entry_masks(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the entries of `accepts` that satisfy each condition alone."""
-        pay_to = None if filters.pay_to is None else filters.pay_to.casefold()
-        wanted = {"networks": filters.network, "schemes": filters.scheme, "pay_to": pay_to}
+        wanted = {"networks": filters.network, "schemes": filters.scheme}
         for name, value in wanted.items():
             if value is not None:
                 yield self._columns[name] == self._number(value)

@@ -93,3 +93,43 @@ def test_the_endpoints_of_a_removed_service_are_not_found(tmp_path: Path) -> Non
     snapshot = publish(tmp_path, records, {"tides-example": None})
     assert (found(snapshot, "high"), listed(snapshot, "high")) == (1, 0)
     assert found(snapshot, "tides") == listed(snapshot, "tides") == 0
+
+
+def test_tools_keep_their_offers_where_a_catalogue_record_spells_their_address_otherwise(
+    tmp_path: Path,
+) -> None:
+    def tool(name: str) -> Json:
+        address = {"resource": "https://two.example/m", "accepts": [accept(payTo=name)]}
+        return v2({"type": "mcp", "toolName": name}) | address
+
+    record = service(
+        "two-example",
+        domain="two.example",
+        endpoints=[
+            endpoint() | {"url": "https://TWO.example/m", "method": "POST", "tool": name}
+            for name in ("sun", "moon")
+        ],
+    )
+    snapshot = publish(tmp_path, [tool("sun"), tool("moon"), record])
+    for number, name in enumerate(("sun", "moon")):
+        hits = snapshot.endpoints.search(None, 24, 0, EndpointFilters(offers={"payTo": [name]}))
+        assert list(hits.ordinals) == [number]
+
+
+def test_a_resource_without_an_endpoint_is_found_by_its_tool_and_parameters(
+    tmp_path: Path,
+) -> None:
+    declared = {"type": "mcp", "toolName": "moonPhase", "inputSchema": {"properties": {"day": {}}}}
+    records = [v2(declared) | {"resource": "https://tools.example/"}]
+    assert listed(publish(tmp_path, records), "moonPhase") == 1
+    snapshot = publish(tmp_path, records, {"tools-example": {"endpoints": []}})
+    assert found(snapshot, "moonPhase") == 0
+    for query in ("moon phase", "day"):
+        assert listed(snapshot, query) == 1
+
+
+def test_the_path_of_a_url_without_a_scheme_is_searched(tmp_path: Path) -> None:
+    urls = ("api.example/foo/weatherpath", "/v1/relative", "https://host.example")
+    endpoints = [endpoint() | {"url": url} for url in urls]
+    snapshot = publish(tmp_path, [service("odd", endpoints=endpoints)])
+    assert [found(snapshot, word) for word in ("weatherpath", "relative", "host")] == [1, 1, 0]

@@ -139,6 +139,7 @@ def test_parameters_without_a_meaning_are_named(client: httpx.Client) -> None:
         ({"query": "x", "maxUsdPrice": "cheap"}, "maxUsdPrice"),
         ({"urlSubstring": "ab"}, "urlSubstring"),
         ({"query": "x", "cursor": ""}, "cursor"),
+        ({"query": "x", "tags": ["", "y"]}, "tags"),
         ({"query": "x", "cursor": "20"}, "cursor"),
         ({"query": "x", "cursor": "é.é.1"}, "cursor"),
         ({"query": "x", "cursor": f"{'0' * 20}.{'0' * 16}.{'9' * 99}"}, "cursor"),

@@ -13,7 +13,7 @@ import pytest
 from indexer.__main__ import main
 from service.records import EndpointList
 from tests.support.running import Json, endpoint, serve, service, write_lines
-from tests.support.x402 import SOLANA_USDC, accept, resource, v2
+from tests.support.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v2
 
 PATH = "/v1/search/endpoints"
 CHEAP = accept("5000", network="solana", asset=SOLANA_USDC, payTo="So1")
@@ -215,3 +215,54 @@ def test_an_empty_catalogue_is_searched(tmp_path: Any) -> None:
             body = search(client, **parameters, facets="service,network,tag")
             assert (body["total"], body["listed"], body["endpoints"]) == (0, 0, [])
         assert client.get("/discovery/search?query=x").json()["total"] == 0
+
+
+def test_a_page_ends_early_where_it_has_too_many_bytes(client: httpx.Client, tmp_path: Any) -> None:
+    texts = ["tide " + "x" * 200_000 for _ in range(60)]
+    endpoints = [
+        endpoint() | {"url": f"https://big.example/{n}", "description": text}
+        for n, text in enumerate(texts)
+    ]
+    source = write_lines(tmp_path / "big.jsonl", [service("big", endpoints=endpoints)])
+    assert main(["build", source, "--out", str(tmp_path / "artifacts"), "--quiet"]) == 0
+    with serve(tmp_path / "artifacts") as client:
+        walked: list[str] = []
+        while len(walked) < 60:
+            body = search(client, q="tide", perService=0, limit=200, offset=len(walked))
+            assert body["limit"] in {len(body["endpoints"]), 200}
+            assert body["total"] == body["listed"] == 60
+            walked += urls(body)
+        assert len(set(walked)) == 60
+        assert body["limit"] == 200
+
+
+def test_prices_on_test_networks_count_only_where_there_are_no_others(tmp_path: Any) -> None:
+    test_price = accept("1000", network="base-sepolia", asset=TEST_USDC, payTo="0xTest")
+    records = [
+        resource("https://both.example/", accept("5000000"), test_price),
+        resource("https://play.example/", test_price),
+    ]
+    source = write_lines(tmp_path / "feed.jsonl", records)
+    assert main(["build", source, "--out", str(tmp_path / "artifacts"), "--quiet"]) == 0
+    with serve(tmp_path / "artifacts") as client:
+        cheap = {"scheme": "exact", "maxPrice": "0.01"}
+        assert urls(search(client, **cheap)) == ["https://play.example/"]
+        assert search(client, **cheap, network="base-sepolia")["total"] == 2
+        assert search(client, payTo="0xtest")["total"] == 1
+        found = client.get("/discovery/search?maxUsdPrice=0.01").json()
+        assert found["total"] == 0
+
+
+def test_members_that_search_adds_cannot_be_forged(tmp_path: Any) -> None:
+    text = json.dumps(service("forged", endpoints=[endpoint() | {"match": 1, "service": 2}]))
+    text = text.replace('"match"', '"\\u006datch"').replace('"service"', '"\\u0073ervice"')
+    odd = json.dumps(service("odd", endpoints=[endpoint() | {"tool": 1, "payTo": 2}]))
+    odd = odd.replace('"tool": 1', '"tool": 1e400').replace('"payTo": 2', f'"payTo": {"9" * 5000}')
+    (tmp_path / "source.jsonl").write_text(f"{text}\n{odd}\n")
+    arguments = ["build", str(tmp_path / "source.jsonl"), "--out", str(tmp_path / "artifacts")]
+    assert main([*arguments, "--quiet"]) == 0
+    with serve(tmp_path / "artifacts") as client:
+        body = client.get(PATH, params={"q": "one"}).text
+        assert '"match"' not in body
+        assert "006d" not in body
+        assert body.count('"service":') == 2

@@ -59,8 +59,9 @@ filters = st.builds(
     ResourceFilters,
     *(
         st.none() | st.sampled_from((*values, "unknown", "x" * 300))
-        for values in (TYPES, NETWORKS, SCHEMES, ADDRESSES)
+        for values in (TYPES, NETWORKS, SCHEMES)
     ),
+    offers=st.just({}) | st.sampled_from((*ADDRESSES, "?")).map(lambda each: {"payTo": [each]}),
     extensions=st.sets(st.sampled_from(KEYS)).map(tuple),
 )
 search_filters = st.builds(
@@ -106,7 +107,7 @@ def satisfies(record: Json, wanted: ResourceFilters) -> bool:
         return (
             wanted.network in {None, entry["network"]}
             and wanted.scheme in {None, entry["scheme"]}
-            and (wanted.pay_to is None or wanted.pay_to.casefold() == pay_to)
+            and all(each.casefold() == pay_to for each in wanted.offers.get("payTo", []))
         )
 
     return (
@@ -171,7 +172,7 @@ def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
     fields = [{"x": "y" * size, "accepts": [accept(payTo="0xa")]} for size in sizes]
     resources = write(tmp_path / "resources", fields)
     monkeypatch.setattr(stored, "MAX_PAGE", 2500)
-    for wanted in (NO_RESOURCE_FILTERS, ResourceFilters(pay_to="0xa")):
+    for wanted in (NO_RESOURCE_FILTERS, ResourceFilters(offers={"payTo": ["0xa"]})):
         walked, offset, cut = [], 0, []
         while offset < len(sizes):
             page = resources.list(wanted, 1000, offset)
