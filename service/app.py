@@ -19,6 +19,7 @@ from service.api.llms import get_llms
 from service.api.openapi import get_openapi
 from service.api.services import get_service, list_services, search_services
 from service.api.status import get_health, get_metrics, get_readiness
+from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
 from service.http.cache import ResponseCache
 from service.http.drain import Drain
@@ -41,7 +42,7 @@ ROUTES = [
     Route("/v1/ecosystem/stats", get_stats),
     *(
         Route(f"{prefix}/discovery/{name}", endpoint)
-        for prefix in ("", "/v2/x402", "/platform/v2/x402")
+        for prefix in PREFIXES
         for name, endpoint in (
             ("resources", list_resources),
             ("search", search_resources),

@@ -8,6 +8,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from service.records import AcceptsEntry, GivenTime, Pricing, ServiceId, Whole
 
+PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
+"""Paths below which clients expect `/discovery`: of facilitators, and of the hosted Bazaar."""
+
 
 class ListedEndpoint(Struct):
     """The endpoint of the service that stands for a listed resource."""

@@ -6,13 +6,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from service.discovery_records import DiscoveryError
+from service.discovery_records import PREFIXES, DiscoveryError
 from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
 from service.http.responses import no_store
 from service.records import ErrorBody, ErrorEnvelope
 
 METHODS = "GET, HEAD, OPTIONS"
-DISCOVERY = ("/discovery/", "/v2/x402/", "/platform/v2/x402/")
+DISCOVERY = tuple(f"{prefix or '/discovery'}/" for prefix in PREFIXES)
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
 """Types of errors of the hosted discovery API by status; 400 and 405 are `invalid_request`."""
 
