@@ -121,8 +121,8 @@ def resource_search(query: str) -> list[Json]:
         _text("asset", "Only with this asset, in any case, on the same entry."),
         _pay_to(),
         _price("maxUsdPrice", price),
-        _array("extensions", "Only with this key in `extensions`, or with all of several."),
-        _array("tags", "Only with this tag, or with any of several."),
+        _texts("extensions", "Only with this key in `extensions`, or with all of several."),
+        _texts("tags", "Only with this tag, or with any of several."),
         _parameter("urlSubstring", part, {"type": "string", "minLength": SHORTEST_URL_PART}),
         _integer("limit", DEFAULT_FOUND, 1, limit),
         _text("cursor", cursor),
@@ -188,6 +188,11 @@ def _pay_to() -> Json:
 
 def _text(name: str, description: str) -> Json:
     return _parameter(name, description, {"type": "string", "minLength": 1})
+
+
+def _texts(name: str, description: str) -> Json:
+    items = {"type": "string", "minLength": 1}
+    return _parameter(name, description, {"type": "array", "items": items})
 
 
 def _integer(name: str, default: int, minimum: int, description: str) -> Json:

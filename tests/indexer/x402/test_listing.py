@@ -237,7 +237,7 @@ def entry_of(*entries: Json) -> EntryKeys:
         (accept(None, maxAmountRequired="20000"), USDC, "0.02", True),
         (accept("5", maxAmountRequired="20000"), USDC, "0.000005", True),
         (accept("50000", scheme="upto"), USDC, "0.05", True),
-        (accept("10", network="base-sepolia", asset=TEST_USDC), TEST_USDC, "0.00001", True),
+        (accept("10", network="base-sepolia", asset=TEST_USDC), TEST_USDC, "0.00001", False),
         (accept("10", network="solana", asset=SOLANA_USDC), SOLANA_USDC, "0.00001", True),
         (accept("20000", asset=EURC), EURC, "0.02", False),
         (accept(str(10**18), asset=DAI.upper()), DAI.upper(), "1", True),
