@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from indexer.x402.testnets import mainnet_prices
 from service.networks import network_label
-from service.search.filters import FACETS, folded
-from service.search.postings import DENSE_SHARE
+from service.search.filters import DENSE_SHARE, FACETS, folded
 
 
 class Price(Struct, rename="camel"):

@@ -18,7 +18,6 @@ from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,
     CHAMPIONS,
-    DENSE_SHARE,
     IMPACT_BITS,
     Header,
     block_count,
@@ -57,7 +56,7 @@ def compile_postings(
     sizes = np.zeros(len(terms), np.int64)
     for run in runs:
         sizes[run.terms] += np.diff(run.bounds)
-    writer = _PostingsWriter(len(terms), int(sizes.sum()), documents)
+    writer = _PostingsWriter(len(terms), int(sizes.sum()), documents, config.dense_share)
     for chunk in _chunks(sizes):
         keys, frequencies = _sum_by_key(runs, chunk, documents)
         owners, ordinals = np.divmod(keys, max(documents, 1))
@@ -174,8 +173,9 @@ def _impacts(
 class _PostingsWriter:
     """Writes the files of `PostingLists`: postings of rare terms, dense columns of the others."""
 
-    def __init__(self, terms: int, most_postings: int, documents: int) -> None:
+    def __init__(self, terms: int, most_postings: int, documents: int, dense_share: float) -> None:
         self._documents = documents
+        self._dense_share = dense_share
         self._postings = np.empty(most_postings, np.int64)
         self._offsets = np.zeros(terms + 1, np.int64)
         self._document_frequencies = np.zeros(terms, np.int32)
@@ -192,7 +192,7 @@ class _PostingsWriter:
     ) -> None:
         """Add the postings of the next terms."""
         self._document_frequencies[terms.start : terms.stop] = document_frequencies
-        is_dense = document_frequencies > self._documents * DENSE_SHARE
+        is_dense = document_frequencies > self._documents * self._dense_share
         start = int(self._offsets[terms.start])
         bounds = start + np.cumsum(np.where(is_dense, 0, document_frequencies))
         self._offsets[terms.start + 1 : terms.stop + 1] = bounds

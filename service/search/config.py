@@ -25,6 +25,9 @@ class SearchConfig(msgspec.Struct, frozen=True):
     prior_bound: float = 0.05
     """Largest share that popularity adds to a score."""
 
+    dense_share: float = 1 / 40
+    """A term in more than this share of the documents has a dense column instead of postings."""
+
     query_terms: int = 64
     """Distinct terms of a query that are searched; further ones are ignored."""
     expanded_words: int = 4
@@ -49,6 +52,7 @@ ENDPOINT_SEARCH_CONFIG = SearchConfig(
         "service_name": 1.5,
         "service_description": 0.5,
         "category": 0.5,
-    }
+    },
+    dense_share=1 / 24,
 )
 SEARCH_CONFIG = SearchConfig(field_weights={"name": 2.0, "description": 1.0, "category": 1.0})

@@ -23,6 +23,8 @@ from service.networks import network_key
 from service.search.postings import Mask
 from service.storage.memory_map import open_array
 
+DENSE_SHARE = 1 / 40
+"""A value of more than this share of the services has a mask besides their list."""
 CHUNK = 8192
 """Services whose matches are listed at a time: a page seldom needs more."""
 

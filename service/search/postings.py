@@ -34,9 +34,6 @@ BLOCK_SIZE = 1 << BLOCK_BITS
 """Ordinals of a block: one for each bit of a uint64."""
 CHAMPIONS = 256
 """Entries of a champion list."""
-DENSE_SHARE = 1 / 40
-"""A term in more than this share of the documents has a dense column instead of postings."""
-
 CACHED_LISTS = 1 << 14  # views of the mapped files, some 300 bytes each
 
 

@@ -20,7 +20,6 @@ from indexer.search.whoosh_index import index_part
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
 from service.search.filters import Filters
-from service.search.postings import DENSE_SHARE
 from service.search.searcher import Searcher
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import TopK
@@ -154,7 +153,7 @@ def test_all_matches_of_a_large_corpus_are_ranked_like_brute_force(
 
 @pytest.mark.parametrize("size", [300, 8000])
 def test_the_corpora_have_dense_and_rare_terms(corpora: Corpora, size: int) -> None:
-    threshold = size * DENSE_SHARE
+    threshold = size * SEARCH_CONFIG.dense_share
     frequencies = [len(corpora(size, 7).brute_force.impacts(word)) for word in WORDS]
     assert sum(frequency > threshold for frequency in frequencies) > 10
     assert sum(0 < frequency <= threshold for frequency in frequencies) > 10
