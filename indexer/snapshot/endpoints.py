@@ -33,6 +33,10 @@ from service.search.offers import NONE
 from service.snapshot.endpoints import ADDED_MEMBERS, FACET_KEYS
 from service.storage.record_store import RecordStore
 
+MAX_CALLS = 2**63 - 1
+MARKS = (*(b'"%b"' % name.encode() for name in ADDED_MEMBERS), b"\\u")
+"""Bytes without which no endpoint has a member of these names: names may be escaped."""
+
 
 class Quality(Struct, rename="camel"):
     """The part of the use of an endpoint that orders endpoints."""
@@ -104,13 +108,10 @@ class _Listed(Struct, rename="camel"):
 _service = msgspec.json.Decoder(Service)
 _raw_endpoints = msgspec.json.Decoder(_RawEndpoints)
 _raws = msgspec.json.Decoder(list[Raw])
-_separator = re.compile(r"[,/|]")
-_MARKS = (*(b'"%b"' % name.encode() for name in ADDED_MEMBERS), b"\\u")
-"""Bytes without which no endpoint has a member of these names: names may be escaped."""
-MAX_CALLS = 2**63 - 1
 _members = msgspec.json.Decoder(dict[str, Raw])
 _listed = msgspec.json.Decoder(_Listed)
 _text = msgspec.json.Decoder(EndpointText)
+_separator = re.compile(r"[,/|]")
 _any_policy = Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity"))
 
 
@@ -230,7 +231,7 @@ class _Columns:
         """Add where each endpoint stands in the store; its JSON is compact."""
         endpoints = bytes(_raw_endpoints.decode(stored).endpoints)
         start = self._position + stored.index(endpoints) + 1
-        may_be_rewritten = any(mark in endpoints for mark in _MARKS)
+        may_be_rewritten = any(mark in endpoints for mark in MARKS)
         for raw in _raws.decode(endpoints):
             size = memoryview(raw).nbytes
             rewritten = _without_added_members(bytes(raw)) if may_be_rewritten else None

@@ -36,6 +36,8 @@ PATHS = (
     "/v1/search/services?q=harbour",
     "/v1/search/services?q=harbuor+weather&limit=100",
     "/v1/services/s7",
+    "/v1/search/endpoints?q=harbour&maxPrice=1&sort=price&facets=service",
+    "/endpoints?q=harbour",
     "/v1/ecosystem/overview",
     "/v1/ecosystem/transactions",
 )
@@ -116,7 +118,9 @@ def publish(artifacts: Path, edition: int) -> str:
             name=f"Harbour {number}",
             description=f"The weather of harbours, edition {edition}!",
             category="Data" if number % 2 else "Media",
-            endpoints=[endpoint(amount=f"0.{number + 1:03}")],
+            endpoints=[
+                endpoint(amount=f"0.{number + 1:03}") | {"description": f"edition {edition}!"}
+            ],
         )
         for number in range(SERVICES)
     ]
