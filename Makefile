@@ -1,7 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
-SOURCE ?= seeds/services.jsonl
+SAMPLE := seeds/services.jsonl seeds/resources.jsonl
+SOURCE ?= $(SAMPLE)
 OVERLAY ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
@@ -17,7 +18,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=
 .PHONY: run index serve test check soak bench clients wheel test-wheel test-floors screenshots clean
 
 run: .venv/installed
-	@$(BIN)/python -m indexer build seeds/services.jsonl --transactions seeds/transactions.jsonl
+	@$(BIN)/python -m indexer build $(SAMPLE) --transactions seeds/transactions.jsonl
 	@$(SERVE)
 
 index: .venv/installed

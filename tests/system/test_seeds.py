@@ -6,11 +6,15 @@ import json
 import re
 from collections import Counter
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from indexer.__main__ import main
+from service.snapshot.endpoints import EndpointFilters
+from service.snapshot.snapshot import open_snapshot
 from tests.support.running import SEEDS, Json
 
 
@@ -110,3 +114,19 @@ def test_payments_have_a_long_tail_of_senders_and_recipients(payments: list[Json
         assert len(counts) >= 100
         assert sum(counts[-len(counts) // 10 :]) > sum(counts) / 3
         assert counts[len(counts) // 2] <= 2 * len(payments) / len(counts)
+
+
+def test_the_sample_of_a_feed_lists_endpoints_of_the_catalogue(artifacts: Path) -> None:
+    sources = [str(SEEDS / "services.jsonl"), str(SEEDS / "resources.jsonl")]
+    assert main(["build", *sources, "--out", str(artifacts), "--quiet"]) == 0
+    lines = (SEEDS / "resources.jsonl").read_text().splitlines()
+    snapshot = open_snapshot(artifacts)
+    services = (SEEDS / "services.jsonl").read_text().splitlines()
+    assert len(snapshot.services) == len(services)
+    assert len(snapshot.resources) == len(lines) >= 20
+    offers = {name for line in lines for name in json.loads(line)["accepts"][0]}
+    assert offers >= {"scheme", "network", "asset", "amount", "payTo"}
+    matched = EndpointFilters(offers={"asset": [json.loads(lines[0])["accepts"][0]["asset"]]})
+    assert snapshot.endpoints.search(None, 1, 0, matched).total > 10
+    hosts = {urlsplit(json.loads(line)["resource"]).hostname or "" for line in lines}
+    assert all(host.endswith(".example") for host in hosts)
