@@ -21,7 +21,7 @@ DEFAULT_RESOURCES = 100
 DEFAULT_MERCHANT = 20
 MAX_RESOURCES = 1000
 DEFAULT_FOUND = 20
-SHORTEST_URL_PART = 3
+SHORTEST_URL_PART, LONGEST_URL_PART = 3, 2048
 REPEATABLE = ("extensions", "tags")
 SEARCH_FILTERS = ("type", *OFFER_KEYS, *REPEATABLE, "maxUsdPrice", "urlSubstring")
 RESOURCE_PARAMETERS = ("limit", "offset", "type", "network", "scheme", "payTo", "extensions")
@@ -143,8 +143,8 @@ def parse_resource_search(query_string: bytes, snapshot: str) -> ResourceSearch:
         message = f"query is required, the words to search for, unless there is one of: {names}"
         raise InvalidParameter("query", message)
     url_part = parameters.value("urlSubstring")
-    if url_part is not None and len(url_part) < SHORTEST_URL_PART:
-        message = f"urlSubstring must have at least {SHORTEST_URL_PART} characters"
+    if url_part is not None and not SHORTEST_URL_PART <= len(url_part) <= LONGEST_URL_PART:
+        message = f"urlSubstring must have {SHORTEST_URL_PART} to {LONGEST_URL_PART} characters"
         raise InvalidParameter("urlSubstring", message)
     given = {name: parameters.value(name) for name in OFFER_KEYS}
     filters = ResourceFilters(

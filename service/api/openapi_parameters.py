@@ -9,6 +9,7 @@ from service.api.discovery import (
     DEFAULT_FOUND,
     DEFAULT_MERCHANT,
     DEFAULT_RESOURCES,
+    LONGEST_URL_PART,
     MAX_RESOURCES,
     SHORTEST_URL_PART,
 )
@@ -20,7 +21,13 @@ from service.api.parameters import (
     MATCHES,
     SORTS,
 )
-from service.api.query_string import BOOLEANS, DEFAULT_LIMIT, MAX_LIMIT, MAX_QUERY, PRICE
+from service.api.query_string import (
+    BOOLEANS,
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    MAX_QUERY,
+    PRICE,
+)
 from service.records import ID_PATTERN
 from service.search.filters import FACETS
 from service.snapshot.endpoints import ENDPOINT_FACETS
@@ -123,7 +130,7 @@ def resource_search(query: str) -> list[Json]:
         _price("maxUsdPrice", price),
         _texts("extensions", "Only with this key in `extensions`, or with all of several."),
         _texts("tags", "Only with this tag, or with any of several."),
-        _parameter("urlSubstring", part, {"type": "string", "minLength": SHORTEST_URL_PART}),
+        _text("urlSubstring", part, SHORTEST_URL_PART, LONGEST_URL_PART),
         _integer("limit", DEFAULT_FOUND, 1, limit),
         _text("cursor", cursor),
     ]
@@ -186,8 +193,9 @@ def _pay_to() -> Json:
     return _text("payTo", "Only paid to this address, in any case, on the same entry of `accepts`.")
 
 
-def _text(name: str, description: str) -> Json:
-    return _parameter(name, description, {"type": "string", "minLength": 1})
+def _text(name: str, description: str, shortest: int = 1, longest: int | None = None) -> Json:
+    limits = {"minLength": shortest} | ({"maxLength": longest} if longest else {})
+    return _parameter(name, description, {"type": "string"} | limits)
 
 
 def _texts(name: str, description: str) -> Json:

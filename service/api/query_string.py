@@ -12,6 +12,8 @@ from service.errors import InvalidParameter
 MAX_LIMIT = 200
 MAX_QUERY = 2000
 MAX_INTEGER = 2**63 - 1
+MAX_VALUES = 100
+"""Distinct values of a parameter that may repeat: each is looked up, and shown on a page."""
 DEFAULT_LIMIT = 24
 PRICE = re.compile(r"[0-9]{1,100}(?:\.[0-9]{1,100})?")
 BOOLEANS = ("true", "false")
@@ -44,8 +46,12 @@ class Parameters:
         return Page(min(limit, maximum), self.integer("offset", 0, minimum=0))
 
     def values(self, name: str) -> list[str]:
-        """Return the values of a parameter that may repeat."""
-        return self._values.get(name, [])
+        """Return the distinct values of a parameter that may repeat."""
+        values = list(dict.fromkeys(self._values.get(name, ())))
+        if len(values) > MAX_VALUES:
+            message = f"{name} has {len(values):,} values; at most {MAX_VALUES} are compared"
+            raise InvalidParameter(name, message)
+        return values
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return the values of a parameter that may repeat, none of which may be empty."""

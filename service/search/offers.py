@@ -31,6 +31,8 @@ NONE = -1
 
 Conditions = Mapping[str, Sequence[str]]
 """Values by the names of parameters; an offer satisfies them if it has one value of each."""
+Wanted = Mapping[str, Integers]
+"""Conditions with the numbers of the values."""
 
 
 # The functions that map the spellings of a value to one key, by the names of parameters.
@@ -63,14 +65,21 @@ class Offers:
         self._stops = open_array(folder / "stops.npy")
         self._entries = open_array(folder / "entries.npy")
 
-    def select(self, conditions: Conditions, max_price: float | None) -> Mask:
+    def resolve(self, conditions: Conditions) -> Wanted:
+        """Look up the values of conditions."""
+        return {
+            name: np.array([self._number(OFFER_KEYS[name](value)) for value in values])
+            for name, values in conditions.items()
+        }
+
+    def select(self, wanted: Wanted, max_price: float | None) -> Mask:
         """Return which offers satisfy the conditions and cost at most so much.
 
         Offers on test networks count only where an endpoint has no others, unless `network` is
         among the conditions.
         """
-        mask = self._satisfying(conditions, slice(None))
-        if "network" not in conditions:
+        mask = self._satisfying(wanted, slice(None))
+        if "network" not in wanted:
             mask &= ~self._shadowed
         if max_price is not None:
             mask &= self._prices <= max_price
@@ -83,11 +92,11 @@ class Offers:
         endpoints[self._owners[first:][offers[first:]]] = True
         return endpoints
 
-    def cheapest(self, endpoint: int, conditions: Conditions) -> int:
+    def cheapest(self, endpoint: int, wanted: Wanted) -> int:
         """Return the cheapest offer of an endpoint that satisfies the conditions, or NONE."""
         start, stop = self._bounds[endpoint : endpoint + 2].tolist()
-        mask = self._satisfying(conditions, slice(start, stop))
-        if "network" not in conditions:
+        mask = self._satisfying(wanted, slice(start, stop))
+        if "network" not in wanted:
             mask &= ~self._shadowed[start:stop]
         return start + int(mask.argmax()) if mask.any() else NONE
 
@@ -110,7 +119,7 @@ class Offers:
 
     def entry_mask(self, conditions: Conditions) -> Mask:
         """Return which entries of `accepts` satisfy the conditions."""
-        return self._satisfying(conditions, slice(None)).take(self._entries)
+        return self._satisfying(self.resolve(conditions), slice(None)).take(self._entries)
 
     def entries_up_to(self, usd_price: float) -> Mask:
         """Return which entries of `accepts` cost at most this in US dollars."""
@@ -127,10 +136,9 @@ class Offers:
         start = int(self._starts[offer])
         return None if start < 0 else (start, int(self._stops[offer]))
 
-    def _satisfying(self, conditions: Conditions, span: slice) -> Mask:
+    def _satisfying(self, wanted: Wanted, span: slice) -> Mask:
         mask = np.ones(len(self._owners[span]), np.bool_)
-        for name, values in conditions.items():
-            numbers = [self._number(OFFER_KEYS[name](value)) for value in values]
+        for name, numbers in wanted.items():
             column = self._columns[name][span]
             mask &= column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers)
         return mask

@@ -242,7 +242,8 @@ class Endpoints:
         ordinals = page.tolist()
         offers = [NONE] * len(ordinals)
         if filters.offers:
-            offers = [self._offers.cheapest(ordinal, filters.offers) for ordinal in ordinals]
+            wanted = self._offers.resolve(filters.offers)
+            offers = [self._offers.cheapest(ordinal, wanted) for ordinal in ordinals]
         facets = None
         if filters.counted and matches is not None:
             facets = self._count(filters.counted, matches[: len(self)])
@@ -258,7 +259,8 @@ class Endpoints:
                 ((name, values),) = filters.offers.items()
                 masks.append(self._facet_mask(name, values))
             else:
-                offers = self._offers.select(filters.offers, filters.max_price)
+                wanted = self._offers.resolve(filters.offers)
+                offers = self._offers.select(wanted, filters.max_price)
                 masks.append(self._offers.endpoints_of(offers))
         elif filters.max_price is not None:
             masks.append(self._prices <= filters.max_price)

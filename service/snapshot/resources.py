@@ -12,6 +12,8 @@ each begins.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -22,7 +24,7 @@ from msgspec import Struct
 
 from service.search.offers import NONE, Offers
 from service.search.postings import Mask
-from service.storage.memory_map import open_array, open_bytes
+from service.storage.memory_map import items_of, open_array, open_bytes
 from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
 
@@ -81,8 +83,8 @@ class Resources:
             name: (open_array(folder / f"{name}.offsets.npy"), open_array(folder / f"{name}.npy"))
             for name in ("extensions", "tags")
         }
-        self._urls = np.frombuffer(open_bytes(folder / "urls.txt"), np.uint8)
-        self._url_starts = open_array(folder / "urls.starts.npy")
+        self._urls = open_bytes(folder / "urls.txt")
+        self._url_starts = items_of(open_array(folder / "urls.starts.npy"))
         self._offers = offers
 
     def __len__(self) -> int:
@@ -102,12 +104,11 @@ class Resources:
 
     def matches(self, filters: ResourceFilters) -> Ordinals | None:
         """Return which resources satisfy the filters, in ascending order; None for all."""
-        parts = sorted(self._conditions(filters), key=len)
-        if not parts:
-            return None
-        matches, *others = parts
-        for other in others:
-            matches = np.intersect1d(matches, other, assume_unique=True)
+        matches: Ordinals | None = None
+        for part in self._conditions(filters):
+            matches = part if matches is None else np.intersect1d(matches, part, assume_unique=True)
+            if not len(matches):
+                break
         return matches
 
     def _conditions(self, filters: ResourceFilters) -> Iterator[Ordinals]:
@@ -138,19 +139,21 @@ class Resources:
     def _with(self, name: str, values: Sequence[str]) -> Ordinals:
         """Return the resources that have any of the values in a list."""
         offsets, numbers = self._lists[name]
-        return _owners(offsets, np.isin(numbers, [self._number(value) for value in values]))
+        wanted = [self._number(value) for value in values]
+        return _owners(
+            offsets, numbers == wanted[0] if len(wanted) == 1 else np.isin(numbers, wanted)
+        )
 
     def _with_url_part(self, part: str) -> Ordinals:
-        """Return the resources whose URL has a part, compared byte by byte over all URLs."""
-        wanted = part.lower().encode()
-        urls = self._urls
-        if b"\n" in wanted or len(wanted) > len(urls):
-            return np.empty(0, np.int64)
-        hits = np.flatnonzero(urls[: len(urls) - len(wanted) + 1] == wanted[0])
-        for place, byte in enumerate(wanted[1:], 1):
-            hits = hits[urls[hits + place] == byte]
-        owners = np.searchsorted(self._url_starts, hits, side="right") - 1
-        return owners[np.diff(owners, prepend=-1) > 0]
+        """Return the resources whose URL has a part; after a hit the next URL is searched."""
+        wanted, urls, starts = part.lower().encode(), self._urls, self._url_starts
+        owners = array("q")
+        position = urls.find(wanted) if b"\n" not in wanted else -1
+        while position >= 0:
+            following = bisect_right(starts, position)
+            owners.append(following - 1)
+            position = urls.find(wanted, starts[following]) if following < len(starts) else -1
+        return np.asarray(owners, np.int64)
 
     def _number(self, value: str) -> int:
         """Return the number of a string, or one that no resource has."""

@@ -201,7 +201,8 @@ def test_every_file_and_every_name_in_a_file_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "docs/indexing.md"])
 def test_the_smallest_record_is_a_record(name: str) -> None:
-    (record,) = re.findall(r'^```json\n(\{"id".+?)```', DOCUMENTS[name], re.MULTILINE | re.DOTALL)
+    pattern = r'^```json\n\[?(\{"id".+?)\]?\n```'
+    (record,) = re.findall(pattern, DOCUMENTS[name], re.MULTILINE | re.DOTALL)
     assert normalise(SourceRecord("line 1", record.encode())).id == "tidewatch-example"
 
 

@@ -138,6 +138,8 @@ def test_parameters_without_a_meaning_are_named(client: httpx.Client) -> None:
         ({"query": "x", "network": ""}, "network"),
         ({"query": "x", "maxUsdPrice": "cheap"}, "maxUsdPrice"),
         ({"urlSubstring": "ab"}, "urlSubstring"),
+        ({"urlSubstring": "a" * 2049}, "urlSubstring"),
+        ({"extensions": [str(number) for number in range(101)]}, "extensions"),
         ({"query": "x", "cursor": ""}, "cursor"),
         ({"query": "x", "tags": ["", "y"]}, "tags"),
         ({"query": "x", "cursor": "20"}, "cursor"),

@@ -180,6 +180,7 @@ def test_facets_are_counted_over_all_matches(client: httpx.Client) -> None:
         ({"q": "x", "maxPrice": "-1"}, "maxPrice"),
         ({"q": "x", "enriched": "yes"}, "enriched"),
         ({"q": "x" * 2001}, "q"),
+        ({"network": [str(number) for number in range(101)]}, "network"),
     ],
 )
 def test_bad_parameters_are_named(client: httpx.Client, parameters: Json, name: str) -> None:
