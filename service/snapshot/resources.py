@@ -12,8 +12,6 @@ each begins.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -24,10 +22,12 @@ from msgspec import Struct
 
 from service.search.offers import NONE, Offers
 from service.search.postings import Mask
-from service.storage.memory_map import items_of, open_array, open_bytes
+from service.storage.memory_map import open_array, open_bytes
 from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
 
+HEAD = 16
+"""Bytes of a part of a URL that are compared with all URLs at once."""
 MAX_PAGE = 8 * 2**20
 """Bytes of a page, which has fewer resources than asked for rather than more bytes."""
 
@@ -84,7 +84,7 @@ class Resources:
             for name in ("extensions", "tags")
         }
         self._urls = open_bytes(folder / "urls.txt")
-        self._url_starts = items_of(open_array(folder / "urls.starts.npy"))
+        self._url_starts = open_array(folder / "urls.starts.npy")
         self._offers = offers
 
     def __len__(self) -> int:
@@ -145,15 +145,20 @@ class Resources:
         )
 
     def _with_url_part(self, part: str) -> Ordinals:
-        """Return the resources whose URL has a part; after a hit the next URL is searched."""
-        wanted, urls, starts = part.lower().encode(), self._urls, self._url_starts
-        owners = array("q")
-        position = urls.find(wanted) if b"\n" not in wanted else -1
-        while position >= 0:
-            following = bisect_right(starts, position)
-            owners.append(following - 1)
-            position = urls.find(wanted, starts[following]) if following < len(starts) else -1
-        return np.asarray(owners, np.int64)
+        """Return the resources whose URL has a part: found by its head, then compared whole."""
+        wanted, text = part.lower().encode(), np.frombuffer(self._urls, np.uint8)
+        if b"\n" in wanted or len(wanted) > len(text):
+            return np.empty(0, np.int64)
+        hits = np.flatnonzero(text[: len(text) - len(wanted) + 1] == wanted[0])
+        for place, byte in enumerate(wanted[1:HEAD], 1):
+            hits = hits[text[hits + place] == byte]
+        owners = np.searchsorted(self._url_starts, hits, side="right") - 1
+        owners = owners[np.diff(owners, prepend=-1) > 0]
+        if len(wanted) <= HEAD:
+            return owners
+        stops = np.append(self._url_starts, len(text))
+        spans = zip(self._url_starts[owners].tolist(), stops[owners + 1].tolist(), strict=True)
+        return owners[[self._urls.find(wanted, *span) >= 0 for span in spans]]
 
     def _number(self, value: str) -> int:
         """Return the number of a string, or one that no resource has."""

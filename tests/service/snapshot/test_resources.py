@@ -67,7 +67,8 @@ filters = st.builds(
 search_filters = st.builds(
     ResourceFilters,
     tags=st.sets(st.sampled_from((*TAGS, "unknown"))).map(tuple),
-    url_part=st.none() | st.sampled_from(("A.EXAMPLE/1", "https", "/3", "nowhere", "1\nhttp")),
+    url_part=st.none()
+    | st.sampled_from(("A.EXAMPLE/1", "https", "/3", "nowhere", "1\nhttp", "HTTPS://A.EXAMPLE/1")),
     offers=st.fixed_dictionaries(
         {},
         optional={
