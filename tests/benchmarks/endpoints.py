@@ -10,20 +10,16 @@ from pathlib import Path
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
+from service.search.config import ENDPOINT_SEARCH_CONFIG
 from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, Query, make_documents
-from tests.benchmarks.peers import PAGE, PUNCTUATION, Search
+from tests.benchmarks.peers import PAGE, Search, search_tantivy
 from tests.benchmarks.search import OURS, measure, report
 
 ENDPOINTS = 5
-BOOSTS = {
-    "path": 2.0,
-    "description": 1.0,
-    "service_name": 1.5,
-    "service_description": 0.5,
-    "category": 0.5,
-}
+FIELDS = ("path", "description", "service_name", "service_description", "category")
+BOOSTS = {name: ENDPOINT_SEARCH_CONFIG.field_weights[name] for name in FIELDS}
 
 
 def bench_endpoints(count: int) -> None:
@@ -52,7 +48,9 @@ def bench_endpoints(count: int) -> None:
             return snapshot.endpoints.search(query.words, PAGE, 0, filters).total
 
         engines: dict[str, Search] = {OURS: ours}
-        engines["Tantivy"] = _open_tantivy(documents, Path(folder) / "tantivy")
+        peer = Path(folder) / "tantivy"
+        peer.mkdir()
+        engines["Tantivy"] = search_tantivy(_texts(documents), BOOSTS, peer)
         report({name: measure(name, engines[name], documents) for name in engines})
 
 
@@ -85,44 +83,14 @@ def _endpoints(number: int, documents: list[Document]) -> Iterator[tuple[str, st
         yield other.name, other.description
 
 
-def _open_tantivy(documents: list[Document], folder: Path) -> Search:
-    """Open Tantivy (Rust): English stemming, the same weights, exact totals, one segment."""
-    import tantivy
-
-    folder.mkdir()
-    schema = tantivy.SchemaBuilder()
-    for field in BOOSTS:
-        schema.add_text_field(field, tokenizer_name="en_stem", index_option="freq")
-    index = tantivy.Index(schema.build(), path=str(folder))
-    writer = index.writer(500_000_000, 1)
+def _texts(documents: list[Document]) -> Iterator[dict[str, str]]:
+    """Yield the texts of each endpoint by field."""
     for number, service in enumerate(documents):
         for path, description in _endpoints(number, documents):
-            writer.add_document(
-                tantivy.Document(
-                    path=f"v1 {path}",
-                    description=description,
-                    service_name=service.name,
-                    service_description=service.description,
-                    category=service.category,
-                )
-            )
-    writer.commit()
-    writer.wait_merging_threads()
-    index.reload()
-    searcher = index.searcher()
-
-    def search(query: Query) -> int:
-        text = PUNCTUATION.sub(" ", query.words).lower()
-        parsed = index.parse_query(text, list(BOOSTS), field_boosts=BOOSTS)
-        if query.category:
-            category = index.parse_query(query.category, ["category"])
-            parsed = tantivy.Query.boolean_query(
-                [
-                    (tantivy.Occur.Must, parsed),
-                    (tantivy.Occur.Must, tantivy.Query.const_score_query(category, 0.0)),
-                ]
-            )
-        count: int = searcher.search(parsed, PAGE, count=True).count
-        return count
-
-    return search
+            yield {
+                "path": f"v1 {path}",
+                "description": description,
+                "service_name": service.name,
+                "service_description": service.description,
+                "category": service.category,
+            }
