@@ -7,6 +7,7 @@ OVERLAY ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 TESTS ?= tests
+EXTRAS ?= indexer,dev
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. One process more than there are cores, as tests also wait for processes that they started.
@@ -60,7 +61,7 @@ wheel:
 test-wheel: wheel
 	@rm -rf build/wheel
 	@$(PYTHON) -m venv build/wheel/.venv
-	@build/wheel/.venv/bin/python $(PIP_INSTALL) "$$(echo dist/*.whl)[indexer,dev]"
+	@build/wheel/.venv/bin/python $(PIP_INSTALL) "$$(echo dist/*.whl)[$(EXTRAS)]"
 	@cp -R .ci .dockerignore CHANGELOG.md Dockerfile LICENSE Makefile README.md docs pyproject.toml seeds tests build/wheel
 	@cd build/wheel && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST) $(TESTS)
 

@@ -27,6 +27,10 @@ class TooManyRejects(IndexerError):
     status = 3
 
 
+class EncoderDamaged(IndexerError):
+    """The data file of an encoder is missing, damaged, or not the one that is described."""
+
+
 class Busy(IndexerError):
     """Another build holds the lock of the artifacts folder."""
 

@@ -1,0 +1,122 @@
+"""The encoder that the package carries, in one data file with a description beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from indexer.errors import EncoderDamaged
+from service.errors import SnapshotDamaged
+from service.search.encoder import LARGEST, LARGEST_SCALE, check_encoder
+
+PACKAGED = Path(__file__).with_name("static.npz")
+
+
+class Origin(Struct):
+    """A file that an encoder was trained with."""
+
+    name: str
+    sha256: str
+    licence: str
+
+
+class Description(Struct):
+    """The description of an encoder, beside its data file: where it comes from, and how good it is.
+
+    `figures` are the nDCG@10 of the hybrid ranking with it, by the name of the judged set.
+    """
+
+    sha256: str
+    dimensions: int
+    licence: str
+    teacher: Origin
+    texts: list[Origin]
+    excluded: list[Origin]
+    training: dict[str, float | int]
+    figures: dict[str, float]
+
+
+class StaticEncoder(NamedTuple):
+    """Word pieces, and their vectors.
+
+    `rows` is int8[pieces, dimensions], to be multiplied by `scales`, int16[pieces]. `name` has a
+    hash: encoders of one name encode alike.
+    """
+
+    name: str
+    pieces: list[str]
+    rows: npt.NDArray[np.int8]
+    scales: npt.NDArray[np.int16]
+
+
+_description = msgspec.json.Decoder(Description)
+
+
+def describe(path: Path = PACKAGED) -> Description:
+    """Return the description of an encoder; raises EncoderDamaged."""
+    description = path.with_suffix(".json")
+    try:
+        return _description.decode(description.read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EncoderDamaged(f"{description} cannot be read: {error}; install again") from error
+
+
+def load_encoder(path: Path = PACKAGED) -> StaticEncoder:
+    """Read the data file of an encoder, checked against the hash and the shape of its description.
+
+    Raises EncoderDamaged.
+    """
+    described = describe(path)
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != described.sha256:
+            raise EncoderDamaged(
+                f"{path} is not the file that {path.stem}.json describes; install again"
+            )
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            pieces = arrays["pieces"].tobytes().decode().splitlines()
+            name = f"{path.stem} {described.sha256[:16]}"
+            encoder = StaticEncoder(name, pieces, arrays["rows"], arrays["scales"])
+        check_encoder(path, encoder.rows, encoder.scales, len(encoder.pieces))
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile, SnapshotDamaged) as error:
+        raise EncoderDamaged(f"{path} cannot be read: {error}; install again") from error
+    return encoder
+
+
+def save_encoder(path: Path, encoder: StaticEncoder) -> str:
+    """Write the data file of an encoder; returns its SHA-256."""
+    pieces = np.frombuffer("\n".join(encoder.pieces).encode(), np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, pieces=pieces, rows=encoder.rows, scales=encoder.scales)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_encoder(folder: Path, encoder: StaticEncoder) -> None:
+    """Write the files of an `Encoder` into a snapshot."""
+    folder.mkdir(parents=True)
+    (folder / "pieces.txt").write_text("\n".join(encoder.pieces), encoding="utf-8")
+    np.save(folder / "rows.npy", encoder.rows)
+    np.save(folder / "scales.npy", encoder.scales)
+
+
+def quantise_encoder(vocabulary: Sequence[str], vectors: npt.NDArray[np.float32]) -> StaticEncoder:
+    """Return an encoder of these vectors of pieces, float32[pieces, dimensions], in integers.
+
+    Pieces without a vector are left out.
+    """
+    largest = np.abs(vectors).max(axis=1)
+    numbers = np.flatnonzero(largest)
+    unit = largest.max() / (LARGEST * LARGEST_SCALE)
+    scales = np.clip(np.ceil(largest[numbers] / (LARGEST * unit)), 1, LARGEST_SCALE)
+    rows = np.rint(vectors[numbers] / (scales * unit)[:, np.newaxis])
+    pieces = [vocabulary[number] for number in numbers.tolist()]
+    return StaticEncoder("", pieces, rows.astype(np.int8), scales.astype(np.int16))

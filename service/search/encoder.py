@@ -1,0 +1,170 @@
+"""A static encoder: text becomes word pieces, and the sum of their vectors is its vector.
+
+Sums are of integers, so that a text has the same vector on every processor.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial, reduce
+from math import sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.errors import SnapshotDamaged
+from service.search.stopwords import STOP_WORDS
+from service.storage.memory_map import open_array
+
+LONGEST_WORD = 24  # letters
+CACHED_WORDS = 1 << 13  # some 700 bytes each
+CONTINUATION = "##"
+"""Prefix of a word piece that does not begin a word."""
+LARGEST = 127
+"""Largest component of a stored vector. Products of two such vectors of up to 1,000 components add
+up to less than 2^24, so that their sums are exact in float32, whatever the order."""
+MOST_DIMENSIONS = 1000
+LARGEST_SCALE = 4095
+"""Largest scale of a row: sums of 4,000 products of components and scales fit in int32."""
+
+Vector = npt.NDArray[np.float32]
+
+
+class WordVector(NamedTuple):
+    """The sum of the vectors of the pieces of a word, int32[dimensions], and their count."""
+
+    sums: npt.NDArray[np.int32]
+    pieces: int
+
+
+class QueryVector(NamedTuple):
+    """The vector of a query: components of -127 to 127, and the inverse of its length."""
+
+    components: Vector
+    inverse_length: float
+
+
+class Encoder:
+    """Vectors of English words, by their word pieces.
+
+    `pieces.txt` has a piece in each line; `rows.npy`, int8[pieces, dimensions], are their vectors,
+    each to be multiplied by its item of `scales.npy`, int16[pieces]. Raises SnapshotDamaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        pieces = (folder / "pieces.txt").read_text(encoding="utf-8").splitlines()
+        self.numbers = {piece: number for number, piece in enumerate(pieces)}
+        self.rows = open_array(folder / "rows.npy")
+        self.scales = open_array(folder / "scales.npy")
+        check_encoder(folder, self.rows, self.scales, len(self.numbers))
+        self.dimensions = self.rows.shape[1]
+        self._pieces = WordPieces(self.numbers)
+        # A cache of a bound method is a reference cycle, which would keep the files mapped.
+        self._cached_word = lru_cache(maxsize=CACHED_WORDS)(
+            partial(Encoder._encode_word, weakref.proxy(self))
+        )
+
+    def word(self, word: str) -> WordVector | None:
+        """Return the vector of a folded word, or None where it has none."""
+        return self._cached_word(word) if is_encodable(word) else None
+
+    def _encode_word(self, word: str) -> WordVector | None:
+        pieces = self._pieces(word)
+        if not pieces:
+            return None
+        numbers = list(pieces)
+        vectors = scale_rows(self.rows[numbers], self.scales[numbers])
+        return WordVector(vectors.sum(axis=0, dtype=np.int32), len(pieces))
+
+
+class WordPieces:
+    """Cuts words into the longest known pieces, from the left (WordPiece; Wu et al., 2016).
+
+    `numbers` has the number of each piece.
+    """
+
+    def __init__(self, numbers: Mapping[str, int]) -> None:
+        self._numbers = numbers
+
+    def __call__(self, word: str) -> tuple[int, ...]:
+        """Return the numbers of the pieces, none where a part of the word is no piece."""
+        pieces: list[int] = []
+        start = 0
+        while start < len(word):
+            prefix = CONTINUATION if start else ""
+            for stop in range(len(word), start, -1):
+                number = self._numbers.get(prefix + word[start:stop])
+                if number is not None:
+                    pieces.append(number)
+                    break
+            else:
+                return ()
+            start = stop
+        return tuple(pieces)
+
+
+def is_encodable(word: str) -> bool:
+    """Return whether a folded word may have a vector: English letters, and no stop word."""
+    return (
+        1 < len(word) <= LONGEST_WORD
+        and word.isascii()
+        and word.isalpha()
+        and word not in STOP_WORDS
+    )
+
+
+def is_identifier(text: str) -> bool:
+    """Return whether a text without blanks holds a hash, a UUID, a key or the like."""
+    return _IDENTIFIER.search(text) is not None
+
+
+_IDENTIFIER = re.compile(
+    r"0[xX][0-9a-fA-F]{4}"
+    r"|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    r"|[0-9][A-Za-z]+[0-9]+[A-Za-z]+[0-9]"  # three numbers between letters
+)
+
+
+def scale_rows(rows: npt.NDArray[np.int8], scales: npt.NDArray[np.int16]) -> npt.NDArray[np.int32]:
+    """Return the vectors of pieces, each row times its scale."""
+    return rows * scales.astype(np.int32)[:, np.newaxis]
+
+
+def encode(words: Sequence[WordVector]) -> QueryVector | None:
+    """Return the vector of a query, or None where its words add up to nothing."""
+    if not words:
+        return None
+    components, squares = quantise(reduce(np.add, [word.sums for word in words]))
+    return QueryVector(components, 1 / sqrt(squares)) if squares else None
+
+
+def quantise(sums: npt.NDArray[np.int32]) -> tuple[Vector, int]:
+    """Return the integers of -127 to 127 in the direction of sums, and the sum of their squares."""
+    largest = int(np.abs(sums).max(initial=0))
+    if not largest:
+        return np.zeros(len(sums), np.float32), 0
+    components = np.rint(sums * (LARGEST / largest))
+    return components.astype(np.float32), int(np.dot(components, components))
+
+
+def check_encoder(
+    place: Path, rows: npt.NDArray[np.int8], scales: npt.NDArray[np.int16], pieces: int
+) -> None:
+    """Check that the arrays of an encoder fit together; raises SnapshotDamaged."""
+    is_whole = (
+        rows.dtype == np.int8
+        and scales.dtype == np.int16
+        and rows.ndim == 2
+        and rows.shape[1] <= MOST_DIMENSIONS
+        and len(rows) == len(scales) == pieces > 0
+        and 0 < scales.min() <= scales.max() <= LARGEST_SCALE
+    )
+    if not is_whole:
+        raise SnapshotDamaged(
+            f"{place} holds no encoder: {pieces} pieces, rows {rows.dtype}{rows.shape}, scales "
+            f"{scales.dtype}{scales.shape}"
+        )

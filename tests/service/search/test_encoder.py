@@ -1,0 +1,130 @@
+"""The static encoder: which words have vectors, and what a damaged one is refused for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from service.errors import SnapshotDamaged
+from service.search.encoder import Encoder, WordPieces, encode, is_encodable, is_identifier
+
+NUMBERS = {"un": 0, "##break": 1, "##able": 2, "break": 3, "##b": 4, "a": 5}
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    folder = tmp_path_factory.mktemp("packaged") / "encoder"
+    write_encoder(folder, load_encoder())
+    return Encoder(folder)
+
+
+@pytest.mark.parametrize(
+    ("word", "pieces"),
+    [("unbreakable", (0, 1, 2)), ("break", (3,)), ("breakb", (3, 4)), ("breaks", ()), ("", ())],
+)
+def test_a_word_is_cut_into_the_longest_pieces_or_has_none(
+    word: str, pieces: tuple[int, ...]
+) -> None:
+    assert WordPieces(NUMBERS)(word) == pieces
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("weather", True),
+        ("ai", True),
+        ("a", False),
+        ("the", False),
+        ("please", False),
+        ("wetterübersicht", False),
+        ("天气", False),
+        ("погода", False),
+        ("2024", False),
+        ("3d", False),
+        ("w" * 25, False),
+    ],
+)
+def test_english_words_that_are_no_stop_words_have_vectors(word: str, expected: bool) -> None:
+    assert is_encodable(word) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", True),
+        ("0xdeadbeefcafe", True),
+        ("EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGkZwyTDt1v", True),
+        ("123e4567-e89b-12d3-a456-426614174000", True),
+        ("weather", False),
+        ("GPT4o", False),
+        ("ip2location", False),
+        ("x402", False),
+        ("mp3,mp4,h264", False),
+        ("weather-forecast-2024-05-01", False),
+        ("https://x.example/v1/v2/weather", False),
+    ],
+)
+def test_addresses_and_hashes_have_no_meaning(text: str, expected: bool) -> None:
+    assert is_identifier(text) == expected
+
+
+def similarity(encoder: Encoder, left: str, right: str) -> float:
+    vectors = [
+        encode([vector for word in text.split() if (vector := encoder.word(word))])
+        for text in (left, right)
+    ]
+    assert vectors[0] is not None
+    assert vectors[1] is not None
+    product = float(vectors[0].components @ vectors[1].components)
+    return product * vectors[0].inverse_length * vectors[1].inverse_length
+
+
+@pytest.mark.parametrize(
+    ("text", "nearer", "farther"),
+    [
+        ("sanctioned wallet", "aml screening blockchain addresses", "weather forecast"),
+        ("translate", "language conversion", "stock prices"),
+        ("doctor", "medical health", "football scores"),
+        ("cheap flights", "airline tickets travel", "image recognition"),
+    ],
+)
+def test_texts_that_mean_the_same_are_nearer(
+    encoder: Encoder, text: str, nearer: str, farther: str
+) -> None:
+    assert similarity(encoder, text, nearer) > similarity(encoder, text, farther) + 0.1
+
+
+def test_a_text_is_as_near_to_itself_as_can_be(encoder: Encoder) -> None:
+    assert similarity(encoder, "weather forecast", "forecast weather") == pytest.approx(1)
+
+
+def test_nothing_has_no_vector(encoder: Encoder, tmp_path: Path) -> None:
+    assert encode(()) is None
+    assert encoder.word("the") is None
+    zeros = StaticEncoder("", ["aa"], np.zeros((1, 4), np.int8), np.ones(1, np.int16))
+    write_encoder(tmp_path / "zeros", zeros)
+    zero = Encoder(tmp_path / "zeros").word("aa")
+    assert zero is not None
+    assert encode([zero]) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "scales"),
+    [
+        (np.zeros((2, 4), np.int8), np.ones(1, np.int16)),
+        (np.zeros((1, 4), np.int8), np.ones(1, np.int16)),
+        (np.zeros((2, 4), np.float32), np.ones(2, np.int16)),
+        (np.zeros((2, 4), np.int8), np.ones(2, np.float64)),
+        (np.zeros(2, np.int8), np.ones(2, np.int16)),
+        (np.zeros((2, 4, 1), np.int8), np.ones(2, np.int16)),
+    ],
+)
+def test_an_encoder_whose_arrays_do_not_fit_is_refused(
+    tmp_path: Path, rows: np.typing.NDArray[np.int8], scales: np.typing.NDArray[np.int16]
+) -> None:
+    write_encoder(tmp_path / "encoder", StaticEncoder("", ["a", "b"], rows, scales))
+    with pytest.raises(SnapshotDamaged, match="holds no encoder: 2 pieces"):
+        Encoder(tmp_path / "encoder")
