@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Raw
+from msgspec.structs import replace
 
 from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Entry, Listed
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
 from indexer.catalogue.record import given_id, normalise
+from indexer.encoder.encoding import concatenate
+from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
 from indexer.errors import InvalidRecord
 from indexer.options import BuildOptions
 from indexer.payments.database import open_payments
@@ -33,6 +36,7 @@ from indexer.search.filters import write_filters
 from indexer.search.offers import OfferWriter
 from indexer.search.postings import compile_postings, popularity
 from indexer.search.spans import indexing
+from indexer.search.vectors import write_vectors
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.snapshot.endpoints import compile_endpoints, write_endpoints
 from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
@@ -44,7 +48,6 @@ from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
 from indexer.x402.discovery import Discovery, read_endpoints
 from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
-from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG
 from service.snapshot.manifest import FORMAT, Manifest, Source
 
 if TYPE_CHECKING:
@@ -64,14 +67,21 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     progress = progress or Progress()
     with stage(options.out) as staging:
         inputs = gather_inputs(options, progress)
-        configs = [SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG]
+        encoder = load_encoder() if options.semantic else None
+        name = "" if encoder is None else encoder.name
+        options = replace(
+            options,
+            search=replace(options.search, encoder=name),
+            endpoint_search=replace(options.endpoint_search, encoder=name),
+        )
+        configs = [options.search, options.endpoint_search]
         settings = [options.policy, str(options.max_rejects), FORMAT, configs]
         with progress.stage("compare with the last build"):
             fingerprint = take_fingerprint(inputs, settings)
             report = recall(options.out, fingerprint, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
             with collect_rejects(options.rejects, inputs.paths) as rejects:
-                report = _Build(staging, options, inputs, rejects, progress).run()
+                report = _Build(staging, options, encoder, inputs, rejects, progress).run()
             remember(options.out, staging, fingerprint, options.rejects, report)
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
@@ -84,6 +94,7 @@ class _Build:
         self,
         staging: Path,
         options: BuildOptions,
+        encoder: StaticEncoder | None,
         inputs: Inputs,
         rejects: Rejects,
         progress: Progress,
@@ -91,6 +102,7 @@ class _Build:
         self._staging = staging
         self._built = staging / "snapshot"
         self._options = options
+        self._encoder = encoder
         self._inputs = inputs
         self._rejects = rejects
         self._progress = progress
@@ -129,7 +141,8 @@ class _Build:
             listed = self._write_resources(discovery, listing, offers)
 
         stored = list_files(self._built)
-        snapshot_id = identify(stored)
+        configs = (self._options.search, self._options.endpoint_search)
+        snapshot_id = identify(stored, configs)
         before, changes = since_last(self._options.out, self._built)
         manifest = reuse(self._options.out, snapshot_id)
         if manifest is not None:
@@ -149,7 +162,9 @@ class _Build:
             )
             with self._progress.stage("publish"):
                 publish(self._options.out, self._built, manifest)
-        return make_report(manifest, rejects, before, changes, outliers)
+        return make_report(
+            manifest, rejects, before, changes, outliers, self._options.search.encoder
+        )
 
     def _read(self, catalogue: Catalogue, discovery: Discovery) -> None:
         """Add the records of all sources to the catalogue, or to the rejects."""
@@ -267,7 +282,11 @@ class _Build:
 
         The summaries, the filters and the prices are computed while the workers index.
         """
-        built, count = self._built, len(entries)
+        built, count, options = self._built, len(entries), self._options
+        encoder = None
+        if self._encoder is not None:
+            encoder = built / "encoder"
+            write_encoder(encoder, self._encoder)
         with (
             self._progress.stage("index", count) as indexed,
             indexing(
@@ -275,6 +294,7 @@ class _Build:
                 built,
                 count,
                 indexed.advance,
+                encoder=encoder,
                 jobs=self._jobs,
                 memory=self._memory,
             ) as results,
@@ -283,14 +303,20 @@ class _Build:
             calls = [entry.calls for entry in entries]
             write_filters(built / "filters", read_record_store(built, "records"), calls)
             endpoint_counts = [entry.endpoints for entry in entries]
-            documents = write_endpoints(built, endpoint_counts, listed, offers)
+            documents = write_endpoints(built, endpoint_counts, listed, offers, encoder)
             outliers = find_outliers(read_record_store(built, "records"))
             spans = results()
         with self._progress.stage("compile"):
             names = [entry.name for entry in entries]
             prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
             services = [span.services for span in spans]
-            compile_postings(services, names, prior, built / "postings")
+            compile_postings(services, names, prior, built / "postings", options.search)
+            vectors = None
+            if encoder is not None:
+                vectors = concatenate(part.vectors for part in services if part.vectors)
+                write_vectors(built / "vectors", vectors)
         with self._progress.stage("compile the endpoints"):
-            compile_endpoints(spans, documents, built / "endpoints" / "postings")
+            compile_endpoints(
+                spans, documents, vectors, built / "endpoints", options.endpoint_search
+            )
         return outliers

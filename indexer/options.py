@@ -8,6 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
+
 ARTIFACTS = Path("artifacts")
 
 
@@ -53,6 +55,8 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     out: the artifacts folder
     rejects: the file that lists rejected records
     max_rejects: maximum share of malformed records in one source
+    semantic: encode texts, to rank by meaning as well as by words
+    search, endpoint_search: the parameters of the ranking
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
     """
@@ -65,5 +69,8 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     max_rejects: Fraction = Fraction(1, 100)
     policy: Policy = Policy()
     limits: Limits = Limits()
+    semantic: bool = True
+    search: SearchConfig = SEARCH_CONFIG
+    endpoint_search: SearchConfig = ENDPOINT_SEARCH_CONFIG
     jobs: int | None = None
     memory: int | None = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import Struct, field
 
 from indexer.build import build_snapshot
@@ -18,10 +19,12 @@ from indexer.errors import InvalidRecord, SourceError
 from indexer.options import BuildOptions
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
+from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 NDCG_DEPTH = 10
 RECALL_DEPTH = 24
+RESAMPLES = 2000
 
 T = TypeVar("T")
 
@@ -56,11 +59,14 @@ _document = msgspec.json.Decoder(Document)
 _query = msgspec.json.Decoder(JudgedQuery)
 
 
-def evaluate(corpus: str, queries: str) -> list[Judgement]:
+def evaluate(
+    corpus: str, queries: str, search: SearchConfig = SEARCH_CONFIG, *, semantic: bool = True
+) -> list[Judgement]:
     """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
-    Queries without a relevant document are left out. Raises SourceError for a line that is no
-    document or query, for a duplicate id, and where no query is left.
+    The snapshot has these parameters of the ranking, and vectors if `semantic`. Queries without a
+    relevant document are left out. Raises SourceError for a line that is no document or query, for
+    a duplicate id, and where no query is left.
     """
     documents = list(_decode_lines(corpus, _document))
     counts = Counter(document.id for document in documents)
@@ -69,7 +75,7 @@ def evaluate(corpus: str, queries: str) -> list[Judgement]:
             f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
         )
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        snapshot = _build(Path(folder), documents)
+        snapshot = _build(Path(folder), documents, search, semantic=semantic)
         judgements = []
         for judged in _decode_lines(queries, _query):
             wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
@@ -92,10 +98,27 @@ def discounted_gain(grades: list[float]) -> float:
     return math.fsum((2**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
 
 
-def _build(folder: Path, documents: list[Document]) -> Snapshot:
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean (Efron, 1979), the same in every run."""
+    rng = np.random.default_rng(0)
+    sample = np.asarray(values)
+    means = [sample[rng.integers(0, len(sample), len(sample))].mean() for _ in range(RESAMPLES)]
+    low, high = np.quantile(means, (0.025, 0.975)).tolist()
+    return low, high
+
+
+def _build(
+    folder: Path, documents: list[Document], search: SearchConfig, *, semantic: bool
+) -> Snapshot:
     source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
     source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
-    options = BuildOptions(sources=(str(source),), out=artifacts, max_rejects=Fraction(0))
+    options = BuildOptions(
+        sources=(str(source),),
+        out=artifacts,
+        max_rejects=Fraction(0),
+        semantic=semantic,
+        search=search,
+    )
     build_snapshot(options)
     return open_snapshot(artifacts)
 

@@ -31,6 +31,7 @@ class Report(Struct, rename="camel"):
     resources: int
     payments: int
     bytes: int
+    encoder: str
     seconds: float
     stages: dict[str, float]
     sources: list[Tally]
@@ -65,6 +66,7 @@ def make_report(
     before: str,
     changes: Changes | None,
     outliers: list[Outlier],
+    encoder: str,
 ) -> Report:
     """Return the report of a build of this manifest; `before` is the id that was served."""
     for tally in rejects.tallies:
@@ -79,6 +81,7 @@ def make_report(
         resources=counts.resources,
         payments=counts.payments,
         bytes=sum(file.bytes for file in manifest.files.values()),
+        encoder=encoder,
         seconds=0.0,
         stages={},
         sources=rejects.tallies,

@@ -180,14 +180,41 @@ class FacetCount(Struct):
     count: Whole
 
 
+class WordScore(Struct, frozen=True):
+    """The BM25F score of a term of a result, and the word of the query that stands for it."""
+
+    word: str
+    term: str
+    score: float
+
+
+class Explanation(Struct, frozen=True, rename="camel"):
+    """Why a result is where it is: `score` is the sum of its parts.
+
+    `similarity` is the cosine of the query and the result, null for a query without meaning for the
+    encoder. `similarityScore` is what it adds to the score: nothing below the best lexical matches.
+    A service whose name is the query is first, whatever its score.
+    """
+
+    score: float
+    words: list[WordScore]
+    similarity: float | None
+    similarity_score: float
+    is_exact_name: bool
+
+
 class ServiceList(Struct):
-    """A page of services; `total` counts every match, `facets` are present on request."""
+    """A page of services; `total` counts every match.
+
+    On request there are `facets`, and `explanations` of the results in their order.
+    """
 
     services: list[Service]
     total: Whole
     limit: Whole
     offset: Whole
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
+    explanations: list[Explanation] | UnsetType = UNSET
 
 
 class ServiceFacts(Struct, kw_only=True):
@@ -226,7 +253,8 @@ class EndpointList(Struct):
     """A page of endpoints.
 
     `total` counts every match, `listed` those that remain with `perService` of each service.
-    Facets, counted on request, are the 100 most frequent values among all matches.
+    Facets, counted on request, are the 100 most frequent values among all matches; `explanations`
+    are in the order of the endpoints.
     """
 
     endpoints: list[FoundEndpoint]
@@ -235,6 +263,7 @@ class EndpointList(Struct):
     limit: Whole
     offset: Whole
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
+    explanations: list[Explanation] | UnsetType = UNSET
 
 
 class ServiceEnvelope(Struct):

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot
+from indexer.cli.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import announce
 from indexer.options import ARTIFACTS, BuildOptions, Limits, Policy
 from indexer.progress import Progress
@@ -104,6 +105,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="give up a feed that is longer, decompressed (%(default)s)",
     )
+    add_ranking_options(parser)
     parser.add_argument(
         "--jobs",
         type=_positive,
@@ -122,6 +124,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build, and print the report; a published snapshot is a success without it, too."""
+    ranking = parse_ranking(options)
     build_options = BuildOptions(
         sources=tuple(options.sources),
         transactions=tuple(options.transactions),
@@ -135,6 +138,9 @@ def run(options: argparse.Namespace) -> int:
             bytes=options.feed_bytes,
             allow_private=options.allow_private_feeds,
         ),
+        semantic=ranking.semantic,
+        search=ranking.search,
+        endpoint_search=ranking.endpoint_search,
         jobs=options.jobs,
         memory=options.memory,
     )
@@ -166,6 +172,7 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
     if report.resources:
         counts += f", {report.resources:,} listed resources"
     size = _format_size(report.bytes)
+    yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
     yield f"{counts}, {report.payments:,} payments; {size} in {report.seconds:.1f} s"
     verb = "published" if report.changed else "nothing changed; still serving"
     yield f"{verb} {artifacts}/snapshots/{report.snapshot}"

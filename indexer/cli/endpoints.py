@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from indexer.cli.command import command_line
+from indexer.cli.explanation import describe_explanations
 from indexer.cli.terminal import UNBOUNDED, answer, answer_drawn
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
@@ -48,6 +49,11 @@ def search_endpoints(
                 )
             ]
             _draw_page(console, rows)
+            console.print()
+        if page.explanations:
+            urls = [endpoint.url for endpoint in page.endpoints]
+            for line in describe_explanations(page.explanations, urls, page.offset):
+                console.print(line, soft_wrap=True, markup=False, highlight=False)
             console.print()
         for line in _summarise(page, options):
             console.print(line, style="dim", soft_wrap=True)

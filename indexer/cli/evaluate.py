@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec import Struct
 
+from indexer.cli.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import answer
-from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, mean
+from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval, mean
+from indexer.text import shorten
 
 SUMMARY = "judge the ranking of a corpus by queries"
-EXAMPLES: tuple[str, ...] = ("evaluate --corpus corpus.jsonl --queries queries.jsonl",)
+EXAMPLES: tuple[str, ...] = (
+    "evaluate --corpus corpus.jsonl --queries queries.jsonl",
+    "evaluate --corpus corpus.jsonl --queries queries.jsonl --compare semantic=false",
+)
+HEADER = "queries   nDCG@10   95 % of resamples   recall@24"
+MAX_CHANGES = 5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,26 +38,120 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
     parser.add_argument(
-        "--worst", type=int, default=0, metavar="N", help="show the N queries with the worst nDCG"
+        "--worst",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="show the N queries with the worst nDCG",
+    )
+    add_ranking_options(parser)
+    parser.add_argument(
+        "--compare",
+        action="append",
+        metavar="NAME=VALUE",
+        help="judge a second ranking, which differs in this, and show where it is better and worse",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build a snapshot of the corpus in a temporary folder, and judge each query."""
-    judgements = evaluate(options.corpus, options.queries)
-    ndcg = mean([judgement.ndcg for judgement in judgements])
-    recall = mean([judgement.recall for judgement in judgements])
-    worst = sorted(judgements, key=lambda judgement: (judgement.ndcg, judgement.recall))
-    worst = worst[: options.worst]
-    if options.json:
-        figures = {"queries": len(judgements), "ndcg@10": ndcg, "recall@24": recall}
-        return answer(msgspec.json.encode(figures | ({"worst": worst} if worst else {})))
-    lines = [
-        "queries   nDCG@10   recall@24",
-        f"{len(judgements):7}   {ndcg:7.4f}   {recall:9.4f}",
-        *(line for judgement in worst for line in _describe(judgement)),
+    """Build snapshots of the corpus in a temporary folder, and judge each query."""
+    rankings = [parse_ranking(options)]
+    if options.compare:
+        rankings.append(parse_ranking(options, options.compare))
+    runs = [
+        evaluate(options.corpus, options.queries, ranking.search, semantic=ranking.semantic)
+        for ranking in rankings
     ]
-    return answer("\n".join(lines))
+    worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))
+    worst = worst[: options.worst]
+    comparison = _compare(*runs) if options.compare else None
+    if options.json:
+        figures: dict[str, object] = dict(_measure(runs[0]))
+        figures |= {"worst": worst} if worst else {}
+        if comparison is not None:
+            figures |= {"compared": _measure(runs[1]), "comparison": comparison}
+        return answer(msgspec.json.encode(figures))
+    lines = [HEADER, _describe_run(runs[0])]
+    if options.compare:
+        lines.append(f"{_describe_run(runs[1])}   with {', '.join(options.compare)}")
+    lines += [line for judgement in worst for line in _describe(judgement)]
+    return answer("\n".join([*lines, *(_describe_comparison(comparison) if comparison else ())]))
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
+    return int(text)
+
+
+class Change(Struct):
+    """A query that two rankings answer differently; `ndcg@10` of both."""
+
+    query: str
+    before: float
+    after: float
+
+
+class Comparison(Struct):
+    """How a second ranking differs: the mean of its gain in nDCG@10, and the queries that changed.
+
+    At most MAX_CHANGES queries are in `better` and `worse`, the largest changes first.
+    """
+
+    gain: float
+    interval: tuple[float, float]
+    better: int
+    worse: int
+    most_better: list[Change]
+    most_worse: list[Change]
+
+
+def _measure(judgements: Sequence[Judgement]) -> dict[str, object]:
+    ndcg = [judgement.ndcg for judgement in judgements]
+    return {
+        "queries": len(judgements),
+        "ndcg@10": mean(ndcg),
+        "recall@24": mean([judgement.recall for judgement in judgements]),
+        "interval": interval(ndcg),
+    }
+
+
+def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> Comparison:
+    changes = [
+        Change(left.query, left.ndcg, right.ndcg)
+        for left, right in zip(before, after, strict=True)
+        if left.ndcg != right.ndcg
+    ]
+    changes.sort(key=lambda change: change.after - change.before)
+    worse = [change for change in changes if change.after < change.before]
+    better = [change for change in reversed(changes) if change.after > change.before]
+    gains = [right.ndcg - left.ndcg for left, right in zip(before, after, strict=True)]
+    return Comparison(
+        mean(gains),
+        interval(gains),
+        len(better),
+        len(worse),
+        better[:MAX_CHANGES],
+        worse[:MAX_CHANGES],
+    )
+
+
+def _describe_run(judgements: Sequence[Judgement]) -> str:
+    ndcg = [judgement.ndcg for judgement in judgements]
+    recall = mean([judgement.recall for judgement in judgements])
+    low, high = interval(ndcg)
+    return f"{len(ndcg):7}   {mean(ndcg):7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
+
+
+def _describe_comparison(comparison: Comparison) -> Iterable[str]:
+    low, high = comparison.interval
+    yield ""
+    yield (
+        f"the second gains {comparison.gain:+.4f} (95 %: {low:+.4f} to {high:+.4f}); it is better "
+        f"for {comparison.better:,} queries and worse for {comparison.worse:,}"
+    )
+    for change in (*comparison.most_better, *comparison.most_worse):
+        yield f"  {change.before:.4f} → {change.after:.4f}  {shorten(change.query)}"
 
 
 def _describe(judgement: Judgement) -> Iterable[str]:

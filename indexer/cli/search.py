@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from indexer.catalogue.record import count_calls
 from indexer.cli.command import add_artifacts_option, command_line
 from indexer.cli.endpoints import search_endpoints
+from indexer.cli.explanation import describe_explanations
 from indexer.cli.terminal import UNBOUNDED, answer, answer_drawn
 from indexer.errors import Misuse
 from indexer.snapshot.compare import PriceRange
@@ -36,6 +37,7 @@ EXAMPLES: tuple[str, ...] = (
     "search weather --network Base --max-price 0.01 --sort price",
     "search weather --json | jq -r '.services[].id'",
     "search weather forecast --endpoints --max-price 0.01",
+    "search is this wallet sanctioned --explain",
 )
 
 FILTERS = ("category", "network", "max_price")
@@ -84,6 +86,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offset", default="0", metavar="N", help="how many to skip (%(default)s)")
     add_artifacts_option(parser, "where they are published")
     parser.add_argument("--endpoints", action="store_true", help="search for endpoints")
+    parser.add_argument(
+        "--explain", action="store_true", help="show the parts of the score of each result"
+    )
     parser.add_argument("--json", action="store_true", help="answer as the service over HTTP")
 
 
@@ -105,6 +110,11 @@ def run(options: argparse.Namespace) -> int:
         page = _services.decode(body)
         if page.services:
             _draw_page(console, page)
+            console.print()
+        if page.explanations:
+            ids = [service.id for service in page.services]
+            for line in describe_explanations(page.explanations, ids, page.offset):
+                console.print(line, soft_wrap=True, markup=False, highlight=False)
             console.print()
         for line in _summarise(snapshot, request, page, options):
             console.print(line, style="dim", soft_wrap=True)
@@ -138,6 +148,7 @@ def _parse(options: argparse.Namespace, parse: Callable[[bytes], T]) -> T:
     query += [("category", value) for value in options.category]
     query += [("network", value) for value in options.network]
     query += [("maxPrice", options.max_price)] if options.max_price is not None else []
+    query += [("explain", "true")] if options.explain else []
     query += [("sort", options.sort), ("limit", options.limit), ("offset", options.offset)]
     try:
         return parse(urlencode(query, errors="replace").encode())

@@ -6,15 +6,18 @@ The own texts need no Whoosh index: nothing but the compiled postings is kept of
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from indexer.search.whoosh_index import LONGEST_CACHED, FieldPostings, Part
+from indexer.encoder.encoding import TextEncoder
+from indexer.search.whoosh_index import FieldPostings, Part
+from indexer.words import LONGEST_CACHED, words_of_piece
 from indexer.x402.untrusted import NULL, string_of
-from service.search.analysis import term_of, words_of
+from service.search.analysis import term_of
 
 SERVICE_FIELDS = {
     "name": "service_name",
@@ -49,9 +52,13 @@ class EndpointText(Struct):
 
 
 class EndpointAnalyser:
-    """Analyses the texts of endpoints in their order, to the postings of their fields."""
+    """Analyses the texts of endpoints in their order, to the postings of their fields.
 
-    def __init__(self) -> None:
+    Their paths and descriptions are encoded by the `Encoder` of a folder, if one is given.
+    """
+
+    def __init__(self, encoder: Path | None = None) -> None:
+        self._encoder = None if encoder is None else TextEncoder(encoder)
         self._terms = _TermNumbers()
         self._fields = {name: _Tokens() for name in ("path", "description", "parameters", "tags")}
         self._count = 0
@@ -67,6 +74,8 @@ class EndpointAnalyser:
         )
         for tokens, content in zip(self._fields.values(), contents, strict=True):
             tokens.add(self._terms, content)
+        if self._encoder is not None:
+            self._encoder.add(endpoint.path, endpoint.description)
 
     def part(self, start: int = 0) -> Part:
         """Return the postings; the first endpoint has the ordinal `start`."""
@@ -78,7 +87,8 @@ class EndpointAnalyser:
             name: tokens.postings(ordered, ranks, self._count)
             for name, tokens in self._fields.items()
         }
-        return Part(start, fields, self._terms.vocabulary)
+        vectors = None if self._encoder is None else self._encoder.encoded()
+        return Part(start, fields, self._terms.vocabulary, vectors)
 
 
 def expand_to_endpoints(part: Part, first_endpoints: npt.NDArray[np.int64]) -> Part:
@@ -105,7 +115,7 @@ class _TermNumbers(dict[str, tuple[int, ...]]):
 
     def __missing__(self, piece: str) -> tuple[int, ...]:
         numbers = []
-        for word in words_of(piece):
+        for word in words_of_piece(piece):
             term = self.vocabulary.get(word.text)
             if term is None:
                 term = self.vocabulary[word.text] = term_of(word.text)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from indexer.encoder.encoding import TextEncoder
 from indexer.progress import Advance, track
 from indexer.record_store import read_record_store
 from indexer.resources import whoosh_memory, worker_count
@@ -44,11 +45,19 @@ _text = msgspec.json.Decoder(Text)
 
 @contextmanager
 def indexing(
-    folder: Path, services: Path, count: int, advance: Advance, *, jobs: int, memory: int
+    folder: Path,
+    services: Path,
+    count: int,
+    advance: Advance,
+    *,
+    encoder: Path | None = None,
+    jobs: int,
+    memory: int,
 ) -> Iterator[Callable[[], list[Span]]]:
     """Index the stored services in numbered folders while the body of a `with` statement runs.
 
-    Yields a function that waits for the spans and returns them in order. At most `jobs` processes
+    Yields a function that waits for the spans and returns them in order. The texts are encoded by
+    the `Encoder` of the folder `encoder`, if there is one. At most `jobs` processes
     are started, and they use about half of `memory` (bytes). `advance` is called from other
     threads.
     """
@@ -56,7 +65,7 @@ def indexing(
     bounds = [count * part // parts for part in range(parts + 1)]
     share = whoosh_memory(memory, parts)
     tasks = [
-        (folder / str(part), services, range(*bounds[part : part + 2]), share)
+        (folder / str(part), services, range(*bounds[part : part + 2]), share, encoder)
         for part in range(parts)
     ]
     if parts == 1:
@@ -66,16 +75,22 @@ def indexing(
         yield results
 
 
-def index_span(folder: Path, services: Path, span: range, memory: int, advance: Advance) -> Span:
-    """Index a span of the stored services, with progress."""
-    analyser = EndpointAnalyser()
+def index_span(
+    folder: Path, services: Path, span: range, memory: int, encoder: Path | None, advance: Advance
+) -> Span:
+    """Index and encode a span of the stored services, with progress."""
+    text_encoder = None if encoder is None else TextEncoder(encoder)
+    analyser = EndpointAnalyser(encoder)
 
     def documents() -> Iterator[tuple[str, str, str]]:
         records = read_record_store(services, "records", span)
         for text in map(_text.decode, track(records, advance, PROGRESS_STEP)):
             for endpoint in text.endpoints:
                 analyser.add(endpoint)
+            if text_encoder is not None:
+                text_encoder.add(text.name, text.description)
             yield text.name, text.description, text.category
 
     part = index_part(folder, documents(), span.start, memory)
-    return Span(part, analyser.part())
+    vectors = None if text_encoder is None else text_encoder.encoded()
+    return Span(part._replace(vectors=vectors), analyser.part())

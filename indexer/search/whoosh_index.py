@@ -21,17 +21,16 @@ from whoosh import index
 from whoosh.fields import FieldType, Schema
 from whoosh.formats import Existence
 
+from indexer.encoder.encoding import EncodedTexts
 from indexer.errors import IndexerError
 from indexer.resources import MIB, WHOOSH_MEMORY
-from service.search.analysis import term_of, words_of
+from indexer.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
+from service.search.analysis import term_of
 
 FIELDS = ("name", "description", "category")
 
 WRITE_LOCK = "MAIN_WRITELOCK"
 """An empty file that a Whoosh writer leaves behind, of use to a second writer alone."""
-
-CACHED_PIECES, LONGEST_CACHED = 1 << 16, 32  # characters
-"""Pieces of text between blanks whose terms are cached: they repeat, and few are longer."""
 
 
 class FieldPostings(NamedTuple):
@@ -50,12 +49,14 @@ class FieldPostings(NamedTuple):
 class Part(NamedTuple):
     """The index of the services from the ordinal `start` on.
 
-    `fields` are its postings by field, `vocabulary` maps each folded word to its term.
+    `fields` are its postings by field, `vocabulary` maps each folded word to its term; `vectors`
+    are those of the texts, if these are encoded.
     """
 
     start: int
     fields: dict[str, FieldPostings]
     vocabulary: dict[str, str]
+    vectors: EncodedTexts | None = None
 
 
 class Terms(FieldType):  # type: ignore[misc]  # Whoosh is untyped
@@ -102,7 +103,8 @@ def index_part(
         raise
     writer.commit(optimize=True)
     (folder / WRITE_LOCK).unlink(missing_ok=True)
-    vocabulary = {word.text: term_of(word.text) for piece in pieces for word in words_of(piece)}
+    words = {word.text for piece in pieces for word in words_of_piece(piece)}
+    vocabulary = {word: term_of(word) for word in words}
     return Part(start, _read_back(folder, count), vocabulary)
 
 
@@ -153,7 +155,7 @@ def _terms_of_piece(piece: str) -> tuple[bytes, ...]:
 
 
 def _analyse(piece: str) -> tuple[bytes, ...]:
-    return tuple(term_of(word.text).encode() for word in words_of(piece))
+    return tuple(term_of(word.text).encode() for word in words_of_piece(piece))
 
 
 _cached_terms = lru_cache(maxsize=CACHED_PIECES)(_analyse)

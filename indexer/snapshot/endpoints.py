@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
+from indexer.encoder.encoding import EncodedTexts, concatenate
 from indexer.options import Policy
 from indexer.record_store import read_record_store, write_record_store
 from indexer.search.endpoint_texts import EndpointAnalyser, EndpointText, expand_to_endpoints
@@ -22,13 +23,14 @@ from indexer.search.filters import FacetWriter, Price
 from indexer.search.offers import Offer, OfferWriter
 from indexer.search.postings import compile_postings, popularity
 from indexer.search.spans import Span
+from indexer.search.vectors import write_endpoint_vectors
 from indexer.search.whoosh_index import Part
 from indexer.snapshot.resources import ListedResources, endpoint_key
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import read_resource
 from indexer.x402.untrusted import NULL, string_of
-from service.search.config import ENDPOINT_SEARCH_CONFIG
+from service.search.config import SearchConfig
 from service.search.offers import NONE
 from service.snapshot.endpoints import ADDED_MEMBERS, FACET_KEYS
 from service.storage.record_store import RecordStore
@@ -83,12 +85,14 @@ class Documents(NamedTuple):
     their service, because a catalogue record or an overlay names others.
 
     first_endpoints, first_others: int64[services + 1], the ordinals of the first of each service
+    services: int32[documents], the service of each
     others: the postings of those resources, of their own texts
     prior: float64[documents], as `compile_postings` takes it
     """
 
     first_endpoints: npt.NDArray[np.int64]
     first_others: npt.NDArray[np.int64]
+    services: npt.NDArray[np.int32]
     others: Part
     prior: npt.NDArray[np.float64]
 
@@ -116,9 +120,16 @@ _any_policy = Policy(allow_http=True, allow_private=True, max_price=Decimal("Inf
 
 
 def write_endpoints(
-    built: Path, endpoint_counts: Sequence[int], listed: ListedResources, offers: OfferWriter
+    built: Path,
+    endpoint_counts: Sequence[int],
+    listed: ListedResources,
+    offers: OfferWriter,
+    encoder: Path | None = None,
 ) -> Documents:
-    """Write the facts and the filters of the endpoints of the stored services, and the offers."""
+    """Write the facts and the filters of the endpoints of the stored services, and the offers.
+
+    `encoder` is the folder of the `Encoder` of their texts, if there is one.
+    """
     folder = built / "endpoints"
     folder.mkdir()
     first = np.concatenate(([0], np.cumsum(endpoint_counts, dtype=np.int64)))
@@ -145,7 +156,8 @@ def write_endpoints(
     other_services = listed.services[others]
     services = np.repeat(np.arange(len(endpoint_counts), dtype=np.int32), endpoint_counts)
     np.save(folder / "first.npy", first)
-    np.save(folder / "services.npy", np.concatenate((services, other_services)))
+    services = np.concatenate((services, other_services))
+    np.save(folder / "services.npy", services)
     np.save(folder / "resources.npy", resources)
     np.save(folder / "documents.npy", join.documents)
     owners = np.repeat(join.owners, np.diff(listed.offers))
@@ -153,11 +165,21 @@ def write_endpoints(
     offers.write(built / "offers", len(owners), all_owners, count)
     first_others = count + np.searchsorted(other_services, np.arange(len(first)))
     prior = np.concatenate((np.asarray(columns.prior), np.zeros(len(others))))
-    return Documents(first, first_others, _analyse(join, others.tolist(), count), prior)
+    part = _analyse(join, others.tolist(), count, encoder)
+    return Documents(first, first_others, services, part, prior)
 
 
-def compile_endpoints(spans: Sequence[Span], documents: Documents, folder: Path) -> None:
-    """Write the postings of the documents: of their own texts and those of their services."""
+def compile_endpoints(
+    spans: Sequence[Span],
+    documents: Documents,
+    service_vectors: EncodedTexts | None,
+    folder: Path,
+    config: SearchConfig,
+) -> None:
+    """Write the postings of the documents: of their own texts and those of their services.
+
+    With `service_vectors`, write their vectors as well.
+    """
     parts = []
     for span in spans:
         start = int(documents.first_endpoints[span.services.start])
@@ -167,7 +189,10 @@ def compile_endpoints(spans: Sequence[Span], documents: Documents, folder: Path)
             expand_to_endpoints(span.services, documents.first_others),
         ]
     parts.append(documents.others)
-    compile_postings(parts, [], documents.prior, folder, ENDPOINT_SEARCH_CONFIG)
+    compile_postings(parts, [], documents.prior, folder / "postings", config)
+    if service_vectors is not None:
+        vectors = concatenate(part.vectors for part in parts if part.vectors)
+        write_endpoint_vectors(folder / "vectors", vectors, service_vectors, documents.services)
 
 
 class _Columns:
@@ -327,8 +352,8 @@ def _without_added_members(endpoint: bytes) -> bytes | None:
     return None if len(kept) == len(members) else msgspec.json.encode(kept)
 
 
-def _analyse(join: _Join, resources: Sequence[int], start: int) -> Part:
-    analyser = EndpointAnalyser()
+def _analyse(join: _Join, resources: Sequence[int], start: int, encoder: Path | None) -> Part:
+    analyser = EndpointAnalyser(encoder)
     for resource in resources:
         analyser.add(_text.decode(join.read(resource)))
     return analyser.part(start)

@@ -23,7 +23,7 @@ from indexer.errors import Busy, IndexerError
 from indexer.resources import available_cpus
 from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG
+from service.search.config import SearchConfig
 from service.snapshot.manifest import FORMAT, MANIFEST, File, Manifest, sha256, verify
 from service.snapshot.publication import (
     CURRENT,
@@ -92,10 +92,10 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
     return files
 
 
-def identify(files: Mapping[str, File]) -> str:
+def identify(files: Mapping[str, File], configs: Sequence[SearchConfig]) -> str:
     """Return the id of a snapshot: a hash of its records, its format and the search parameters."""
     records = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    config = msgspec.json.encode([SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG]).decode()
+    config = msgspec.json.encode(configs).decode()
     digest = hashlib.sha256("\n".join([str(FORMAT), config, *records]).encode())
     return digest.hexdigest()[:ID_DIGITS]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import cast, get_args
 from urllib.parse import urlencode
 
-import orjson
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.listing import format_additions
 from service.api.parameters import format_decimal
 from service.api.query_string import DEFAULT_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
@@ -107,10 +107,10 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest, hits: Endpoi
                 break
             body.append(b",")
         body += item
-    facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
+    added = format_additions(hits.facets, hits.explanations and hits.explanations[:limit])
     counts = b'"total":%d,"listed":%d' % (hits.total, hits.listed)
     page = b'"limit":%d,"offset":%d' % (limit, search.page.offset)
-    return b"".join((b'{"endpoints":[', *body, b"],", counts, b",", page, facets, b"}"))
+    return b"".join((b'{"endpoints":[', *body, b"],", counts, b",", page, added, b"}"))
 
 
 def _filters(parameters: Parameters) -> EndpointFilters:
@@ -123,4 +123,5 @@ def _filters(parameters: Parameters) -> EndpointFilters:
         sort=cast("EndpointSort", parameters.choice("sort", ENDPOINT_SORTS) or "relevance"),
         per_service=parameters.integer("perService", DEFAULT_PER_SERVICE, minimum=0),
         counted=parameters.facets(ENDPOINT_FACETS),
+        explain=bool(parameters.flag("explain")),
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import orjson
+from collections.abc import Sequence
+
+import msgspec
 
 from service.api.parameters import ListRequest
+from service.records import Explanation
+from service.search.filters import FacetCounts
 from service.snapshot import Snapshot
 from service.snapshot.snapshot import Hits
 
@@ -16,9 +20,9 @@ def list_body(snapshot: Snapshot, listing: ListRequest) -> bytes:
     records = store.run(hits.ordinals)
     services: list[bytes | memoryview] = [b","] * (2 * len(records) - 1)
     services[::2] = records
-    facets = b"" if hits.facets is None else b',"facets":%b' % orjson.dumps(hits.facets)
+    added = format_additions(hits.facets, hits.explanations)
     numbers = b'],"total":%d,"limit":%d,"offset":%d' % (hits.total, page.limit, page.offset)
-    return b"".join((b'{"services":[', *services, numbers, facets, b"}"))
+    return b"".join((b'{"services":[', *services, numbers, added, b"}"))
 
 
 def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
@@ -27,3 +31,18 @@ def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
     if listing.query is None:
         return snapshot.list(page.limit, page.offset, filters)
     return snapshot.search(listing.query, page.limit, page.offset, filters)
+
+
+def format_additions(
+    facets: FacetCounts | None, explanations: Sequence[Explanation] | None
+) -> bytes:
+    """Return the members that a page of a list has on request."""
+    members = {"facets": facets, "explanations": explanations}
+    return b"".join(
+        b',"%b":%b' % (name.encode(), _encoder.encode(value))
+        for name, value in members.items()
+        if value is not None
+    )
+
+
+_encoder = msgspec.json.Encoder()

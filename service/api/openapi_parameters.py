@@ -59,7 +59,7 @@ def listing() -> list[Json]:
 def service_search(query: str) -> list[Json]:
     """Return the parameters of a search for services, with an example of a query."""
     match = _choice("match", MATCHES, "Whether one term suffices, or every term must match.")
-    return [_query("q", query) | {"required": True}, *listing(), match]
+    return [_query("q", query) | {"required": True}, *listing(), match, _explain()]
 
 
 def service_id(example: str | None) -> list[Json]:
@@ -88,6 +88,7 @@ def endpoint_search(query: str) -> list[Json]:
         _choice("sort", ENDPOINT_SORTS, "The order; endpoints without a price come last."),
         _integer("perService", DEFAULT_PER_SERVICE, 0, collapsed),
         _facets(ENDPOINT_FACETS),
+        _explain(),
     ]
 
 
@@ -174,6 +175,10 @@ def _any_of(items: str, examples: dict[str, str], more: str = "") -> list[Json]:
         _array(name, f"Only {items} with this {name}, such as `{value}`, or any of several.{more}")
         for name, value in examples.items()
     ]
+
+
+def _explain() -> Json:
+    return _choice("explain", BOOLEANS, "Whether to add the parts of the score of each result.")
 
 
 def _facets(names: Iterable[str]) -> Json:

@@ -19,7 +19,7 @@ MATCHES = ("any", "all")
 ENDPOINTS = ("all", "none")
 INTEGRATION_TYPES = ("1P", "3P", "")
 SELECTION_NAMES = frozenset(
-    (*FACETS, "enriched", "maxPrice", "match", "sort", "facets", "endpoints")
+    (*FACETS, "enriched", "maxPrice", "match", "sort", "facets", "endpoints", "explain")
 )
 
 
@@ -115,5 +115,6 @@ def _selection(parameters: Parameters) -> tuple[Filters, bool]:
         match_all=parameters.choice("match", MATCHES) == "all",
         sort=cast("Sort", parameters.choice("sort", SORTS) or "relevance"),
         counted=parameters.facets(tuple(FACETS)),
+        explain=bool(parameters.flag("explain")),
     )
     return filters, parameters.choice("endpoints", ENDPOINTS) != "none"

@@ -66,7 +66,7 @@ class Groups:
         k = MARGIN * (offset + limit)
         while True:
             total, ordinals = rank(k)
-            listed = ordinals[_is_among_first(self.of_document[ordinals], per_group)]
+            listed = ordinals[is_among_first(self.of_document[ordinals], per_group)]
             if len(listed) >= offset + limit or k >= total:
                 return TopK(total, listed[offset : offset + limit])
             k *= GROWTH
@@ -116,7 +116,7 @@ def _flags(documents: int, ordinals: Integers) -> Bits:
     return np.packbits(flags, bitorder="little").view(np.uint64)
 
 
-def _is_among_first(groups: npt.NDArray[np.int32], per_group: int) -> Mask:
+def is_among_first(groups: npt.NDArray[np.int32], per_group: int) -> Mask:
     """Return for each item whether fewer than `per_group` earlier items are of its group."""
     order = np.argsort(groups, kind="stable")
     kept = np.ones(len(groups), np.bool_)

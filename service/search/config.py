@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Weight = Annotated[float, Meta(ge=0, le=1000)]
+Count = Annotated[int, Meta(ge=0, le=10_000)]
+Positive = Annotated[int, Meta(ge=1, le=10_000)]
 
 
 class SearchConfig(msgspec.Struct, frozen=True):
@@ -12,35 +20,57 @@ class SearchConfig(msgspec.Struct, frozen=True):
     """
 
     field_weights: dict[str, float]
+    encoder: str = ""
+    """The encoder of the vectors, with a hash of it; empty for ranking by words alone."""
     analysis: int = 1
-    """Version of the analysers and of the stop list, which cannot be hashed: raise it when the
-    same text yields other terms."""
+    """Version of the analysers, of the stop list and of how texts are encoded, which cannot be
+    hashed: raise it when the same text yields other terms or another vector."""
 
-    length_normalisation: float = 0.75
+    length_normalisation: Share = 0.75
     """b of BM25F, for every field."""
-    saturation: float = 2.4
+    saturation: Weight = 2.4
     """k1 of BM25F: twice the customary 1.2, as the weight of a name doubles its frequencies."""
     impact_scale: int = 1024
     """Impact units per unit of BM25F score: sums of integers do not depend on their order."""
-    prior_bound: float = 0.05
+    prior_bound: Share = 0.05
     """Largest share that popularity adds to a score."""
 
     dense_share: float = 1 / 40
     """A term in more than this share of the documents has a dense column instead of postings."""
 
-    query_terms: int = 64
+    query_terms: Positive = 64
     """Distinct terms of a query that are searched; further ones are ignored."""
-    expanded_words: int = 4
+    expanded_words: Count = 4
     """Words of a query that are completed or corrected."""
-    candidates: int = 16
+    candidates: Positive = 16
     """Completions and corrections of one word."""
-    completion_weight: float = 0.6
-    one_edit_weight: float = 0.5
-    two_edits_weight: float = 0.3
-    rare_documents: int = 2
+    completion_weight: Share = 0.6
+    one_edit_weight: Share = 0.5
+    two_edits_weight: Share = 0.3
+    rare_documents: Count = 2
     """A word in at most this many documents is corrected, too, as a typo in the catalogue..."""
-    rare_ratio: int = 20
+    rare_ratio: Count = 20
     """...if a word at one edit is in at least this many times as many documents."""
+
+    similarity_weight: Weight = 8.0
+    """Units of BM25F score that a cosine of 1 adds."""
+    reranked: Count = 200
+    """Best lexical matches to whose scores similarities are added."""
+    filled_up_to: Count = 24
+    """Fewer matches are filled up to this many with the most similar other documents..."""
+    filled_per_group: Positive = 3
+    """Most endpoints of one service that are added."""
+    least_similarity: Share = 0.25
+    """...whose cosine is at least this."""
+    specific_share: Share = 0.3
+    """A query of few words is specific if its words in at most `rare_documents` documents have more
+    than this share of the sum of the idf of its words."""
+    specific_rarity: Share = 1 / 64
+    """Largest share of the documents that have a rare word: in a small catalogue none is rare."""
+    specific_words: Count = 3
+    """Most words of a specific query."""
+    specific_weight: Share = 0.1
+    """Factor of `similarity_weight` for specific queries: they ask for the rare word itself."""
 
 
 ENDPOINT_SEARCH_CONFIG = SearchConfig(
@@ -54,5 +84,6 @@ ENDPOINT_SEARCH_CONFIG = SearchConfig(
         "category": 0.5,
     },
     dense_share=1 / 24,
+    similarity_weight=6.0,
 )
 SEARCH_CONFIG = SearchConfig(field_weights={"name": 2.0, "description": 1.0, "category": 1.0})

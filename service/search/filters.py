@@ -50,10 +50,11 @@ _values = msgspec.json.Decoder(list[str])
 
 
 class Filters(Struct, frozen=True):
-    """Conditions that a service must all satisfy, the order, and the facets to count.
+    """Conditions that a service must all satisfy, the order, and what to add to the page.
 
     `facets` allows any of several values of a facet. `max_price` is compared with the lowest price
-    of a service, in units of its currency.
+    of a service, in units of its currency. Facets that are `counted`, and explanations of the
+    scores, are added.
     """
 
     facets: dict[str, list[str]] = {}
@@ -62,6 +63,7 @@ class Filters(Struct, frozen=True):
     match_all: bool = False
     sort: Sort = "relevance"
     counted: tuple[str, ...] = ()
+    explain: bool = False
 
 
 NO_FILTERS = Filters()

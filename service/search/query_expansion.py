@@ -12,6 +12,7 @@ import numpy as np
 
 from service.search.analysis import LONGEST_CACHED, Word, term_of
 from service.search.config import SearchConfig
+from service.search.encoder import is_encodable
 from service.search.postings import FULL_WEIGHT, Integers, WeightedTerm
 from service.search.spelling import SpellingIndex
 from service.storage.hash_table import HashTable
@@ -25,11 +26,16 @@ CACHED_WORDS, CACHED_CANDIDATES = 1 << 14, 1 << 12
 class Expansion(NamedTuple):
     """The terms that a query word stands for, none if no service has it; cached, so never edited.
 
-    `required` is false for an identifier whose parts are words of the query, too.
+    `required` is false for an identifier whose parts are words of the query, too. `alternative` is
+    the likeliest completion or correction of a word that no service has, if there is one;
+    `is_known` tells whether a service has it.
     """
 
+    word: str
     terms: list[WeightedTerm]
     required: bool
+    is_known: bool
+    alternative: str = ""
 
 
 class QueryExpander:
@@ -89,9 +95,12 @@ class QueryExpander:
         if expandable:
             expandable.sort()
             for _, text, position in expandable[: self._config.expanded_words]:
-                exact = expansions[position].terms
-                terms = [*exact, self._correction(text)] if exact else self._alternatives(text)
-                expansions[position] = Expansion(terms, True)
+                exact = expansions[position]
+                if exact.is_known:
+                    terms = [*exact.terms, self._correction(text)]
+                    expansions[position] = exact._replace(terms=terms)
+                else:
+                    expansions[position] = self._alternatives(text)
         return expansions
 
     def terms(self, words: list[Word]) -> list[frozenset[str]]:
@@ -101,6 +110,29 @@ class QueryExpander:
             for each in self.expand(words)
             if each.required
         ]
+
+    def term(self, number: int) -> str:
+        """Return the text of a term."""
+        return self._terms[number]
+
+    def is_specific(self, expansions: list[Expansion]) -> bool:
+        """Return whether a query is a few words, and asks above all for rare ones of them.
+
+        Words of other languages that no document has do not count: they mean nothing to an encoder.
+        """
+        config = self._config
+        required = [
+            each for each in expansions if each.required and (each.terms or is_encodable(each.word))
+        ]
+        if len(required) > config.specific_words:
+            return False
+        most = min(config.rare_documents, int(self._documents * config.specific_rarity))
+        frequencies = [self._frequency_of[each.terms[0][0]] for each in required if each.terms]
+        idf = [self._idf(frequency) for frequency in frequencies]
+        rare = [
+            value for value, frequency in zip(idf, frequencies, strict=True) if frequency <= most
+        ]
+        return sum(rare) > config.specific_share * sum(idf)
 
     def _look_up(self, word: Word) -> tuple[Expansion, int | str, bool]:
         """Return the exact expansion, a key of the term, and whether to complete or correct."""
@@ -115,9 +147,9 @@ class QueryExpander:
             term = self._terms.find(stem)
             if term < 0:
                 expandable = not redundant and _is_expandable(text)
-                return Expansion([], not redundant), stem, expandable
+                return Expansion(text, [], not redundant, is_known=False), stem, expandable
             expandable = False
-        exact = Expansion([(term, FULL_WEIGHT)], not redundant)
+        exact = Expansion(text, [(term, FULL_WEIGHT)], not redundant, is_known=True)
         return exact, term, expandable and not redundant
 
     def _correction(self, text: str) -> WeightedTerm:
@@ -125,11 +157,11 @@ class QueryExpander:
         term = self._corrections[self._words.find(text)]
         return term, round(self._config.one_edit_weight * FULL_WEIGHT)
 
-    def _alternatives(self, text: str) -> list[WeightedTerm]:
+    def _alternatives(self, text: str) -> Expansion:
         short = len(text) <= LONGEST_CACHED
         return self._cached_candidates(text) if short else self._candidates(text)
 
-    def _candidates(self, text: str) -> list[WeightedTerm]:
+    def _candidates(self, text: str) -> Expansion:
         """Return the likeliest completions and corrections of a word that no service has.
 
         They weigh as if they were one word, as frequent as the most frequent of them: a rare
@@ -137,8 +169,10 @@ class QueryExpander:
         """
         config, term_of_word = self._config, self._term_of_word
         weights: dict[int, float] = {}
+        words: dict[int, int] = {}
         for number in self._completions(text):
             weights[term_of_word[number]] = config.completion_weight
+            words.setdefault(term_of_word[number], number)
         # Completions that fill the list leave no room for corrections, unless those weigh more.
         if len(weights) < config.candidates or config.completion_weight < max(
             config.one_edit_weight, config.two_edits_weight
@@ -147,8 +181,9 @@ class QueryExpander:
                 term = term_of_word[number]
                 weight = config.one_edit_weight if edits == 1 else config.two_edits_weight
                 weights[term] = max(weight, weights.get(term, 0.0))
+                words.setdefault(term, number)
         if not weights:
-            return []
+            return Expansion(text, [], required=True, is_known=False)
         frequency = {term: self._frequency_of[term] for term in weights}
         likeliest = sorted(weights, key=lambda term: (-weights[term], -frequency[term], term))[
             : config.candidates
@@ -160,7 +195,8 @@ class QueryExpander:
             likelihood = math.log1p(frequency[term]) / highest_likelihood
             weight = weights[term] * likelihood * common_idf / self._idf(frequency[term])
             candidates.append((term, max(1, round(FULL_WEIGHT * weight))))
-        return candidates
+        alternative = self._words[words[likeliest[0]]]
+        return Expansion(text, candidates, required=True, is_known=False, alternative=alternative)
 
     def _completions(self, text: str) -> list[int]:
         """Return the most frequent words with this prefix, at most `candidates`."""

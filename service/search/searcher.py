@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -10,12 +11,34 @@ import msgspec
 import numpy as np
 
 from service.errors import REBUILD, SnapshotUnsupported
+from service.records import Explanation, WordScore
 from service.search.analysis import name_key, query_words
 from service.search.collapsing import Groups
 from service.search.config import SEARCH_CONFIG
-from service.search.postings import Header, ImpactList, Integers, Mask, PostingLists
+from service.search.hybrid import Meaning, Semantics
+from service.search.postings import (
+    Header,
+    ImpactList,
+    Integers,
+    Mask,
+    PostingLists,
+    block_count,
+)
 from service.search.query_expansion import Expansion, QueryExpander
-from service.search.top_k import NO_ORDINALS, Accumulator, TopK, intersect, merge, sums_at, top_k
+from service.search.top_k import (
+    NO_ORDINALS,
+    ORDINAL_MASK,
+    Accumulator,
+    TopK,
+    impacts_at,
+    intersect,
+    merge,
+    pack,
+    sums_at,
+    top_k,
+    top_keys,
+)
+from service.search.vectors import Floats
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array
 
@@ -23,10 +46,11 @@ from service.storage.memory_map import items_of, open_array
 class Searcher:
     """The compiled index of a snapshot; safe to use from several threads.
 
-    Raises SnapshotUnsupported for an index that another version analysed.
+    Without vectors it ranks by words alone. Raises SnapshotUnsupported for an index that another
+    version analysed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, semantics: Semantics | None = None) -> None:
         self.header = msgspec.json.decode((folder / "header.json").read_bytes(), type=Header)
         analysis = self.header.config.analysis
         if analysis != SEARCH_CONFIG.analysis:
@@ -42,6 +66,7 @@ class Searcher:
         self._names = HashTable(folder / "names")
         self._name_hashes = items_of(open_array(folder / "name_hashes.npy"))
         self._accumulator = Accumulator(documents)
+        self._semantics = semantics
 
     def plan(self, query: str, mask: Mask | None = None, *, match_all: bool = False) -> Plan:
         """Parse a plain-text query, to be ranked or matched.
@@ -57,11 +82,55 @@ class Searcher:
         if mask is not None:
             exact = exact[mask[exact]]
             common = None if common is None else common[mask[common]]
-        return Plan(self._accumulator, lists, common, exact, mask)
+        meaning = self._meaning(query, expansions)
+        known = [each for each in expansions if each.terms]
+        return Plan(self._accumulator, known, lists, common, exact, mask, meaning)
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
         return self._expander.terms(query_words(query))
+
+    def explain(self, plan: Plan, ordinals: Sequence[int] | Integers) -> list[Explanation]:
+        """Return the parts of the scores of some results of a plan."""
+        results, unit = np.asarray(ordinals, np.int64), self.header.config.impact_scale
+        words: list[list[WordScore]] = [[] for _ in ordinals]
+        for expansion in plan.expansions:
+            for term, weight in expansion.terms:
+                impacts = impacts_at(self._postings.of_word([(term, weight)]), results).tolist()
+                for own, impact in zip(words, impacts, strict=True):
+                    if impact:
+                        text = self._expander.term(term)
+                        own.append(WordScore(expansion.word, text, impact / unit))
+        similarities, added = plan.similarities(results)
+        return [
+            Explanation(
+                score=(lexical + similar) / unit,
+                words=own,
+                similarity=None if plan.meaning is None else round(similarity, 4),
+                similarity_score=similar / unit,
+                is_exact_name=ordinal in plan.exact,
+            )
+            for ordinal, own, lexical, similarity, similar in zip(
+                ordinals,
+                words,
+                sums_at(plan.lists, results).tolist(),
+                similarities.tolist(),
+                added.tolist(),
+                strict=True,
+            )
+        ]
+
+    def _meaning(self, query: str, expansions: list[Expansion]) -> Meaning | None:
+        if self._semantics is None:
+            return None
+        vector = self._semantics.vector_of(query, expansions)
+        if vector is None:
+            return None
+        config = self.header.config
+        weight = config.similarity_weight * config.impact_scale
+        if self._expander.is_specific(expansions):
+            weight *= config.specific_weight
+        return Meaning(self._semantics, vector, weight, config)
 
     def _named(self, query: str) -> Integers:
         name_hash = text_hash(name_key(query))
@@ -81,27 +150,43 @@ class Collapsed(NamedTuple):
 class Plan(NamedTuple):
     """A query, looked up.
 
-    `lists` has an impact list for each word that has terms, `common` the services that have all
-    required words, or None where any word is enough, and `exact` the services whose name is the
-    query.
+    `expansions` are the words that have terms, `lists` the impact list of each, `common` the
+    services that have all required words, or None where any word is enough, and `exact` the
+    services whose name is the query. `meaning` is None for a query that is ranked by its words
+    alone.
     """
 
     accumulator: Accumulator
+    expansions: list[Expansion]
     lists: list[ImpactList]
     common: Integers | None
     exact: Integers
     mask: Mask | None
+    meaning: Meaning | None
 
     def rank(self, limit: int, offset: int = 0) -> TopK:
         """Return one page of the ranking, and the exact count of all matches."""
-        common, k = self.common, offset + limit + len(self.exact)
+        common, exact, k = self.common, self.exact, offset + limit + len(self.exact)
+        k = k if self.meaning is None else max(k, self.meaning.least_rank)
         if common is None:
-            ranked = self.accumulator.rank(self.lists, k, self.mask)
+            total, keys = self.accumulator.rank(self.lists, k, self.mask)
         else:
-            ranked = TopK(len(common), top_k(common, sums_at(self.lists, common), k))
-        if len(self.exact):
-            ranked = self._with_exact_names_first(ranked)
-        return TopK(ranked.total, ranked.ordinals[offset : offset + limit])
+            total, keys = len(common), top_keys(common, sums_at(self.lists, common), k)
+        if len(exact):
+            exact_sums = sums_at(self.lists, exact)
+            counted = exact_sums > 0 if common is None else np.isin(exact, common)
+            total += len(exact) - int(np.count_nonzero(counted))
+            exact = top_k(exact, exact_sums, len(exact))
+        if self.meaning is not None:
+            nearest = NO_ORDINALS
+            if total < self.meaning.config.filled_up_to:
+                nearest = self._nearest(total, np.concatenate((keys & ORDINAL_MASK, exact)))
+            keys = self.meaning.rerank(keys, nearest)
+            total += len(nearest)
+        ordinals = keys & ORDINAL_MASK
+        if len(exact):
+            ordinals = np.concatenate((exact, ordinals[~np.isin(ordinals, exact)]))
+        return TopK(total, ordinals[offset : offset + limit])
 
     def matches(self) -> Mask:
         """Return which services match, as `rank` counts them."""
@@ -113,6 +198,10 @@ class Plan(NamedTuple):
             bits = self.accumulator.matches(self.lists, self.mask).view(np.uint8)
             matches = np.unpackbits(bits, count=documents, bitorder="little").view(np.bool_)
         matches[self.exact] = True
+        if self.meaning is not None:
+            total = int(np.count_nonzero(matches))
+            if total < self.meaning.config.filled_up_to:
+                matches[self._nearest(total, matches.nonzero()[0])] = True
         return matches
 
     def collapse(self, groups: Groups, per_group: int, limit: int, offset: int = 0) -> Collapsed:
@@ -125,21 +214,43 @@ class Plan(NamedTuple):
             ordinals, sums = merged.ordinals, merged.sums
             if len(merged.zeros):
                 ordinals, sums = ordinals[sums > 0], sums[sums > 0]
-            total = len(ordinals)
-            rank = partial(_first_of, ordinals, sums)
-            page = groups.page(rank, per_group, limit, offset).ordinals
+            nearest = self._nearest(len(ordinals), ordinals)
+            rank = partial(self._first_of, ordinals, sums, nearest)
+            total, page = groups.page(rank, per_group, limit, offset)
+            ordinals = np.sort(np.concatenate((ordinals, nearest)))
             return Collapsed(total, groups.count_listed(ordinals, per_group), page)
         total, page = groups.page(self.rank, per_group, limit, offset)
-        bits = self.accumulator.matches(self.lists, self.mask)
+        if self.meaning is not None and total <= self.meaning.config.filled_up_to:
+            bits = pack(self.matches(), block_count(self.accumulator.documents))
+        else:
+            bits = self.accumulator.matches(self.lists, self.mask)
         return Collapsed(total, total - groups.count_excess(bits, per_group), page)
 
-    def _with_exact_names_first(self, ranked: TopK) -> TopK:
-        exact = self.exact
-        sums = sums_at(self.lists, exact)
-        counted = sums > 0 if self.common is None else np.isin(exact, self.common)
-        others = ranked.ordinals[~np.isin(ranked.ordinals, exact)]
-        ordinals = np.concatenate((top_k(exact, sums, len(exact)), others))
-        return TopK(ranked.total + int(np.count_nonzero(~counted)), ordinals)
+    def similarities(self, ordinals: Integers) -> tuple[Floats, Integers]:
+        """Return the cosines of some results, and what these add to their sums."""
+        if self.meaning is None:
+            return np.zeros(len(ordinals), np.float32), np.zeros(len(ordinals), np.int64)
+        if self.common is None:
+            best = self.accumulator.rank(self.lists, self.meaning.depth, self.mask).ordinals
+        else:
+            best = top_k(self.common, sums_at(self.lists, self.common), self.meaning.depth)
+        is_added = np.isin(ordinals, best) | (sums_at(self.lists, ordinals) == 0)
+        similarities = self.meaning.semantics.vectors.similarities(self.meaning.query, ordinals)
+        return similarities, np.where(is_added, self.meaning.impacts(ordinals), 0)
+
+    def _nearest(self, total: int, matches: Integers) -> Integers:
+        """Return the documents that are added to these matches, if they are few."""
+        if self.meaning is None or self.common is not None:
+            return NO_ORDINALS
+        return self.meaning.nearest(total, matches, self.mask)
+
+    def _first_of(self, ordinals: Integers, sums: Integers, nearest: Integers, k: int) -> TopK:
+        """Return the first k of all matches: these ordinals, ascending, and the nearest others."""
+        total = len(ordinals) + len(nearest)
+        if self.meaning is None:
+            return TopK(total, top_k(ordinals, sums, min(k, total)))
+        keys = top_keys(ordinals, sums, max(k, self.meaning.depth))
+        return TopK(total, self.meaning.rerank(keys, nearest)[:k] & ORDINAL_MASK)
 
 
 def _common(expansions: list[Expansion], lists: list[ImpactList]) -> Integers:
@@ -148,7 +259,3 @@ def _common(expansions: list[Expansion], lists: list[ImpactList]) -> Integers:
         return NO_ORDINALS
     known = (each for each in expansions if each.terms)
     return intersect([each for word, each in zip(known, lists, strict=True) if word.required])
-
-
-def _first_of(ordinals: Integers, sums: Integers, k: int) -> TopK:
-    return TopK(len(ordinals), top_k(ordinals, sums, min(k, len(ordinals))))

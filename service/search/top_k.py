@@ -53,6 +53,18 @@ class TopK(NamedTuple):
     ordinals: Integers
 
 
+class RankedKeys(NamedTuple):
+    """The exact count of matches, and the sort keys of the best, best first."""
+
+    total: int
+    keys: Integers
+
+    @property
+    def ordinals(self) -> Integers:
+        """The ordinals of the best."""
+        return self.keys & ORDINAL_MASK
+
+
 class Merged(NamedTuple):
     """Impact lists merged: ascending ordinals, and the sum of each.
 
@@ -75,26 +87,28 @@ class Accumulator(threading.local):
         self._counts = np.empty(blocks, np.uint8)
         self._flags = np.zeros(documents, np.bool_)
 
-    def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopK:
+    def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> RankedKeys:
         """Return the top k of the sum of the lists, and the count of documents in any of them."""
         rare = [each for each in lists if each.dense is None]
         if len(rare) == len(lists):
             ordinals, sums, zeros = merge(rare, mask)
             total = len(ordinals) - len(zeros)
-            return TopK(total, _top_keys(ordinals, sums, min(k, total)) & ORDINAL_MASK)
+            return RankedKeys(total, top_keys(ordinals, sums, min(k, total)))
         only = lists[0].dense if len(lists) == 1 and mask is None else None
         if only is not None and k <= len(only.champions):
-            return TopK(only.document_frequency, only.champions[:k])
+            champions = only.champions[:k]
+            keys = champions - (_impacts_at([only], champions) << SUM_BITS)
+            return RankedKeys(only.document_frequency, keys)
         dense = [each.dense for each in lists if each.dense is not None]
         total = self._count(dense, mask)
         if not rare:
-            return TopK(total, top_k(*self._at_least(1, dense, k, mask), k))
+            return RankedKeys(total, top_keys(*self._at_least(1, dense, k, mask), k))
         ordinals, sums, zeros = merge(rare, mask)
         dense_sums = _impacts_at(dense, ordinals)
         dense_sums[zeros] = 0
         total += len(ordinals) - len(zeros) - int(np.count_nonzero(dense_sums))
         sums += dense_sums
-        keys = _top_keys(ordinals, sums, k)
+        keys = top_keys(ordinals, sums, k)
         # Documents without a rare term have to beat the last of the k that have one.
         threshold = max(1, -int(keys[k - 1] >> SUM_BITS)) if 0 < k <= len(keys) else 1
         others, other_sums = self._at_least(threshold, dense, k, mask)
@@ -107,7 +121,7 @@ class Accumulator(threading.local):
             new = ranked.take(positions) != others
             keys = np.concatenate((keys, others[new] - (other_sums[new] << SUM_BITS)))
             keys.sort()
-        return TopK(total, keys[: min(k, total)] & ORDINAL_MASK)
+        return RankedKeys(total, keys[: min(k, total)])
 
     def matches(self, lists: Sequence[ImpactList], mask: Mask | None) -> npt.NDArray[np.uint64]:
         """Return one bit for each document that is in any of the lists and in the mask.
@@ -200,7 +214,7 @@ def intersect(lists: Sequence[ImpactList]) -> Integers:
     ordinals, sums, _ = merge(rare[:1])
     common = ordinals.take(sums.nonzero()[0])
     for each in rare[1:]:
-        common = common.take(_list_impacts_at(each, common).nonzero()[0])
+        common = common.take(impacts_at(each, common).nonzero()[0])
     for term in dense:
         common = common.take(_impacts_at([term], common).nonzero()[0])
     return common
@@ -210,13 +224,23 @@ def sums_at(lists: Sequence[ImpactList], ordinals: Integers) -> Integers:
     """Return the sums of the lists at these ordinals."""
     sums = np.zeros(len(ordinals), np.int64)
     for each in lists:
-        sums += _list_impacts_at(each, ordinals)
+        sums += impacts_at(each, ordinals)
     return sums
 
 
 def top_k(ordinals: Integers, sums: Integers, k: int) -> Integers:
     """Return the k ordinals of the largest sums, best first, ties by ordinal."""
-    return _top_keys(ordinals, sums, k) & ORDINAL_MASK
+    return top_keys(ordinals, sums, k) & ORDINAL_MASK
+
+
+def top_keys(ordinals: Integers, sums: Integers, k: int) -> Integers:
+    """Return the sort keys of the k largest sums, best first."""
+    keys = ordinals - (sums << SUM_BITS)
+    if len(keys) > FULL_SORT_UP_TO and 0 < k < len(keys):
+        keys.partition(k - 1)
+        keys = keys[:k]
+    keys.sort()
+    return keys[:k]
 
 
 def pack(mask: Mask, words: int) -> npt.NDArray[np.uint64]:
@@ -224,15 +248,6 @@ def pack(mask: Mask, words: int) -> npt.NDArray[np.uint64]:
     packed = np.zeros(words * 8, np.uint8)
     packed[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")
     return packed.view(np.uint64)
-
-
-def _top_keys(ordinals: Integers, sums: Integers, k: int) -> Integers:
-    keys = ordinals - (sums << SUM_BITS)
-    if len(keys) > FULL_SORT_UP_TO and 0 < k < len(keys):
-        keys.partition(k - 1)
-        keys = keys[:k]
-    keys.sort()
-    return keys[:k]
 
 
 def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
@@ -257,7 +272,7 @@ def _impacts_at(dense: list[DenseTerm], ordinals: Integers) -> Integers:
     return impacts
 
 
-def _list_impacts_at(each: ImpactList, ordinals: Integers) -> Integers:
+def impacts_at(each: ImpactList, ordinals: Integers) -> Integers:
     """Return the impacts of a list at these ordinals, 0 where it has none."""
     if each.dense is not None:
         return _impacts_at([each.dense], ordinals)

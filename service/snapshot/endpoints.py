@@ -8,7 +8,8 @@ its listed resource, or NONE; `documents.npy`, int32[resources], the document of
 (NONE - n, 0) for the n-th text of the `RecordStore` `rewritten`. `facts` is a `RecordStore` of what
 is added about each service. `prices.npy` (float64, NaN where unknown) and `enriched.npy` (bool) are
 by endpoint, `price.npy` and `popularity.npy`, uint32, the endpoints in these orders. `postings`
-holds a `Searcher`; facets are as in `service.search.filters`.
+holds a `Searcher` and `vectors` its `EndpointVectors`, if texts are encoded; facets are as in
+`service.search.filters`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from service.records import Explanation
 from service.search.collapsing import Groups
 from service.search.filters import CHUNK, Facet, FacetCounts, folded
+from service.search.hybrid import Semantics
 from service.search.offers import NONE, OFFER_FACETS, Offers
 from service.search.postings import Integers, Mask, block_count
 from service.search.searcher import Plan, Searcher
 from service.search.top_k import TopK, pack
+from service.search.vectors import EndpointVectors
 from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore
 
@@ -64,6 +69,7 @@ class EndpointFilters(Struct, frozen=True):
     sort: EndpointSort = "relevance"
     per_service: int = 3
     counted: tuple[str, ...] = ()
+    explain: bool = False
 
     @property
     def has_conditions(self) -> bool:
@@ -76,7 +82,8 @@ class EndpointHits(Struct, frozen=True):
     """One page of endpoints in order.
 
     `total` counts all matches, `listed` those that `per_service` leaves, over which pages run.
-    `offers` are the cheapest offers that satisfy the filters, NONE without filters of offers.
+    `offers` are the cheapest offers that satisfy the filters, NONE without filters of offers;
+    `explanations` those of the endpoints of the page, on request.
     """
 
     total: int
@@ -84,6 +91,7 @@ class EndpointHits(Struct, frozen=True):
     ordinals: Sequence[int]
     offers: Sequence[int]
     facets: FacetCounts | None
+    explanations: list[Explanation] | None = None
 
 
 class _Selection(NamedTuple):
@@ -97,9 +105,22 @@ class Endpoints:
     """The endpoints of a snapshot."""
 
     def __init__(
-        self, folder: Path, offers: Offers, ids: IdTable, services: RecordStore, listed: RecordStore
+        self,
+        folder: Path,
+        offers: Offers,
+        ids: IdTable,
+        services: RecordStore,
+        listed: RecordStore,
+        semantics: Semantics | None,
     ) -> None:
-        self._searcher = Searcher(folder / "postings")
+        service_of = open_array(folder / "services.npy")
+        if semantics is not None:
+            encoder, services_vectors, _ = semantics
+            vectors = EndpointVectors(
+                folder / "vectors", encoder.dimensions, services_vectors, service_of
+            )
+            semantics = Semantics(encoder, vectors, service_of)
+        self._searcher = Searcher(folder / "postings", semantics)
         self._resources = open_array(folder / "resources.npy")
         self._documents = open_array(folder / "documents.npy")
         self._offers = offers
@@ -108,7 +129,7 @@ class Endpoints:
         self._rewritten = RecordStore(folder, "rewritten")
         self._facts = RecordStore(folder, "facts")
         self._first = open_array(folder / "first.npy")
-        self._groups = Groups(self._first, open_array(folder / "services.npy"))
+        self._groups = Groups(self._first, service_of)
         self._bounds = open_array(folder / "bounds.npy")
         self._prices = open_array(folder / "prices.npy")
         self._enriched = open_array(folder / "enriched.npy")
@@ -135,9 +156,13 @@ class Endpoints:
             return self._in_order(mask, selected.offers, limit, offset, filters)
         plan = self._searcher.plan(query, self._document_mask(selected.mask))
         if filters.sort == "relevance":
-            return self._ranked(plan, limit, offset, filters)
-        mask = plan.matches()[: len(self)]
-        return self._in_order(mask, selected.offers, limit, offset, filters)
+            hits = self._ranked(plan, limit, offset, filters)
+        else:
+            mask = plan.matches()[: len(self)]
+            hits = self._in_order(mask, selected.offers, limit, offset, filters)
+        if filters.explain:
+            hits = replace(hits, explanations=self._searcher.explain(plan, hits.ordinals))
+        return hits
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.records import Counts
 
-FORMAT = 5
+FORMAT = 6
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
+from service.records import Explanation
+from service.search.encoder import Encoder
 from service.search.filters import NO_FILTERS, FacetCounts, FilterIndex, Filters
+from service.search.hybrid import Semantics
 from service.search.offers import Offers
 from service.search.postings import Mask
 from service.search.searcher import Searcher
+from service.search.vectors import Vectors
 from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.manifest import Manifest, check_sizes, read_manifest
@@ -26,13 +31,15 @@ from service.storage.record_store import IdTable, RecordStore
 class Hits(Struct, frozen=True):
     """One page of services in order, and the exact count of all matches.
 
-    `facets` holds the counts of the facets that were asked for, or None.
+    `facets` holds the counts of the facets that were asked for, or None, and `explanations` those
+    of the services of the page.
     """
 
     total: int
     ordinals: Sequence[int]
     id_table: IdTable
     facets: FacetCounts | None
+    explanations: list[Explanation] | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -55,14 +62,19 @@ class Snapshot:
         self.services = RecordStore(folder, "records")
         self.summaries = RecordStore(folder, "summaries")
         self._ids = IdTable(folder)
+        semantics = None
+        if "encoder/rows.npy" in manifest.files:
+            encoder = Encoder(folder / "encoder")
+            vectors = Vectors(folder / "vectors", len(self.services), encoder.dimensions)
+            semantics = Semantics(encoder, vectors)
         offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", offers)
         self.endpoints = Endpoints(
-            folder / "endpoints", offers, self._ids, self.services, self.resources.texts
+            folder / "endpoints", offers, self._ids, self.services, self.resources.texts, semantics
         )
         self.ecosystem = Ecosystem(folder / "ecosystem")
         self._tags = items_of(open_array(folder / "tags.npy"))
-        self._searcher = Searcher(folder / "postings")
+        self._searcher = Searcher(folder / "postings", semantics)
         self._filters = FilterIndex(folder / "filters")
 
     def find(self, service_id: str) -> bytes | None:
@@ -92,10 +104,16 @@ class Snapshot:
         mask = self._filters.mask(filters)
         plan = self._searcher.plan(query, mask, match_all=filters.match_all)
         if filters.sort != "relevance":
-            return self._page(plan.matches(), limit, offset, filters)
-        top = plan.rank(limit, offset)
-        facets = self._filters.count(filters.counted, plan.matches()) if filters.counted else None
-        return Hits(top.total, top.ordinals.tolist(), self._ids, facets)
+            hits = self._page(plan.matches(), limit, offset, filters)
+        else:
+            top = plan.rank(limit, offset)
+            facets = None
+            if filters.counted:
+                facets = self._filters.count(filters.counted, plan.matches())
+            hits = Hits(top.total, top.ordinals.tolist(), self._ids, facets)
+        if filters.explain:
+            hits = replace(hits, explanations=self._searcher.explain(plan, hits.ordinals))
+        return hits
 
     def search_resources(
         self, query: str | None, limit: int, offset: int, filters: ResourceFilters

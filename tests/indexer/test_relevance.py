@@ -61,12 +61,13 @@ def test_ndcg_and_recall_equal_their_definitions(
         "queries": 1,
         "ndcg@10": pytest.approx(ndcg),
         "recall@24": pytest.approx(recall),
+        "interval": [pytest.approx(ndcg)] * 2,
     }
 
 
 def test_the_gain_is_discounted_by_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     documents = [(str(d["name"]), str(d.get("description", "")), "") for d in CORPUS]
-    second = positions(catalogue(tmp_path, documents), "weather")[1]
+    second = positions(catalogue(tmp_path, documents, semantic=True), "weather")[1]
     capsys.readouterr()
     query = {"query": "weather", "relevant": {CORPUS[second]["id"]: 1}}
     assert figures(capsys, tmp_path, [query])["ndcg@10"] == pytest.approx(1 / log2(3))
@@ -116,6 +117,7 @@ def test_queries_without_relevant_documents_do_not_count(
         {"query": "maps", "relevant": {"m 2": 0}},
     ]
     report = figures(capsys, tmp_path, queries)
+    assert report.pop("interval") == [0, 1]
     assert report == {"queries": 2, "ndcg@10": 0.5, "recall@24": 0.5}
 
 
@@ -125,8 +127,51 @@ def test_the_default_output_is_a_table_of_the_same_figures(
     queries = [{"query": "maps", "relevant": {"m 2": 1}}, {"query": "x", "relevant": {"n": 1}}]
     assert judge(tmp_path, queries) == 0
     header, row = capsys.readouterr().out.splitlines()
-    assert header.split() == ["queries", "nDCG@10", "recall@24"]
-    assert [float(text) for text in row.split()] == [2, 0.5, 0.5]
+    assert header.split("   ") == ["queries", "nDCG@10", "95 % of resamples", "recall@24"]
+    assert row.split() == ["2", "0.5000", "0.0000", "to", "1.0000", "0.5000"]
+
+
+def test_a_second_ranking_is_compared_query_by_query(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    corpus = [
+        {"id": "a", "name": "Clearance", "description": "AML screening of addresses"},
+        {"id": "b", "name": "Tally", "description": "Counts of wallets and cards"},
+    ]
+    queries = [
+        {"query": "is it under sanctions, fraud detection", "relevant": {"a": 1}},
+        {"query": "tally", "relevant": {"b": 1}},
+    ]
+    options = ("--no-semantic", "--compare", "semantic=true", "--compare", "least_similarity=0.1")
+    assert judge(tmp_path, queries, "--json", *options, corpus=corpus) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["ndcg@10"], report["compared"]["ndcg@10"]) == (0.5, 1)
+    comparison = report["comparison"]
+    assert (comparison["gain"], comparison["better"], comparison["worse"]) == (0.5, 1, 0)
+    change = {"query": queries[0]["query"], "before": 0, "after": 1}
+    assert (comparison["most_better"], comparison["most_worse"]) == ([change], [])
+    assert judge(tmp_path, queries, *options, corpus=corpus) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[1:3]] == ["0.5000", "1.0000"]
+    assert lines[-1] == "  0.0000 → 1.0000  is it under sanctions, fraud detection"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("similarity_weight=nan", "similarity_weight=nan: Expected `float` >= 0.0"),
+        ("saturation=much", "saturation=much: Expected `float`"),
+        ("reranked=-1", "reranked=-1: Expected `int` >= 0"),
+        ("encoder=mine", "'encoder=mine' is no change of the ranking; write semantic=true"),
+        ("saturation", "saturation=: Expected `float`"),
+    ],
+)
+def test_a_change_of_no_parameter_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, change: str, message: str
+) -> None:
+    queries = [{"query": "maps", "relevant": {"m 2": 1}}]
+    assert judge(tmp_path, queries, "--compare", change) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_names_are_optional_and_unknown_fields_are_ignored(
@@ -187,4 +232,5 @@ def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
     queries = write_lines(tmp_path / "queries.jsonl", [{"query": "maps", "relevant": {"m 2": 1}}])
     run = run_indexer("evaluate", "--corpus", corpus, "--queries", queries, "--json")
     assert (run.returncode, run.stderr) == (0, "")
-    assert json.loads(run.stdout) == {"queries": 1, "ndcg@10": 1, "recall@24": 1}
+    figures = {"queries": 1, "ndcg@10": 1, "recall@24": 1, "interval": [1, 1]}
+    assert json.loads(run.stdout) == figures

@@ -32,15 +32,19 @@ WORDS = ["".join(letters) for letters in product("bcdf", "lmnpr", "tvwx")][:72]
 IDENTIFIERS = [left + right.title() for left, right in zip(WORDS[:6], WORDS[6:12], strict=True)]
 
 
-def publish(folder: Path, records: Sequence[Json]) -> Snapshot:
+def publish(folder: Path, records: Sequence[Json], *options: str) -> Snapshot:
     """Build a catalogue of these records by the command line, and open it."""
     source = write_lines(folder / "services.jsonl", records)
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
+    assert main(["build", source, "--out", str(folder / "artifacts"), *options]) == 0
     return open_snapshot(folder / "artifacts")
 
 
-def catalogue(folder: Path, documents: Sequence[Document]) -> Snapshot:
-    """Publish a catalogue of documents in this listing order; ids are their positions."""
+def catalogue(folder: Path, documents: Sequence[Document], *, semantic: bool = False) -> Snapshot:
+    """Publish a catalogue of documents in this listing order; ids are their positions.
+
+    It is searched by words alone unless `semantic`.
+    """
+    options = () if semantic else ("--no-semantic",)
     return publish(
         folder,
         [
@@ -53,6 +57,7 @@ def catalogue(folder: Path, documents: Sequence[Document]) -> Snapshot:
             )
             for position, (name, description, category) in enumerate(documents)
         ],
+        *options,
     )
 
 

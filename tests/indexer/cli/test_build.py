@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.catalogue.outliers import MIN_SERVICES
+from indexer.encoder.packaged import load_encoder
 from tests.support.artifacts import STAGES, folder, overlays, reported
 from tests.support.running import (
     ROOT,
@@ -101,6 +102,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "resources": 0,
         "payments": 1,
         "bytes": size - manifest,
+        "encoder": load_encoder().name,
         "changes": None,
         "suspiciousPrices": [],
         "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],

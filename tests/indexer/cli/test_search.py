@@ -33,8 +33,8 @@ def test_results_are_a_table_in_order_of_rank(sample: Path) -> None:
     assert head.split() == [*COLUMNS]
     cells = [re.split(" {2,}", row.lstrip()) for row in rows]
     assert [
-        *("Tidewatch", "tidewatch-example", "Weather", "Base, Arbitrum"),
-        *("0.001–0.004 USDC", "yes", "12,115"),
+        *("SkyQuilt Forecast", "skyquilt-example", "Weather", "Base, Solana"),
+        *("0.0005–0.02 USDC", "yes", "10,320"),
     ] in [row[1:] for row in cells]
     hits = open_snapshot(sample).search("weather", limit=9)
     assert [row[2] for row in cells] == hits.ids

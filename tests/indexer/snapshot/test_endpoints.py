@@ -20,7 +20,7 @@ def publish(folder: Path, records: list[Json], patches: Json | None = None) -> S
     source = write_lines(folder / "source.jsonl", records)
     options = overlays(folder, patches) if patches else ()
     artifacts = str(folder / "artifacts")
-    assert main(["build", source, *options, "--out", artifacts, "--quiet"]) == 0
+    assert main(["build", source, *options, "--out", artifacts, "--quiet", "--no-semantic"]) == 0
     return open_snapshot(artifacts)
 
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import pytest
 
 from indexer.__main__ import main
@@ -22,7 +21,6 @@ from indexer.progress import Progress, Stage
 from indexer.report import LAST
 from indexer.sources.fingerprint import dependency_versions, hash_code
 from indexer.sources.rejects import MAX_REASONS
-from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, ids, reported
 from tests.support.feeds import misbehaving, pages_of
@@ -156,15 +154,13 @@ def test_a_changed_version_of_a_dependency_is_built(
     assert (READ_STAGE in report["stages"], report["snapshot"]) == (True, first)
 
 
+@pytest.mark.parametrize("change", [["--set", "saturation=3.4"], ["--no-semantic"]])
 def test_a_changed_search_configuration_is_another_snapshot(
-    inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    inputs: Inputs, capsys: pytest.CaptureFixture[str], change: list[str]
 ) -> None:
     assert inputs.build(*MAX_REJECTS) == 0
     first = reported(capsys)["snapshot"]
-    tuned = msgspec.structs.replace(SEARCH_CONFIG, saturation=SEARCH_CONFIG.saturation + 1)
-    monkeypatch.setattr("indexer.build.SEARCH_CONFIG", tuned)
-    monkeypatch.setattr("indexer.snapshot.publish.SEARCH_CONFIG", tuned)
-    assert inputs.build(*MAX_REJECTS) == 0
+    assert inputs.build(*MAX_REJECTS, *change) == 0
     report = reported(capsys)
     assert (READ_STAGE in report["stages"], report["snapshot"] == first) == (True, False)
 

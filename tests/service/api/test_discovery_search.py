@@ -43,7 +43,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("discovery")
     records = [*RESOURCES, service("written", name="Tide", description="tide")]
     source = write_lines(folder / "feed.jsonl", records)
-    assert main(["build", source, "--out", str(folder / "artifacts"), "--quiet"]) == 0
+    assert (
+        main(["build", source, "--out", str(folder / "artifacts"), "--quiet", "--no-semantic"]) == 0
+    )
     with serve(folder / "artifacts") as client:
         yield client
 

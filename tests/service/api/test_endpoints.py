@@ -52,7 +52,9 @@ _list = msgspec.json.Decoder(EndpointList)
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("endpoints")
     source = write_lines(folder / "source.jsonl", RECORDS)
-    assert main(["build", source, "--out", str(folder / "artifacts"), "--quiet"]) == 0
+    assert (
+        main(["build", source, "--out", str(folder / "artifacts"), "--quiet", "--no-semantic"]) == 0
+    )
     with serve(folder / "artifacts") as client:
         yield client
 

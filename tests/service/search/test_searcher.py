@@ -318,7 +318,7 @@ def popular_and_unpopular(
             *((2 + n, ("other", "thing", ""), {}) for n in range(others)),
         ]
     ]
-    return publish(folder, records)
+    return publish(folder, records, "--no-semantic")
 
 
 def test_the_prior_is_bounded_to_five_percent() -> None:

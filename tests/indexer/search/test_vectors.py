@@ -1,0 +1,176 @@
+"""Cells of vectors: the nearest documents are found in them, and they are the same every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from indexer.encoder.encoding import EncodedTexts, quantise_rows
+from indexer.search.vectors import write_endpoint_vectors, write_vectors
+from service.errors import SnapshotDamaged
+from service.search.encoder import QueryVector, quantise
+from service.search.vectors import PROBED, EndpointVectors, Vectors
+
+DOCUMENTS, DIMENSIONS, SUBJECTS = 30_000, 128, 400
+K = 24
+rng = np.random.default_rng(5)
+
+
+def cluster(count: int, spread: float = 0.9) -> npt.NDArray[np.int32]:
+    """Return vectors around the same subjects, as texts are."""
+    subjects = np.random.default_rng(1).normal(size=(SUBJECTS, DIMENSIONS))
+    vectors = subjects[rng.integers(0, SUBJECTS, count)]
+    vectors = vectors + spread * rng.normal(size=vectors.shape)
+    return np.rint(vectors * 1000).astype(np.int32)
+
+
+def query(vector: npt.NDArray[np.int32]) -> QueryVector:
+    components, squares = quantise(vector)
+    return QueryVector(components, 1 / np.sqrt(squares))
+
+
+@pytest.fixture(scope="module")
+def encoded() -> EncodedTexts:
+    return quantise_rows(cluster(DOCUMENTS))
+
+
+@pytest.fixture(scope="module")
+def vectors(encoded: EncodedTexts, tmp_path_factory: pytest.TempPathFactory) -> Vectors:
+    folder = tmp_path_factory.mktemp("vectors")
+    write_vectors(folder, encoded)
+    return Vectors(folder, DOCUMENTS, DIMENSIONS)
+
+
+@pytest.mark.parametrize("share", [None, 0.5, 0.1, 0.02])
+def test_nine_in_ten_of_the_nearest_are_found(vectors: Vectors, share: float | None) -> None:
+    mask = None if share is None else rng.random(DOCUMENTS) < share
+    recalls = []
+    for vector in cluster(60):
+        asked = query(vector)
+        every = vectors.similarities(asked, np.arange(DOCUMENTS))
+        allowed = every if mask is None else np.where(mask, every, -2)
+        nearest = np.argsort(-allowed)[:K]
+        ordinals, similarities = vectors.near(asked, mask)
+        assert similarities == pytest.approx(every[ordinals])
+        assert mask is None or mask[ordinals].all()
+        assert len(set(ordinals.tolist())) == len(ordinals)
+        recalls.append(np.isin(nearest, ordinals).mean())
+    assert np.mean(recalls) >= 0.9
+
+
+def test_the_same_vectors_have_the_same_cells(encoded: EncodedTexts, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write_vectors(tmp_path / name, encoded)
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert len(files) == 6
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_cosines_are_those_of_the_definition(vectors: Vectors, encoded: EncodedTexts) -> None:
+    asked = query(cluster(1)[0])
+    ordinals = np.array([0, 7, DOCUMENTS - 1, 7])
+    rows = encoded.rows[ordinals].astype(float)
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(asked.components)
+    expected = rows @ asked.components / lengths
+    assert vectors.similarities(asked, ordinals) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, PROBED, PROBED + 1])
+def test_few_vectors_and_zeros_are_harmless(tmp_path: Path, count: int) -> None:
+    write_vectors(tmp_path, quantise_rows(np.zeros((count, DIMENSIONS), np.int32)))
+    vectors = Vectors(tmp_path, count, DIMENSIONS)
+    for mask in (None, np.ones(count, np.bool_), np.zeros(count, np.bool_)):
+        ordinals, similarities = vectors.near(query(cluster(1)[0]), mask)
+        assert not similarities.any()
+        assert set(ordinals.tolist()) <= set(range(count))
+
+
+def test_an_endpoint_is_the_sum_of_its_own_vector_and_that_of_its_service(tmp_path: Path) -> None:
+    services, own = quantise_rows(cluster(50)), quantise_rows(cluster(600))
+    own.rows[3], own.inverse_lengths[3] = 0, 0
+    service_of = np.sort(rng.integers(0, 50, 600)).astype(np.int32)
+    own.rows[9] = -services.rows[service_of[9]]
+    own.inverse_lengths[9] = services.inverse_lengths[service_of[9]]
+    write_vectors(tmp_path / "services", services)
+    write_endpoint_vectors(tmp_path / "endpoints", own, services, service_of)
+    parents = Vectors(tmp_path / "services", 50, DIMENSIONS)
+    vectors = EndpointVectors(tmp_path / "endpoints", DIMENSIONS, parents, service_of)
+    asked = query(cluster(1)[0])
+    sums = own.rows * own.inverse_lengths[:, np.newaxis].astype(float)
+    sums += (services.rows * services.inverse_lengths[:, np.newaxis].astype(float))[service_of]
+    lengths = np.maximum(np.linalg.norm(sums, axis=1), 1e-3)
+    expected = sums @ asked.components * asked.inverse_length / lengths
+    assert vectors.similarities(asked, np.arange(600)) == pytest.approx(expected, abs=1e-5)
+    ordinals, similarities = vectors.near(asked, None)
+    assert similarities == pytest.approx(expected[ordinals], abs=1e-5)
+
+
+@pytest.mark.parametrize("subjects", [5, 40])
+def test_the_nearest_are_found_where_a_filter_allows_only_some_subjects(
+    tmp_path: Path, subjects: int
+) -> None:
+    order = np.argsort(rng.random(DOCUMENTS))
+    all_sums = cluster(DOCUMENTS)
+    write_vectors(tmp_path, quantise_rows(all_sums))
+    vectors = Vectors(tmp_path, DOCUMENTS, DIMENSIONS)
+    centre = query(all_sums[order[0]])
+    allowed = np.zeros(DOCUMENTS, np.bool_)
+    allowed[np.argsort(-vectors.similarities(centre, np.arange(DOCUMENTS)))[: 200 * subjects]] = (
+        True
+    )
+    recalls = []
+    for number in order[:40]:
+        asked = query(all_sums[number])
+        every = np.where(allowed, vectors.similarities(asked, np.arange(DOCUMENTS)), -2)
+        ordinals, _ = vectors.near(asked, allowed)
+        assert len(ordinals) <= PROBED
+        recalls.append(np.isin(np.argsort(-every)[:K], ordinals).mean())
+    assert np.mean(recalls) >= 0.9
+
+
+def test_texts_without_meaning_and_equal_texts_crowd_nothing_out(tmp_path: Path) -> None:
+    sums = np.concatenate(
+        (
+            cluster(9000),
+            np.zeros((9000, DIMENSIONS), np.int32),
+            np.broadcast_to(cluster(1), (9000, DIMENSIONS)),
+        )
+    )
+    write_vectors(tmp_path, quantise_rows(sums))
+    vectors = Vectors(tmp_path, len(sums), DIMENSIONS)
+    for number in (0, 4, 20_000):
+        ordinals, similarities = vectors.near(query(sums[number]), None)
+        assert K < len(ordinals) <= PROBED
+        assert similarities.max() == pytest.approx(1, abs=1e-3)
+        assert sums[ordinals].any(axis=1).all()
+
+
+DAMAGES: dict[str, Callable[[Any], Any]] = {
+    "rows": lambda array: array[:, :-1],
+    "inverse_lengths": lambda array: array * np.nan,
+    "cells": lambda array: array + 1,
+    "positions": lambda array: array - 1,
+    "bounds": lambda array: array[:-1],
+    "centroids": lambda array: array.astype(np.float64),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_arrays_that_do_not_fit_are_refused(
+    encoded: EncodedTexts, tmp_path: Path, name: str
+) -> None:
+    write_vectors(tmp_path, EncodedTexts(encoded.rows[:99], encoded.inverse_lengths[:99]))
+    assert len(Vectors(tmp_path, 99, DIMENSIONS).near(query(cluster(1)[0]), None).ordinals) == 99
+    with pytest.raises(SnapshotDamaged, match="has no vectors of these 100 documents"):
+        Vectors(tmp_path, 100, DIMENSIONS)
+    with pytest.raises(SnapshotDamaged, match="has no vectors of these 99 documents"):
+        Vectors(tmp_path, 99, DIMENSIONS + 1)
+    np.save(tmp_path / f"{name}.npy", DAMAGES[name](np.load(tmp_path / f"{name}.npy")))
+    with pytest.raises(SnapshotDamaged, match="has no vectors of these 99 documents"):
+        Vectors(tmp_path, 99, DIMENSIONS)
