@@ -14,7 +14,7 @@ from pathlib import Path
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from service.search.filters import Filters
-from service.snapshot.snapshot import open_snapshot
+from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.benchmarks import peers
 from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
 from tests.benchmarks.peers import Search
@@ -36,7 +36,10 @@ def bench_search(count: int, names: list[str]) -> None:
     documents = make_documents(count)
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
         artifacts = Path(folder) / "artifacts"
-        build_catalogue(documents, Path(folder) / "services.jsonl", artifacts)
+        source = Path(folder) / "services.jsonl"
+        build_catalogue(documents, source, artifacts)
+        lexical = Path(folder) / "lexical"
+        build_snapshot(BuildOptions(sources=(str(source),), out=lexical, semantic=False))
         started = time.perf_counter()
         snapshot = open_snapshot(artifacts)
         opened = time.perf_counter() - started
@@ -44,11 +47,14 @@ def bench_search(count: int, names: list[str]) -> None:
         size = sum(path.stat().st_size for path in (snapshot_folder / "postings").iterdir())
         print(f"\n{count:,} documents: open in {opened:.3f} s, postings {size / 1e6:.0f} MB")
 
-        def ours(query: Query) -> int:
-            filters = Filters({"category": [query.category]} if query.category else {})
-            return snapshot.search(query.words, peers.PAGE, 0, filters).total
+        def search_of(snapshot: Snapshot) -> Search:
+            def search(query: Query) -> int:
+                filters = Filters({"category": [query.category]} if query.category else {})
+                return snapshot.search(query.words, peers.PAGE, 0, filters).total
 
-        engines: dict[str, Search] = {OURS: ours}
+            return search
+
+        engines = {OURS: search_of(snapshot), "by words": search_of(open_snapshot(lexical))}
         for name in names:
             engine_folder = Path(folder) / name
             engine_folder.mkdir()
