@@ -194,9 +194,10 @@ def test_metrics_add_up_all_workers_also_killed_ones(artifacts: Path, build: Bui
             eventually(lambda: value(scrape(client), "ratecard_requests_in_flight") == 2)
             sent["/v1/services", 200] += 1
             eventually(lambda: all_workers_report(server, sent))
+            ready = count_ready(server)  # more than 2 where uvicorn replaced a slow worker
             for worker in server.workers:
                 kill_worker(server, worker)
-            eventually(lambda: count_ready(server) == 4)
+            eventually(lambda: count_ready(server) >= ready + 2)
             samples = scrape(client)
         assert value(samples, "ratecard_requests_in_flight") == 1
         assert requests_of(samples) == sent
