@@ -23,9 +23,9 @@ from service.api.endpoints import parse_endpoint_search
 from service.api.listing import list_body
 from service.api.parameters import SORTS, ListRequest
 from service.errors import InvalidParameter
+from service.filtering.filters import NO_FILTERS
 from service.networks import network_label
 from service.records import Service, ServiceList
-from service.search.filters import NO_FILTERS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without

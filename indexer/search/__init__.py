@@ -1,4 +1,4 @@
-"""Writers of what `service.search` reads: the Whoosh index, postings, query expansion, filters.
+"""Writers of what `service.search` and `service.filtering` read.
 
-May import `service.search`, `service.storage`, `indexer.x402` and the modules below it.
+May import those, `indexer.encoder`, `service.storage`, `indexer.x402` and the modules below it.
 """

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from indexer.x402.testnets import mainnet_prices
+from service.filtering.filters import DENSE_SHARE, FACETS, folded
 from service.networks import network_label
-from service.search.filters import DENSE_SHARE, FACETS, folded
 
 
 class Price(Struct, rename="camel"):

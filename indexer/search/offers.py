@@ -1,4 +1,4 @@
-"""Writing the files of `service.search.offers`."""
+"""Writing the files of `service.filtering.offers`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from indexer.search.filters import write_facet
 from indexer.x402.testnets import is_test_network
+from service.filtering.offers import COLUMNS, NONE, OFFER_KEYS
 from service.networks import network_label
-from service.search.offers import COLUMNS, NONE, OFFER_KEYS
 from service.storage.string_table import write_string_table
 
 

@@ -30,8 +30,8 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import read_resource
 from indexer.x402.untrusted import NULL, string_of
+from service.filtering.offers import NONE
 from service.search.config import SearchConfig
-from service.search.offers import NONE
 from service.snapshot.endpoints import ADDED_MEMBERS, FACET_KEYS
 from service.storage.record_store import RecordStore
 

@@ -13,8 +13,8 @@ from service.api.listing import format_additions
 from service.api.parameters import format_decimal
 from service.api.query_string import DEFAULT_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
+from service.filtering.offers import OFFER_KEYS
 from service.http.responses import json_response, snapshot_of
-from service.search.offers import OFFER_KEYS
 from service.snapshot import Snapshot
 from service.snapshot.endpoints import (
     ENDPOINT_FACETS,

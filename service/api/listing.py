@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from service.api.parameters import ListRequest
+from service.filtering.filters import FacetCounts
 from service.records import Explanation
-from service.search.filters import FacetCounts
 from service.snapshot import Snapshot
 from service.snapshot.snapshot import Hits
 

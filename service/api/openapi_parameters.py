@@ -28,8 +28,8 @@ from service.api.query_string import (
     MAX_QUERY,
     PRICE,
 )
+from service.filtering.filters import FACETS
 from service.records import ID_PATTERN
-from service.search.filters import FACETS
 from service.snapshot.endpoints import ENDPOINT_FACETS
 
 Json = dict[str, Any]

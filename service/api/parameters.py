@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from service.api.query_string import DEFAULT_LIMIT, Page, Parameters, require
 from service.errors import InvalidParameter
-from service.search.filters import FACETS, NO_FILTERS, Filters, Sort
+from service.filtering.filters import FACETS, NO_FILTERS, Filters, Sort
 
 DEFAULT_TIMEFRAME = 30
 

@@ -1,4 +1,4 @@
-"""Search: text to terms, terms to postings, postings to the top k; filters and facets.
+"""Search: text to terms and vectors, terms to postings, postings to the top k.
 
-May import `service.storage`, `service.errors` and `service.networks`.
+May import `service.storage`, `service.records` and `service.errors`.
 """

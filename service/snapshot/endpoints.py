@@ -9,7 +9,7 @@ its listed resource, or NONE; `documents.npy`, int32[resources], the document of
 is added about each service. `prices.npy` (float64, NaN where unknown) and `enriched.npy` (bool) are
 by endpoint, `price.npy` and `popularity.npy`, uint32, the endpoints in these orders. `postings`
 holds a `Searcher` and `vectors` its `EndpointVectors`, if texts are encoded; facets are as in
-`service.search.filters`.
+`service.filtering.filters`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from service.filtering.filters import CHUNK, Facet, FacetCounts, folded
+from service.filtering.offers import NONE, OFFER_FACETS, Offers
 from service.records import Explanation
 from service.search.collapsing import Groups
-from service.search.filters import CHUNK, Facet, FacetCounts, folded
 from service.search.hybrid import Semantics
-from service.search.offers import NONE, OFFER_FACETS, Offers
 from service.search.postings import Integers, Mask, block_count
 from service.search.searcher import Plan, Searcher
 from service.search.top_k import TopK, pack

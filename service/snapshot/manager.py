@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.search.filters import FACETS, Filters
+from service.filtering.filters import FACETS, Filters
 from service.snapshot.manifest import verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Snapshot, open_folder

@@ -4,7 +4,7 @@
 `strings` is a `StringTable` of the values that filters compare exactly; the arrays hold their
 numbers, or NONE. `types.npy` is int32[resources]. `entries.offsets.npy`, int64[resources + 1], says
 where the entries of `accepts` of each resource begin in `networks.npy` and `schemes.npy`,
-int32[entries], and in `service.search.offers`; `extensions.offsets.npy` and
+int32[entries], and in `service.filtering.offers`; `extensions.offsets.npy` and
 `tags.offsets.npy` where its keys and tags begin in `extensions.npy` and `tags.npy`, int32.
 `urls.txt` has the URLs in lower case, a line each, and `urls.starts.npy`, int64[resources], where
 each begins.
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.search.offers import NONE, Offers
+from service.filtering.offers import NONE, Offers
 from service.search.postings import Mask
 from service.storage.memory_map import open_array, open_bytes
 from service.storage.record_store import RecordStore

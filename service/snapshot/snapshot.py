@@ -11,11 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
+from service.filtering.filters import NO_FILTERS, FacetCounts, FilterIndex, Filters
+from service.filtering.offers import Offers
 from service.records import Explanation
 from service.search.encoder import Encoder
-from service.search.filters import NO_FILTERS, FacetCounts, FilterIndex, Filters
 from service.search.hybrid import Semantics
-from service.search.offers import Offers
 from service.search.postings import Mask
 from service.search.searcher import Searcher
 from service.search.vectors import Vectors

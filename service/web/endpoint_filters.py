@@ -13,10 +13,10 @@ from service.api.endpoints import (
     format_endpoint_query,
 )
 from service.api.parameters import ListRequest, format_decimal, format_query
+from service.filtering import filters as service_filters
+from service.filtering.filters import FacetCounts, Filters
+from service.filtering.offers import OFFER_KEYS
 from service.networks import network_key
-from service.search import filters as service_filters
-from service.search.filters import FacetCounts, Filters
-from service.search.offers import OFFER_KEYS
 from service.snapshot import Snapshot
 from service.snapshot.endpoints import FACET_KEYS, EndpointFilters
 from service.web.filters import MAX_CHIPS, Chip, Choice, choices_of, prices_of

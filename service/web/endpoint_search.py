@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from service.api.endpoints import EndpointRequest
 from service.api.parameters import ListRequest
+from service.filtering.offers import NONE
 from service.records import Endpoint
 from service.search.analysis import term_of, words_of
-from service.search.offers import NONE
 from service.snapshot import Snapshot
 from service.snapshot.endpoints import EndpointFilters, EndpointHits
 from service.web.endpoint_rows import (

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from service.api.listing import find
 from service.api.parameters import ListRequest, format_decimal, format_query
 from service.api.query_string import Page
+from service.filtering.filters import Filters
 from service.networks import network_key
-from service.search.filters import Filters
 from service.snapshot import Snapshot
 
 MAX_CHOICES = 100

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
-from service.search.filters import Filters
+from service.filtering.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.benchmarks import peers
 from tests.benchmarks.corpus import Document, Query, make_documents, make_queries

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
+from service.filtering.filters import Filters
 from service.networks import network_key, network_label
-from service.search.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, endpoint, examples, service
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.api.parameters import parse_search
+from service.filtering.filters import Filters
 from service.search.analysis import query_words, term_of, words_of
-from service.search.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, examples
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from service.api.listing import list_body
 from service.api.parameters import parse_search
+from service.filtering.filters import Filters
 from service.search.config import SEARCH_CONFIG
-from service.search.filters import Filters
 from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service

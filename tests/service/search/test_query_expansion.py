@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.filtering.filters import Filters
 from service.search.config import SEARCH_CONFIG
-from service.search.filters import Filters
 from service.search.spelling import edit_distance
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import examples

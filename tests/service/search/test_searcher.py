@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from indexer.search.postings import compile_postings
 from indexer.search.whoosh_index import index_part
+from service.filtering.filters import Filters
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
-from service.search.filters import Filters
 from service.search.searcher import Searcher
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import TopK

@@ -10,7 +10,7 @@ int64[endpoints + 1], the first offer of each endpoint; `by_price.npy`, uint32, 
 an endpoint, cheapest first. `starts.npy` and `stops.npy`, int64[offers], are where the entry of
 `accepts` stands in the stored resources, or NONE for an offer that no feed made. `entries.npy`,
 int32[entries], is the offer of each entry of `accepts` of the resources in their order. Facets of
-the endpoints stand beside them, as in `service.search.filters`.
+the endpoints stand beside them, as in `service.filtering.filters`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from service.filtering.filters import CHUNK, Facet, folded
 from service.networks import network_key
-from service.search.filters import CHUNK, Facet, folded
 from service.search.postings import Integers, Mask
 from service.storage.memory_map import open_array
 from service.storage.string_table import StringTable
