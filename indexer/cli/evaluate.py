@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     worst = worst[: options.worst]
     comparison = _compare(*runs) if options.compare else None
     if options.json:
-        figures: dict[str, object] = dict(_measure(runs[0]))
+        figures: dict[str, object] = _measure(runs[0])
         figures |= {"worst": worst} if worst else {}
         if comparison is not None:
             figures |= {"compared": _measure(runs[1]), "comparison": comparison}
@@ -95,7 +95,8 @@ class Change(Struct):
 class Comparison(Struct):
     """How a second ranking differs: the mean of its gain in nDCG@10, and the queries that changed.
 
-    At most MAX_CHANGES queries are in `better` and `worse`, the largest changes first.
+    `better` and `worse` are counts; at most MAX_CHANGES queries are in `most_better` and
+    `most_worse`, the largest changes first.
     """
 
     gain: float

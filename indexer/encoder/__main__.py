@@ -38,7 +38,7 @@ def main() -> int:
         excluded.clean(pair for file in options.apis for pair in read_apis(file)),
         excluded.clean(read_operations(options.operations)),
     )
-    parameters = Parameters(seed=options.seed)
+    parameters = Parameters()
     transformer = Transformer(teacher.model_path(), vocabulary, MOST_PIECES, options.threads)
     vectors = train(texts, transformer, vocabulary, parameters, report)
     sha256 = save_encoder(options.out, quantise_encoder(vocabulary, vectors))
@@ -88,7 +88,6 @@ def parse_options() -> argparse.Namespace:
     add("--vocabulary", type=Path, required=True, help="vocab.txt of all-MiniLM-L6-v2")
     add("--out", type=Path, default=PACKAGED, help="the data file (%(default)s)")
     add("--threads", type=int, default=1, help="of the transformer (%(default)s)")
-    add("--seed", type=int, default=0)
     return parser.parse_args()
 
 

@@ -118,7 +118,7 @@ def is_encodable(word: str) -> bool:
 
 
 def is_identifier(text: str) -> bool:
-    """Return whether a text without blanks holds a hash, a UUID, a key or the like."""
+    """Return whether a text holds a hash, a UUID, a key or the like."""
     return _IDENTIFIER.search(text) is not None
 
 

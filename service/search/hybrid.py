@@ -35,11 +35,13 @@ class Semantics(NamedTuple):
         A word that no document has counts if it is one piece, or else as what it was completed or
         corrected to: the pieces of an unfinished word mean something else.
         """
-        meant = [chunk for chunk in query.split() if not is_identifier(chunk)]
-        texts = {word.text for chunk in meant for word in words_of(chunk)}
+        texts = None
+        if is_identifier(query):
+            meant = [chunk for chunk in query.split() if not is_identifier(chunk)]
+            texts = {word.text for chunk in meant for word in words_of(chunk)}
         words = []
         for each in expansions:
-            if not each.required or each.word not in texts:
+            if not each.required or (texts is not None and each.word not in texts):
                 continue
             word = self.encoder.word(each.word)
             if not each.is_known and (word is None or word.pieces > 1):
