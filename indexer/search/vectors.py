@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.encoder.encoding import EncodedTexts, Rows, add_vectors, quantise_rows
-from service.search.vectors import PROBED
+from service.search.vectors import LEAST_PROBED
 
 BATCH = 4096  # vectors
 SHORTEST = 1e-3
 """Length of a sum below which it is none: opposite vectors add up to nothing."""
-CELLS = 5
+CELLS = 10
 """Cells by the square root of the number of documents: to build them takes the power of 1.5."""
-SAMPLE = 16
+SAMPLE = 12
 """Documents of each cell that the centroids are computed from, on average."""
-ITERATIONS = 4
+ITERATIONS = 3
 
 
 def write_vectors(folder: Path, vectors: EncodedTexts) -> None:
@@ -64,7 +64,7 @@ def _write_cells(folder: Path, vectors: EncodedTexts, compared: Rows) -> None:
     absent = np.flatnonzero(~compared.any(axis=1))
     count, cells = 1, np.zeros(len(present), np.int64)
     centroids = np.zeros((1, compared.shape[1]), np.int8)
-    if len(present) > PROBED:
+    if len(present) > LEAST_PROBED:
         count = int(CELLS * sqrt(len(present)))
         centroids = _find_centroids(compared[present], count)
         cells = _nearest(compared[present], centroids)

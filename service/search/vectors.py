@@ -7,6 +7,7 @@ product of BLAS would start threads, which spin beside the requests of other thr
 
 from __future__ import annotations
 
+from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +20,12 @@ from service.search.postings import Integers, Mask
 from service.search.top_k import top_k
 from service.storage.memory_map import open_array
 
-PROBED = 5000
-"""Documents that are compared to find the nearest ones: all in a small catalogue."""
+PROBED = 14
+"""Documents that are compared to find the nearest ones, by the square root of their number..."""
+LEAST_PROBED = 2500
+"""...and at least so many: all in a small catalogue."""
+SLACK = 1.5
+"""Rows that are looked up in a mask, for each that would do if it were a random choice."""
 STEPS = 1 << 16
 """Similarities are ordered in so many steps."""
 
@@ -68,13 +73,15 @@ class Vectors:
         return self._project(query, self._positions.take(ordinals))
 
     def near(self, query: QueryVector, mask: Mask | None) -> Near:
-        """Return at most PROBED documents of a mask, most of those nearest to the query among them.
+        """Return some documents of a mask, most of those nearest to the query among them.
 
-        They are those of the nearest cells, or all if there are no more.
+        They are those of the nearest cells, or all in a small catalogue.
         """
         documents = len(self._cells) if mask is None else int(np.count_nonzero(mask))
-        if documents > PROBED:
-            rows = self._rows_of_nearest_cells(query, mask)
+        probed = max(LEAST_PROBED, int(PROBED * sqrt(documents)))
+        if documents > probed:
+            share = documents / len(self._cells)
+            rows = self._rows_of_nearest_cells(query, mask, share, probed)
         elif mask is None:
             rows = np.arange(documents)
         else:
@@ -94,25 +101,27 @@ class Vectors:
         similarities *= np.float32(query.inverse_length)
         return similarities
 
-    def _rows_of_nearest_cells(self, query: QueryVector, mask: Mask | None) -> Integers:
-        """Return PROBED rows of a mask, those of the nearest cells first."""
+    def _rows_of_nearest_cells(
+        self, query: QueryVector, mask: Mask | None, share: float, probed: int
+    ) -> Integers:
+        """Return so many rows of a mask, those of the nearest cells first.
+
+        `share` of the documents are in the mask. Rows are looked up in it cell by cell, of all
+        cells only where it excludes most of the nearest.
+        """
         similarities = np.vecdot(self._centroids, query.components) / self._centroid_lengths
         steps = np.rint(similarities * (query.inverse_length * STEPS)).astype(np.int64)
-        cells = np.arange(len(steps))
+        cells = top_k(np.arange(len(steps)), steps, len(steps))
+        starts = self._bounds.take(cells)
+        lengths = self._bounds.take(cells + 1) - starts
         if mask is None:
-            is_allowed, sizes = None, np.diff(self._bounds)
-            order = top_k(cells, steps, 1 + 2 * PROBED * len(cells) // len(self._cells))
-        else:
-            is_allowed = mask.take(self._cells)
-            allowed_before = np.concatenate(([0], np.cumsum(is_allowed)))
-            sizes = np.diff(allowed_before.take(self._bounds))
-            order = top_k(cells, steps, len(cells))
-        order = order[: int(sizes.take(order).cumsum().searchsorted(PROBED)) + 1]
-        starts = self._bounds.take(order)
-        lengths = self._bounds.take(order + 1) - starts
-        offsets = np.repeat(starts - (lengths.cumsum() - lengths), lengths)
-        rows: Integers = np.arange(len(offsets)) + offsets
-        return rows[:PROBED] if is_allowed is None else rows[is_allowed.take(rows)][:PROBED]
+            return _first_rows(starts, lengths, probed)[:probed]
+        rows = _first_rows(starts, lengths, int(probed * SLACK / share))
+        rows = rows[mask.take(self._cells.take(rows))]
+        if len(rows) < probed:
+            rows = _first_rows(starts, lengths, len(self._cells))
+            rows = rows[mask.take(self._cells.take(rows))]
+        return rows[:probed]
 
     def _check(self, folder: Path, centroids: Rows, shape: tuple[int, int]) -> None:
         """Check that the arrays fit together and to the postings."""
@@ -161,6 +170,16 @@ class EndpointVectors(Vectors):
         sums *= self._inverse_sum_lengths.take(ordinals)
         sums *= np.float32(query.inverse_length)
         return sums
+
+
+def _first_rows(starts: Integers, lengths: Integers, count: int) -> Integers:
+    """Return the rows of the first cells that have `count` together, or of all."""
+    stops = lengths.cumsum()
+    cells = int(stops.searchsorted(count)) + 1
+    offsets = starts - (stops - lengths)
+    rows: Integers = np.repeat(offsets[:cells], lengths[:cells])
+    rows += np.arange(len(rows))
+    return rows
 
 
 def _are_ordinals(numbers: npt.NDArray[np.int32]) -> bool:

@@ -14,7 +14,7 @@ from indexer.encoder.encoding import EncodedTexts, quantise_rows
 from indexer.search.vectors import write_endpoint_vectors, write_vectors
 from service.errors import SnapshotDamaged
 from service.search.encoder import QueryVector, quantise
-from service.search.vectors import PROBED, EndpointVectors, Vectors
+from service.search.vectors import LEAST_PROBED, EndpointVectors, Vectors
 
 DOCUMENTS, DIMENSIONS, SUBJECTS = 30_000, 128, 400
 K = 24
@@ -81,7 +81,7 @@ def test_cosines_are_those_of_the_definition(vectors: Vectors, encoded: EncodedT
     assert vectors.similarities(asked, ordinals) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("count", [0, 1, PROBED, PROBED + 1])
+@pytest.mark.parametrize("count", [0, 1, LEAST_PROBED, LEAST_PROBED + 1])
 def test_few_vectors_and_zeros_are_harmless(tmp_path: Path, count: int) -> None:
     write_vectors(tmp_path, quantise_rows(np.zeros((count, DIMENSIONS), np.int32)))
     vectors = Vectors(tmp_path, count, DIMENSIONS)
@@ -129,7 +129,7 @@ def test_the_nearest_are_found_where_a_filter_allows_only_some_subjects(
         asked = query(all_sums[number])
         every = np.where(allowed, vectors.similarities(asked, np.arange(DOCUMENTS)), -2)
         ordinals, _ = vectors.near(asked, allowed)
-        assert len(ordinals) <= PROBED
+        assert len(ordinals) <= LEAST_PROBED
         recalls.append(np.isin(np.argsort(-every)[:K], ordinals).mean())
     assert np.mean(recalls) >= 0.9
 
@@ -146,7 +146,7 @@ def test_texts_without_meaning_and_equal_texts_crowd_nothing_out(tmp_path: Path)
     vectors = Vectors(tmp_path, len(sums), DIMENSIONS)
     for number in (0, 4, 20_000):
         ordinals, similarities = vectors.near(query(sums[number]), None)
-        assert K < len(ordinals) <= PROBED
+        assert K < len(ordinals) <= LEAST_PROBED
         assert similarities.max() == pytest.approx(1, abs=1e-3)
         assert sums[ordinals].any(axis=1).all()
 
