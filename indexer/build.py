@@ -17,8 +17,8 @@ from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Entry, Listed
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
 from indexer.catalogue.record import given_id, normalise
-from indexer.encoder.encoding import concatenate
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from indexer.encoder.quantising import concatenate
 from indexer.errors import InvalidRecord
 from indexer.options import BuildOptions
 from indexer.payments.database import open_payments

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from indexer.encoder.quantising import EncodedTexts, add_vectors, concatenate, quantise_rows
 from indexer.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.encoder import (
-    LARGEST,
     Encoder,
     WordPieces,
     is_encodable,
@@ -30,18 +29,8 @@ MOST_PIECES = 512
 BATCH = 4096  # texts
 TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
-UNIT_LENGTH = 1 << 16
-"""Steps of a length of 1."""
 
-Rows = npt.NDArray[np.int8]
 Integers = npt.NDArray[np.int64]
-
-
-class EncodedTexts(NamedTuple):
-    """Vectors of texts: int8[texts, dimensions], and the inverses of their lengths, float32."""
-
-    rows: Rows
-    inverse_lengths: npt.NDArray[np.float32]
 
 
 class TextEncoder:
@@ -149,41 +138,3 @@ class _WordPieceNumbers(dict[str, tuple[int, ...]]):
                 self.clear()
             self[word] = pieces
         return pieces
-
-
-def quantise_rows(sums: npt.NDArray[np.int32]) -> EncodedTexts:
-    """Return the integers of -127 to 127 in the directions of sums, and their inverse lengths."""
-    largest = np.abs(sums).max(axis=1, initial=0)
-    factors = LARGEST / np.maximum(largest, 1)
-    rows = np.rint(sums * factors[:, np.newaxis]).astype(np.int8)
-    squares = np.square(rows, dtype=np.int32).sum(axis=1)
-    with np.errstate(divide="ignore"):
-        inverse_lengths = np.where(squares > 0, 1 / np.sqrt(squares), 0)
-    return EncodedTexts(rows, inverse_lengths.astype(np.float32))
-
-
-def concatenate(vectors: Iterable[EncodedTexts]) -> EncodedTexts:
-    """Return the vectors of several parts as those of one."""
-    rows, inverse_lengths = zip(*vectors, strict=True)
-    return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
-
-
-class Sums(NamedTuple):
-    """Sums of vectors that are scaled to length 1, in integers, and the lengths of the sums."""
-
-    sums: npt.NDArray[np.int32]
-    lengths: npt.NDArray[np.float64]
-
-
-def add_vectors(left: EncodedTexts, right: EncodedTexts, weight: float = 1.0) -> Sums:
-    """Return left + weight · right, of vectors of length 1."""
-    factors = [each.inverse_lengths.astype(np.float64)[:, np.newaxis] for each in (left, right)]
-    factors[1] *= weight
-    sums = np.rint((left.rows * factors[0] + right.rows * factors[1]) * UNIT_LENGTH)
-    # |a + b|² = |a|² + |b|² + 2ab. The product is one of integers: a sum of fractions depends on
-    # their order.
-    products = np.einsum("ij,ij->i", left.rows, right.rows, dtype=np.int64)
-    squares = 2 * products * factors[0][:, 0] * factors[1][:, 0]
-    squares += left.inverse_lengths > 0
-    squares += weight**2 * (right.inverse_lengths > 0)
-    return Sums(sums.astype(np.int32), np.sqrt(np.maximum(squares, 0)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.encoder.encoding import EncodedTexts, Rows, add_vectors, quantise_rows
+from indexer.encoder.quantising import EncodedTexts, Rows, add_vectors, quantise_rows
 from service.search.vectors import LEAST_PROBED
 
 BATCH = 4096  # vectors

@@ -21,7 +21,7 @@ from whoosh import index
 from whoosh.fields import FieldType, Schema
 from whoosh.formats import Existence
 
-from indexer.encoder.encoding import EncodedTexts
+from indexer.encoder.quantising import EncodedTexts
 from indexer.errors import IndexerError
 from indexer.resources import MIB, WHOOSH_MEMORY
 from indexer.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece

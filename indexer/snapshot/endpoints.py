@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from indexer.encoder.encoding import EncodedTexts, concatenate
+from indexer.encoder.quantising import EncodedTexts, concatenate
 from indexer.options import Policy
 from indexer.record_store import read_record_store, write_record_store
 from indexer.search.endpoint_texts import EndpointAnalyser, EndpointText, expand_to_endpoints

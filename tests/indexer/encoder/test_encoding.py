@@ -15,10 +15,9 @@ from indexer.encoder.encoding import (
     TITLE_WEIGHT,
     PieceNumbers,
     TextEncoder,
-    add_vectors,
-    quantise_rows,
 )
 from indexer.encoder.packaged import load_encoder, write_encoder
+from indexer.encoder.quantising import add_vectors, quantise_rows
 from service.search.encoder import Encoder, scale_rows
 
 ODD = ["", " ", "!!!", "the of and", "天气预报", "0x" + "ab12" * 10, "∞ -12 3.5e7", "\ud7ff\u0000"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from indexer.encoder.encoding import EncodedTexts, quantise_rows
+from indexer.encoder.quantising import EncodedTexts, quantise_rows
 from indexer.search.vectors import write_endpoint_vectors, write_vectors
 from service.errors import SnapshotDamaged
 from service.search.encoder import QueryVector, quantise

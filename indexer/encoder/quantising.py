@@ -1,0 +1,61 @@
+"""Vectors in integers: quantised, put together and added up, with the same bits on any processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.search.encoder import LARGEST
+
+UNIT_LENGTH = 1 << 16
+"""Steps of a length of 1."""
+
+Rows = npt.NDArray[np.int8]
+
+
+class EncodedTexts(NamedTuple):
+    """Vectors of texts: int8[texts, dimensions], and the inverses of their lengths, float32."""
+
+    rows: Rows
+    inverse_lengths: npt.NDArray[np.float32]
+
+
+def quantise_rows(sums: npt.NDArray[np.int32]) -> EncodedTexts:
+    """Return the integers of -127 to 127 in the directions of sums, and their inverse lengths."""
+    largest = np.abs(sums).max(axis=1, initial=0)
+    factors = LARGEST / np.maximum(largest, 1)
+    rows = np.rint(sums * factors[:, np.newaxis]).astype(np.int8)
+    squares = np.square(rows, dtype=np.int32).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        inverse_lengths = np.where(squares > 0, 1 / np.sqrt(squares), 0)
+    return EncodedTexts(rows, inverse_lengths.astype(np.float32))
+
+
+def concatenate(vectors: Iterable[EncodedTexts]) -> EncodedTexts:
+    """Return the vectors of several parts as those of one."""
+    rows, inverse_lengths = zip(*vectors, strict=True)
+    return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
+
+
+class Sums(NamedTuple):
+    """Sums of vectors that are scaled to length 1, in integers, and the lengths of the sums."""
+
+    sums: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.float64]
+
+
+def add_vectors(left: EncodedTexts, right: EncodedTexts, weight: float = 1.0) -> Sums:
+    """Return left + weight · right, of vectors of length 1."""
+    factors = [each.inverse_lengths.astype(np.float64)[:, np.newaxis] for each in (left, right)]
+    factors[1] *= weight
+    sums = np.rint((left.rows * factors[0] + right.rows * factors[1]) * UNIT_LENGTH)
+    # |a + b|² = |a|² + |b|² + 2ab. The product is one of integers: a sum of fractions depends on
+    # their order.
+    products = np.einsum("ij,ij->i", left.rows, right.rows, dtype=np.int64)
+    squares = 2 * products * factors[0][:, 0] * factors[1][:, 0]
+    squares += left.inverse_lengths > 0
+    squares += weight**2 * (right.inverse_lengths > 0)
+    return Sums(sums.astype(np.int32), np.sqrt(np.maximum(squares, 0)))
