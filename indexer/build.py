@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +18,16 @@ from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Entry, Listed
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
 from indexer.catalogue.record import given_id, normalise
-from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from indexer.encoder.packaged import (
+    StaticEncoder,
+    check_installed,
+    load_encoder,
+    name_fitted,
+    write_encoder,
+)
 from indexer.encoder.quantising import concatenate
 from indexer.errors import InvalidRecord
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, EncoderKind
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.progress import Progress, track
@@ -37,6 +44,7 @@ from indexer.search.offers import OfferWriter
 from indexer.search.postings import compile_postings, popularity
 from indexer.search.spans import indexing
 from indexer.search.vectors import write_vectors
+from indexer.snapshot.documents import read_documents
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.snapshot.endpoints import compile_endpoints, write_endpoints
 from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
@@ -55,6 +63,8 @@ if TYPE_CHECKING:
 
 REPLACED = "replaced by a newer listing"
 DUPLICATE = "has the URL, method and tool of another listing, which is newer or more complete"
+EMBEDDINGS = "embeddings.db"
+"""The file in the artifacts folder that keeps the vectors of the transformer."""
 
 
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
@@ -67,8 +77,11 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     progress = progress or Progress()
     with stage(options.out) as staging:
         inputs = gather_inputs(options, progress)
-        encoder = load_encoder() if options.semantic else None
+        encoder = None if options.encoder is EncoderKind.NONE else load_encoder()
         name = "" if encoder is None else encoder.name
+        if encoder is not None and options.encoder is EncoderKind.TRANSFORMER:
+            check_installed()
+            name = name_fitted(encoder)
         options = replace(
             options,
             search=replace(options.search, encoder=name),
@@ -275,6 +288,30 @@ class _Build:
         with self._progress.stage("write the resources"):
             return write_resources(self._built / "resources", listings, offers)
 
+    def _write_encoder(self, documents: int) -> Path | None:
+        """Write the encoder of queries; returns the folder of the encoder of documents."""
+        if self._encoder is None:
+            return None
+        folder = self._built / "encoder"
+        if self._options.encoder is EncoderKind.STATIC:
+            write_encoder(folder, self._encoder)
+            return folder
+        texts = 2 * documents + len(self._encoder.pieces)
+        from indexer.encoder.fitting import fit_encoder  # noqa: PLC0415  # the extra `semantic`
+
+        with self._progress.stage("embed", texts) as embedding:
+            fitted = fit_encoder(
+                self._encoder,
+                partial(read_documents, self._built),
+                documents,
+                self._staging / "documents",
+                self._options.embeddings or self._options.out / EMBEDDINGS,
+                self._jobs,
+                embedding.advance,
+            )
+        write_encoder(folder, fitted)
+        return self._staging / "documents"
+
     def _index(
         self, entries: list[Entry], listed: ListedResources, offers: OfferWriter
     ) -> list[Outlier]:
@@ -283,10 +320,9 @@ class _Build:
         The summaries, the filters and the prices are computed while the workers index.
         """
         built, count, options = self._built, len(entries), self._options
-        encoder = None
-        if self._encoder is not None:
-            encoder = built / "encoder"
-            write_encoder(encoder, self._encoder)
+        encoder = self._write_encoder(
+            sum(1 + entry.endpoints for entry in entries) + len(listed.keys)
+        )
         with (
             self._progress.stage("index", count) as indexed,
             indexing(

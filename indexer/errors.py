@@ -31,6 +31,10 @@ class EncoderDamaged(IndexerError):
     """The data file of an encoder is missing, damaged, or not the one that is described."""
 
 
+class EmbeddingsUnavailable(IndexerError):
+    """The database of the vectors of texts cannot be written."""
+
+
 class Busy(IndexerError):
     """Another build holds the lock of the artifacts folder."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +12,18 @@ from msgspec import Struct
 from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
+
+
+class EncoderKind(StrEnum):
+    """How texts are encoded, to rank by meaning as well as by words.
+
+    STATIC: by the encoder that the package carries
+    TRANSFORMER: by a transformer, and queries by an encoder that is fitted to the catalogue
+    """
+
+    NONE = "none"
+    STATIC = "static"
+    TRANSFORMER = "transformer"
 
 
 class Policy(Struct, frozen=True):
@@ -55,7 +68,8 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     out: the artifacts folder
     rejects: the file that lists rejected records
     max_rejects: maximum share of malformed records in one source
-    semantic: encode texts, to rank by meaning as well as by words
+    encoder: how texts are encoded
+    embeddings: the file that keeps the vectors of the transformer; None for one in `out`
     search, endpoint_search: the parameters of the ranking
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
@@ -69,7 +83,8 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     max_rejects: Fraction = Fraction(1, 100)
     policy: Policy = Policy()
     limits: Limits = Limits()
-    semantic: bool = True
+    encoder: EncoderKind = EncoderKind.STATIC
+    embeddings: Path | None = None
     search: SearchConfig = SEARCH_CONFIG
     endpoint_search: SearchConfig = ENDPOINT_SEARCH_CONFIG
     jobs: int | None = None

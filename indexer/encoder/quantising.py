@@ -1,4 +1,4 @@
-"""Vectors in integers: quantised, put together and added up, with the same bits on any processor."""
+"""Vectors in integers: quantised, joined and added up, with the same bits on any processor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ UNIT_LENGTH = 1 << 16
 """Steps of a length of 1."""
 
 Rows = npt.NDArray[np.int8]
+
+
+class Document(NamedTuple):
+    """A text that is searched, and its title: of a service, or an endpoint and its path."""
+
+    title: str
+    text: str
 
 
 class EncodedTexts(NamedTuple):

@@ -22,12 +22,11 @@ def mean_matrix(texts: Sequence[Sequence[int]], pieces: int) -> csr_matrix:
     return csr_matrix((weights, columns, bounds), shape=(len(texts), pieces))
 
 
-def smooth_inverse_frequency(vectors: Floats, means: csr_matrix) -> Floats:
-    """Return vectors of pieces, weighted down by how many texts have each (Arora et al., 2017)."""
+def smooth_inverse_frequency(means: csr_matrix) -> Floats:
+    """Return weights of pieces, lower the more texts have one (Arora et al., 2017)."""
     counts = np.bincount(means.indices, minlength=means.shape[1]) + 1
-    weights = RARE_PIECE / (RARE_PIECE + counts / counts.sum())
-    weighted: Floats = vectors * weights[:, np.newaxis].astype(np.float32)
-    return weighted
+    weights: Floats = (RARE_PIECE / (RARE_PIECE + counts / counts.sum())).astype(np.float32)
+    return weights
 
 
 def fit(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from indexer.encoder.encoding import PieceNumbers
+from indexer.encoder.prior import find_matrix
 from indexer.encoder.ridge import fit, mean_matrix, smooth_inverse_frequency
 from indexer.encoder.texts import Pair
 from indexer.encoder.transformer import Floats, Transformer
@@ -30,6 +31,7 @@ class Parameters(Struct, frozen=True):
     temperature: by which similarities are divided before the softmax
     moved: share of the words of a text that a second pair takes as a query for the rest
     apis, operations: how often an epoch has those pairs; it has packages once
+    runs: of the training, each in another random order; their vectors are averaged
     share: of the trained vectors in the average with the fitted ones
     """
 
@@ -43,10 +45,22 @@ class Parameters(Struct, frozen=True):
     moved: float = 0.4
     apis: int = 5
     operations: int = 2
+    runs: int = 3
     share: float = 0.6
     most_title: int = 30  # words
     most_text: int = 60
     seed: int = 0
+
+
+class Trained(NamedTuple):
+    """Vectors of the pieces of a vocabulary, float32[pieces, dimensions], and a larger encoder.
+
+    The latter is fitted to the transformer alone; `weights` and `matrix` make a `Prior` near to it.
+    """
+
+    vectors: Floats
+    weights: Floats
+    matrix: Floats
 
 
 class Texts(NamedTuple):
@@ -66,15 +80,16 @@ def train(
     vocabulary: Sequence[str],
     parameters: Parameters,
     report: Report,
-) -> Floats:
-    """Return vectors of the pieces of a vocabulary, float32[pieces, dimensions].
+) -> Trained:
+    """Train vectors of the pieces of a vocabulary.
 
     First they are fitted to the vectors that a transformer gives the packages, then to those of all
     texts, and reduced to their principal components; these are averaged with vectors that were
     trained from them to find a text of a pair by the other.
     """
     numbers = _numbers(vocabulary)
-    fitted = _fit_to(transformer, texts, vocabulary, parameters, report)
+    pieces = transformer.embed_pieces(range(len(vocabulary)))
+    fitted, weights = _fit_to(transformer, texts, vocabulary, pieces, parameters, report)
     _, components = np.linalg.eigh(fitted.T @ fitted)
     reduced = _unit_scale(fitted @ components[:, ::-1][:, : parameters.dimensions])
     examples = {
@@ -82,37 +97,48 @@ def train(
         "apis": _examples(texts.apis, numbers, parameters) * parameters.apis,
         "operations": _examples(texts.operations, numbers, parameters) * parameters.operations,
     }
-    trained = _train_to_find(reduced, examples, parameters, report)
-    return parameters.share * trained + (1 - parameters.share) * reduced
+    runs = [
+        _train_to_find(
+            reduced, examples, parameters, np.random.default_rng((parameters.seed, run)), report
+        )
+        for run in range(parameters.runs)
+    ]
+    trained = np.mean(runs, axis=0)
+    vectors: Floats = parameters.share * trained + (1 - parameters.share) * reduced
+    return Trained(vectors, weights, find_matrix(vectors, pieces, weights, fitted))
 
 
 def _fit_to(
     transformer: Transformer,
     texts: Texts,
     vocabulary: Sequence[str],
+    pieces: Floats,
     parameters: Parameters,
     report: Report,
-) -> Floats:
-    numbers, pieces = _numbers(vocabulary), len(vocabulary)
+) -> tuple[Floats, Floats]:
+    """Return vectors that are fitted to a transformer, and the weights of their prior."""
+    numbers = _numbers(vocabulary)
     packages = [f"{title}. {text}" for title, text in texts.packages]
     others = [f"{title}. {text}" for title, text in (*texts.apis, *texts.operations)]
     report(f"embedding {len(packages)} packages and {len(others)} other texts")
     targets = transformer.embed([*packages, *others])
     words = (_words(text, numbers, parameters.most_text) for text in (*packages, *others))
-    means = mean_matrix([list(chain.from_iterable(each)) for each in words], pieces)
+    means = mean_matrix([list(chain.from_iterable(each)) for each in words], len(pieces))
     of_packages = means[: len(packages)]
-    prior = smooth_inverse_frequency(transformer.embed_pieces(pieces), of_packages)
-    prior[[not _is_encoded(piece) for piece in vocabulary]] = 0
+    weights = smooth_inverse_frequency(of_packages)
+    weights[[not _is_encoded(piece) for piece in vocabulary]] = 0
     report("fitting")
     strength, iterations = parameters.strength, parameters.iterations
+    prior = pieces * weights[:, np.newaxis]
     prior = fit(of_packages, targets[: len(packages)], prior, strength, iterations)
-    return fit(means, targets, prior, strength, iterations)
+    return fit(means, targets, prior, strength, iterations), weights
 
 
 def _train_to_find(
     vectors: Floats,
     examples: Mapping[str, list[Example]],
     parameters: Parameters,
+    rng: np.random.Generator,
     report: Report,
 ) -> Floats:
     """Train vectors so that the mean of a text is nearest to that of the other text of its pair.
@@ -120,14 +146,13 @@ def _train_to_find(
     The loss is the cross-entropy of a softmax over the batch, in both directions (InfoNCE; van den
     Oord et al., 2018).
     """
-    rng = np.random.default_rng(parameters.seed)
     optimiser = _Adam(vectors, parameters)
-    pieces, batch = len(vectors), parameters.batch
+    count, batch = len(vectors), parameters.batch
     for epoch in range(parameters.epochs):
         pairs = _pairs_of_epoch(examples, rng, parameters.moved)
         steps = len(pairs) // batch
-        titles = mean_matrix([list(chain.from_iterable(title)) for title, _ in pairs], pieces)
-        others = mean_matrix([list(chain.from_iterable(text)) for _, text in pairs], pieces)
+        titles = mean_matrix([list(chain.from_iterable(title)) for title, _ in pairs], count)
+        others = mean_matrix([list(chain.from_iterable(text)) for _, text in pairs], count)
         losses = []
         for step in range(steps):
             rows = slice(step * batch, (step + 1) * batch)

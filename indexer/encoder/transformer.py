@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy.typing as npt
 from onnxruntime import InferenceSession, SessionOptions
 from tokenizers.implementations import BertWordPieceTokenizer
 
+from indexer.encoder.embeddings import DIMENSIONS
 from indexer.progress import Advance
 
-DIMENSIONS = 384
 BATCH = 32  # texts
 START, END = "[CLS]", "[SEP]"
 
@@ -37,41 +38,35 @@ class Transformer:
         self._session = InferenceSession(model, options)
 
     def embed(self, texts: Sequence[str], advance: Advance = lambda _: None) -> Floats:
-        """Return the vectors of texts, of length 1: float32[texts, 384].
-
-        Texts of about one length are computed together, as shorter ones are padded.
-        """
+        """Return the vectors of texts, of length 1: float32[texts, 384]."""
         pieces = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         return self._by_length(pieces, advance)
 
-    def embed_pieces(self, count: int) -> Floats:
-        """Return the vectors of the first pieces of the vocabulary, each a text of its own."""
+    def embed_pieces(self, numbers: Iterable[int], advance: Advance = lambda _: None) -> Floats:
+        """Return the vectors of pieces of the vocabulary, each a text of its own."""
         first, last = self._ends
-        return self._by_length([[first, number, last] for number in range(count)], lambda _: None)
+        return self._by_length([[first, number, last] for number in numbers], advance)
 
     def _by_length(self, texts: Sequence[Sequence[int]], advance: Advance) -> Floats:
+        """Compute texts of one length together: a padded text has other bits."""
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
-        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        for start in range(0, len(order), BATCH):
-            batch = order[start : start + BATCH]
-            vectors[batch] = self._run([texts[number] for number in batch])
-            advance(len(batch))
+        by_length = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        for _, group in groupby(by_length, key=lambda number: len(texts[number])):
+            while batch := list(islice(group, BATCH)):
+                vectors[batch] = self._run([texts[number] for number in batch])
+                advance(len(batch))
         return vectors
 
     def _run(self, texts: Sequence[Sequence[int]]) -> Floats:
         """Return the mean of the last hidden states of each text, scaled to length 1."""
-        numbers = np.zeros((len(texts), max(map(len, texts))), np.int64)
-        mask = np.zeros_like(numbers)
-        for row, pieces in enumerate(texts):
-            numbers[row, : len(pieces)] = pieces
-            mask[row, : len(pieces)] = 1
+        numbers = np.array(texts, np.int64)
         inputs = {
             "input_ids": numbers,
-            "attention_mask": mask,
+            "attention_mask": np.ones_like(numbers),
             "token_type_ids": np.zeros_like(numbers),
         }
         (states,) = self._session.run(None, inputs)
-        sums: Floats = (states * mask[:, :, np.newaxis]).sum(axis=1)
+        sums: Floats = states.sum(axis=1)
         return scale(sums)
 
 

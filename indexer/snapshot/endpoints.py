@@ -195,6 +195,12 @@ def compile_endpoints(
         write_endpoint_vectors(folder / "vectors", vectors, service_vectors, documents.services)
 
 
+def declared_endpoint(resource: bytes) -> bytes:
+    """Return the JSON of the endpoint that the stored text of a listed resource declares."""
+    declared, _ = read_resource(SourceRecord("", resource), _any_policy)
+    return declared.endpoint
+
+
 class _Columns:
     """The values that endpoints are filtered and ordered by, in listing order."""
 
@@ -308,9 +314,7 @@ class _Join:
 
     def read(self, resource: int) -> bytes:
         """Return the JSON of the endpoint that a listed resource declares."""
-        record = SourceRecord("", self._texts.text(resource))
-        declared, _ = read_resource(record, _any_policy)
-        return declared.endpoint
+        return declared_endpoint(self._texts.text(resource))
 
     def _match_normalised(
         self,

@@ -142,7 +142,7 @@ def test_a_second_ranking_is_compared_query_by_query(
         {"query": "is it under sanctions, fraud detection", "relevant": {"a": 1}},
         {"query": "tally", "relevant": {"b": 1}},
     ]
-    options = ("--no-semantic", "--compare", "semantic=true", "--compare", "least_similarity=0.1")
+    options = ("--no-semantic", "--compare", "encoder=static", "--compare", "least_similarity=0.1")
     assert judge(tmp_path, queries, "--json", *options, corpus=corpus) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["ndcg@10"], report["compared"]["ndcg@10"]) == (0.5, 1)
@@ -162,7 +162,10 @@ def test_a_second_ranking_is_compared_query_by_query(
         ("similarity_weight=nan", "similarity_weight=nan: Expected `float` >= 0.0"),
         ("saturation=much", "saturation=much: Expected `float`"),
         ("reranked=-1", "reranked=-1: Expected `int` >= 0"),
-        ("encoder=mine", "'encoder=mine' is no change of the ranking; write semantic=true"),
+        (
+            "encoder=mine",
+            "'encoder=mine' is no change of the ranking; write encoder= with one of none, ",
+        ),
         ("saturation", "saturation=: Expected `float`"),
     ],
 )

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -14,12 +15,12 @@ from urllib.parse import quote
 import pytest
 
 from indexer.__main__ import main
-from indexer.encoder.packaged import describe
+from indexer.encoder.packaged import EXTRA, describe
 from indexer.relevance import discounted_gain
 from service.search.analysis import term_of, words_of
 from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import SHARED, Json, endpoint, service, write_lines
+from tests.support.running import SHARED, SOAK, Json, endpoint, service, write_lines
 from tests.support.searching import catalogue, identifier
 
 RELEVANCE = SHARED / "relevance"
@@ -61,26 +62,43 @@ def catalogues(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Catalogue]
 def test_meaning_improves_the_ranking_of_services_and_makes_no_set_worse(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reports = {}
-    for corpus in CORPORA:
-        folder = RELEVANCE / corpus
-        files = [
-            "--corpus",
-            str(folder / "corpus.jsonl"),
-            "--queries",
-            str(folder / "queries.jsonl"),
-        ]
-        assert (
-            main(["evaluate", *files, "--no-semantic", "--compare", "semantic=true", "--json"]) == 0
-        )
-        reports[corpus] = json.loads(capsys.readouterr().out)
-    gains = {corpus: report["comparison"]["gain"] for corpus, report in reports.items()}
-    ndcg = {corpus: report["compared"]["ndcg@10"] for corpus, report in reports.items()}
+    gains, ndcg = compare(capsys, "none", "static")
     assert min(gains.values()) >= -LOSS, gains
     assert sum(ndcg.values()) / len(CORPORA) >= 0.75, ndcg
     assert ndcg["metatool"] >= 0.68
     described = describe().figures
     assert ndcg == {corpus: pytest.approx(described[corpus], abs=1e-4) for corpus in CORPORA}
+
+
+@pytest.mark.soak
+def test_a_transformer_improves_it_further(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    if not SOAK:
+        pytest.skip("embeds for minutes: run by `make soak`")
+    if not all(map(find_spec, EXTRA)):
+        pytest.skip("the extra `semantic` is not installed")
+    options = ("--embeddings", str(tmp_path / "embeddings.db"))
+    gains, ndcg = compare(capsys, "static", "transformer", *options)
+    assert min(gains.values()) >= -LOSS, gains
+    assert sum(ndcg.values()) / len(CORPORA) >= 0.762, ndcg
+    assert ndcg["metatool"] >= 0.695
+
+
+def compare(
+    capsys: pytest.CaptureFixture[str], first: str, second: str, *options: str
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the gain in nDCG@10 of a second encoder on each corpus, and its nDCG@10."""
+    gains, ndcg = {}, {}
+    for corpus in CORPORA:
+        folder = RELEVANCE / corpus
+        arguments = ["--corpus", str(folder / "corpus.jsonl"), "--encoder", first, *options]
+        arguments += ["--queries", str(folder / "queries.jsonl"), "--json"]
+        assert main(["evaluate", *arguments, "--compare", f"encoder={second}"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        gains[corpus] = report["comparison"]["gain"]
+        ndcg[corpus] = report["compared"]["ndcg@10"]
+    return gains, ndcg
 
 
 @pytest.mark.parametrize(
