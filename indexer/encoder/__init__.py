@@ -1,3 +1,3 @@
-"""Encoders: the one that the package carries, how it is trained, and how others are fitted."""
+"""Encoders of documents: the one that the package carries, and those fitted to a catalogue."""
 
 from __future__ import annotations

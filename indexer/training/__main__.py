@@ -1,4 +1,4 @@
-"""`python -m indexer.encoder`: trains the encoder that the package carries.
+"""`python -m indexer.training`: trains the encoder that the package carries.
 
 Needs the extra `semantic`, and half an hour on one core.
 """
@@ -22,9 +22,9 @@ from indexer.encoder.packaged import (
     save_encoder,
     save_prior,
 )
-from indexer.encoder.texts import Excluded, read_apis, read_operations, read_packages
-from indexer.encoder.training import Parameters, Texts, train
 from indexer.encoder.transformer import Transformer
+from indexer.training.texts import Excluded, read_apis, read_operations, read_packages
+from indexer.training.training import Parameters, Texts, train
 
 LICENCE = "Apache-2.0"
 MOST_PIECES = 40  # of a text that the transformer embeds
@@ -63,7 +63,7 @@ def main() -> int:
 def parse_options() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m indexer.encoder", description="train the encoder that the package carries"
+        prog="python -m indexer.training", description="train the encoder that the package carries"
     )
     add = parser.add_argument
     add("--packages", type=Path, required=True, help="JSON lines: name, description")

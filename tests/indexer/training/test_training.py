@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from indexer.encoder.packaged import EXTRA, PRIOR, describe, load_encoder, load_prior
-from indexer.encoder.texts import Excluded, Pair, read_apis, read_operations, read_packages
+from indexer.training.texts import Excluded, Pair, read_apis, read_operations, read_packages
 from tests.support.running import Json, write_lines
 
 SUBJECTS = ("weather", "music", "payment", "hotel", "translation", "football", "medicine", "stock")
@@ -67,7 +67,7 @@ def train(files: dict[str, Path], out: Path) -> subprocess.CompletedProcess[str]
     arguments = ["--packages", files["packages"], "--apis", files["apis"]]
     arguments += ["--operations", files["operations"], "--vocabulary", files["vocab"]]
     arguments += ["--exclude", files["packages"].with_name("judged.jsonl"), "--out", out]
-    command = [sys.executable, "-m", "indexer.encoder", *map(str, arguments)]
+    command = [sys.executable, "-m", "indexer.training", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from indexer.encoder.encoding import PieceNumbers
 from indexer.encoder.prior import find_matrix
 from indexer.encoder.ridge import fit, mean_matrix, smooth_inverse_frequency
-from indexer.encoder.texts import Pair
 from indexer.encoder.transformer import Floats, Transformer
+from indexer.training.texts import Pair
 from service.search.encoder import CONTINUATION
 
 Word = tuple[int, ...]

@@ -1,0 +1,3 @@
+"""Training the encoder that the package carries."""
+
+from __future__ import annotations
