@@ -18,16 +18,12 @@ from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Entry, Listed
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
 from indexer.catalogue.record import given_id, normalise
-from indexer.encoder.packaged import (
-    StaticEncoder,
-    check_installed,
-    load_encoder,
-    name_fitted,
-    write_encoder,
-)
+from indexer.encoder.embedding_cache import check_embeddings_file
+from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from indexer.encoder.parameters import check_installed, name_fitted
 from indexer.encoder.quantising import concatenate
 from indexer.errors import InvalidRecord
-from indexer.options import BuildOptions, EncoderKind
+from indexer.options import BuildOptions, EncoderKind, Ranking
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.progress import Progress, track
@@ -75,20 +71,11 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     """
     started = time.monotonic()
     progress = progress or Progress()
+    encoder, ranking = _load_encoder(options)
+    options = replace(options, ranking=ranking)
     with stage(options.out) as staging:
         inputs = gather_inputs(options, progress)
-        encoder = None if options.encoder is EncoderKind.NONE else load_encoder()
-        name = "" if encoder is None else encoder.name
-        if encoder is not None and options.encoder is EncoderKind.TRANSFORMER:
-            check_installed()
-            name = name_fitted(encoder)
-        options = replace(
-            options,
-            search=replace(options.search, encoder=name),
-            endpoint_search=replace(options.endpoint_search, encoder=name),
-        )
-        configs = [options.search, options.endpoint_search]
-        settings = [options.policy, str(options.max_rejects), FORMAT, configs]
+        settings = [options.policy, str(options.max_rejects), FORMAT, ranking]
         with progress.stage("compare with the last build"):
             fingerprint = take_fingerprint(inputs, settings)
             report = recall(options.out, fingerprint, options.rejects)
@@ -98,6 +85,20 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             remember(options.out, staging, fingerprint, options.rejects, report)
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
+
+
+def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]:
+    """Return the packaged encoder, if texts are encoded, and the ranking with its name."""
+    ranking = options.ranking
+    encoder = None if ranking.encoder is EncoderKind.NONE else load_encoder()
+    name = "" if encoder is None else encoder.name
+    if encoder is not None and ranking.encoder is EncoderKind.TRANSFORMER:
+        check_installed()
+        name = name_fitted(encoder)
+        if options.embeddings is not None:
+            check_embeddings_file(options.embeddings)
+    configs = (replace(each, encoder=name) for each in (ranking.search, ranking.endpoint_search))
+    return encoder, Ranking(ranking.encoder, *configs)
 
 
 class _Build:
@@ -154,7 +155,8 @@ class _Build:
             listed = self._write_resources(discovery, listing, offers)
 
         stored = list_files(self._built)
-        configs = (self._options.search, self._options.endpoint_search)
+        ranking = self._options.ranking
+        configs = (ranking.search, ranking.endpoint_search)
         snapshot_id = identify(stored, configs)
         before, changes = since_last(self._options.out, self._built)
         manifest = reuse(self._options.out, snapshot_id)
@@ -175,9 +177,7 @@ class _Build:
             )
             with self._progress.stage("publish"):
                 publish(self._options.out, self._built, manifest)
-        return make_report(
-            manifest, rejects, before, changes, outliers, self._options.search.encoder
-        )
+        return make_report(manifest, rejects, before, changes, outliers, ranking.search.encoder)
 
     def _read(self, catalogue: Catalogue, discovery: Discovery) -> None:
         """Add the records of all sources to the catalogue, or to the rejects."""
@@ -293,23 +293,23 @@ class _Build:
         if self._encoder is None:
             return None
         folder = self._built / "encoder"
-        if self._options.encoder is EncoderKind.STATIC:
+        if self._options.ranking.encoder is EncoderKind.STATIC:
             write_encoder(folder, self._encoder)
             return folder
-        texts = 2 * documents + len(self._encoder.pieces)
-        from indexer.encoder.fitting import fit_encoder  # noqa: PLC0415  # the extra `semantic`
+        from indexer.encoder.fitting import Fitting  # noqa: PLC0415  # needs the extra `semantic`
 
+        fitting = Fitting(
+            self._encoder,
+            partial(read_documents, self._built),
+            self._staging / "documents",
+            self._options.embeddings or self._options.out / EMBEDDINGS,
+            shared=self._options.embeddings is not None,
+        )
+        texts = 2 * documents + len(self._encoder.pieces)
         with self._progress.stage("embed", texts) as embedding:
-            fitted = fit_encoder(
-                self._encoder,
-                partial(read_documents, self._built),
-                documents,
-                self._staging / "documents",
-                self._options.embeddings or self._options.out / EMBEDDINGS,
-                self._jobs,
-                embedding.advance,
-            )
-        write_encoder(folder, fitted)
+            singles = fitting.embed(self._jobs, embedding.advance)
+        with self._progress.stage("fit the encoder"):
+            write_encoder(folder, fitting.fit(singles, documents))
         return self._staging / "documents"
 
     def _index(
@@ -346,13 +346,13 @@ class _Build:
             names = [entry.name for entry in entries]
             prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
             services = [span.services for span in spans]
-            compile_postings(services, names, prior, built / "postings", options.search)
+            compile_postings(services, names, prior, built / "postings", options.ranking.search)
             vectors = None
             if encoder is not None:
                 vectors = concatenate(part.vectors for part in services if part.vectors)
                 write_vectors(built / "vectors", vectors)
         with self._progress.stage("compile the endpoints"):
             compile_endpoints(
-                spans, documents, vectors, built / "endpoints", options.endpoint_search
+                spans, documents, vectors, built / "endpoints", options.ranking.endpoint_search
             )
         return outliers

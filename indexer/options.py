@@ -8,10 +8,13 @@ from fractions import Fraction
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
+TRANSFORMER_FACTOR = 1.625
+"""Factor of `similarity_weight` for cosines by a transformer: they say more about relevance."""
 
 
 class EncoderKind(StrEnum):
@@ -59,6 +62,27 @@ class Limits(Struct, frozen=True):
     allow_private: bool = False
 
 
+class Ranking(Struct, frozen=True):
+    """How texts are encoded, and the parameters of searches for services and for endpoints."""
+
+    encoder: EncoderKind
+    search: SearchConfig
+    endpoint_search: SearchConfig
+
+
+def default_ranking(encoder: EncoderKind) -> Ranking:
+    """Return the default parameters for documents that are encoded so."""
+    factor = TRANSFORMER_FACTOR if encoder is EncoderKind.TRANSFORMER else 1.0
+    configs = (
+        replace(config, similarity_weight=factor * config.similarity_weight)
+        for config in (SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG)
+    )
+    return Ranking(encoder, *configs)
+
+
+STATIC_RANKING = default_ranking(EncoderKind.STATIC)
+
+
 class BuildOptions(Struct, frozen=True, kw_only=True):
     """The options of a build.
 
@@ -68,9 +92,8 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     out: the artifacts folder
     rejects: the file that lists rejected records
     max_rejects: maximum share of malformed records in one source
-    encoder: how texts are encoded
+    ranking: how texts are encoded and ranked
     embeddings: the file that keeps the vectors of the transformer; None for one in `out`
-    search, endpoint_search: the parameters of the ranking
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
     """
@@ -83,9 +106,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     max_rejects: Fraction = Fraction(1, 100)
     policy: Policy = Policy()
     limits: Limits = Limits()
-    encoder: EncoderKind = EncoderKind.STATIC
+    ranking: Ranking = STATIC_RANKING
     embeddings: Path | None = None
-    search: SearchConfig = SEARCH_CONFIG
-    endpoint_search: SearchConfig = ENDPOINT_SEARCH_CONFIG
     jobs: int | None = None
     memory: int | None = None

@@ -16,10 +16,9 @@ from msgspec import Struct, field
 
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
-from indexer.options import BuildOptions, EncoderKind
+from indexer.options import STATIC_RANKING, BuildOptions, Ranking
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
-from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 NDCG_DEPTH = 10
@@ -62,15 +61,13 @@ _query = msgspec.json.Decoder(JudgedQuery)
 def evaluate(
     corpus: str,
     queries: str,
-    search: SearchConfig = SEARCH_CONFIG,
-    encoder: EncoderKind = EncoderKind.STATIC,
+    ranking: Ranking = STATIC_RANKING,
     embeddings: Path | None = None,
 ) -> list[Judgement]:
     """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
-    The snapshot has these parameters of the ranking and this encoder. Queries without a relevant
-    document are left out. Raises SourceError for a line that is no document or query, for a
-    duplicate id, and where no query is left.
+    The snapshot is ranked so. Queries without a relevant document are left out. Raises SourceError
+    for a line that is no document or query, for a duplicate id, and where no query is left.
     """
     documents = list(_decode_lines(corpus, _document))
     counts = Counter(document.id for document in documents)
@@ -79,7 +76,7 @@ def evaluate(
             f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
         )
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        snapshot = _build(Path(folder), documents, search, encoder, embeddings)
+        snapshot = _build(Path(folder), documents, ranking, embeddings)
         judgements = []
         for judged in _decode_lines(queries, _query):
             wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
@@ -114,8 +111,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 def _build(
     folder: Path,
     documents: list[Document],
-    search: SearchConfig,
-    encoder: EncoderKind,
+    ranking: Ranking,
     embeddings: Path | None,
 ) -> Snapshot:
     source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
@@ -124,9 +120,8 @@ def _build(
         sources=(str(source),),
         out=artifacts,
         max_rejects=Fraction(0),
-        encoder=encoder,
+        ranking=ranking,
         embeddings=embeddings,
-        search=search,
     )
     build_snapshot(options)
     return open_snapshot(artifacts)

@@ -124,7 +124,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build, and print the report; a published snapshot is a success without it, too."""
-    ranking = parse_ranking(options)
     build_options = BuildOptions(
         sources=tuple(options.sources),
         transactions=tuple(options.transactions),
@@ -138,10 +137,8 @@ def run(options: argparse.Namespace) -> int:
             bytes=options.feed_bytes,
             allow_private=options.allow_private_feeds,
         ),
-        encoder=ranking.encoder,
+        ranking=parse_ranking(options),
         embeddings=options.embeddings,
-        search=ranking.search,
-        endpoint_search=ranking.endpoint_search,
         jobs=options.jobs,
         memory=options.memory,
     )

@@ -59,9 +59,7 @@ def run(options: argparse.Namespace) -> int:
     if options.compare:
         rankings.append(parse_ranking(options, options.compare))
     runs = [
-        evaluate(
-            options.corpus, options.queries, ranking.search, ranking.encoder, options.embeddings
-        )
+        evaluate(options.corpus, options.queries, ranking, options.embeddings)
         for ranking in rankings
     ]
     worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))

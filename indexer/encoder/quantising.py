@@ -16,13 +16,6 @@ UNIT_LENGTH = 1 << 16
 Rows = npt.NDArray[np.int8]
 
 
-class Document(NamedTuple):
-    """A text that is searched, and its title: of a service, or an endpoint and its path."""
-
-    title: str
-    text: str
-
-
 class EncodedTexts(NamedTuple):
     """Vectors of texts: int8[texts, dimensions], and the inverses of their lengths, float32."""
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from onnxruntime import InferenceSession, SessionOptions
 from tokenizers.implementations import BertWordPieceTokenizer
 
-from indexer.encoder.embeddings import DIMENSIONS
-from indexer.progress import Advance
+from indexer.encoder.embeddings import EMBEDDED
 
 BATCH = 32  # texts
 START, END = "[CLS]", "[SEP]"
@@ -37,24 +36,23 @@ class Transformer:
         options.intra_op_num_threads = threads
         self._session = InferenceSession(model, options)
 
-    def embed(self, texts: Sequence[str], advance: Advance = lambda _: None) -> Floats:
+    def embed(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, of length 1: float32[texts, 384]."""
         pieces = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
-        return self._by_length(pieces, advance)
+        return self._by_length(pieces)
 
-    def embed_pieces(self, numbers: Iterable[int], advance: Advance = lambda _: None) -> Floats:
+    def embed_pieces(self, numbers: Iterable[int]) -> Floats:
         """Return the vectors of pieces of the vocabulary, each a text of its own."""
         first, last = self._ends
-        return self._by_length([[first, number, last] for number in numbers], advance)
+        return self._by_length([[first, number, last] for number in numbers])
 
-    def _by_length(self, texts: Sequence[Sequence[int]], advance: Advance) -> Floats:
+    def _by_length(self, texts: Sequence[Sequence[int]]) -> Floats:
         """Compute texts of one length together: a padded text has other bits."""
-        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        vectors = np.empty((len(texts), EMBEDDED), np.float32)
         by_length = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         for _, group in groupby(by_length, key=lambda number: len(texts[number])):
             while batch := list(islice(group, BATCH)):
                 vectors[batch] = self._run([texts[number] for number in batch])
-                advance(len(batch))
         return vectors
 
     def _run(self, texts: Sequence[Sequence[int]]) -> Floats:
@@ -67,10 +65,10 @@ class Transformer:
         }
         (states,) = self._session.run(None, inputs)
         sums: Floats = states.sum(axis=1)
-        return scale(sums)
+        return _scale(sums)
 
 
-def scale(vectors: Floats) -> Floats:
+def _scale(vectors: Floats) -> Floats:
     """Return vectors scaled to length 1; a vector of zeros stays."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: Floats = vectors / np.maximum(lengths, 1e-9)

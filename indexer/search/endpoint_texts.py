@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from indexer.encoder.encoding import TextEncoder
+from indexer.encoder.encoding import open_text_encoder
 from indexer.search.whoosh_index import FieldPostings, Part
 from indexer.words import LONGEST_CACHED, words_of_piece
 from indexer.x402.untrusted import NULL, string_of
@@ -58,7 +58,7 @@ class EndpointAnalyser:
     """
 
     def __init__(self, encoder: Path | None = None) -> None:
-        self._encoder = None if encoder is None else TextEncoder(encoder)
+        self._encoder = None if encoder is None else open_text_encoder(encoder)
         self._terms = _TermNumbers()
         self._fields = {name: _Tokens() for name in ("path", "description", "parameters", "tags")}
         self._count = 0

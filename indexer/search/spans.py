@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from indexer.encoder.encoding import TextEncoder
+from indexer.encoder.encoding import open_text_encoder
 from indexer.progress import Advance, track
 from indexer.record_store import read_record_store
 from indexer.resources import whoosh_memory, worker_count
@@ -79,7 +79,7 @@ def index_span(
     folder: Path, services: Path, span: range, memory: int, encoder: Path | None, advance: Advance
 ) -> Span:
     """Index and encode a span of the stored services, with progress."""
-    text_encoder = None if encoder is None else TextEncoder(encoder)
+    text_encoder = None if encoder is None else open_text_encoder(encoder)
     analyser = EndpointAnalyser(encoder)
 
     def documents() -> Iterator[tuple[str, str, str]]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from indexer.encoder.embeddings import LONGEST_TEXT
-from indexer.encoder.quantising import Document
+from indexer.encoder.parameters import Document
 from indexer.record_store import read_record_store
 from indexer.search.endpoint_texts import EndpointText
 from indexer.search.spans import Text
@@ -19,19 +18,12 @@ _endpoint = msgspec.json.Decoder(EndpointText)
 
 
 def read_documents(built: Path) -> Iterator[Document]:
-    """Yield the services and their endpoints, and the endpoints of all listed resources.
-
-    Texts are cut to LONGEST_TEXT.
-    """
+    """Yield the services and their endpoints, and the endpoints of all listed resources, cut."""
     for record in read_record_store(built, "records"):
         service = _text.decode(record)
-        yield _cut(service.name, service.description)
+        yield Document(service.name, service.description).cut()
         for endpoint in service.endpoints:
-            yield _cut(endpoint.path, endpoint.description)
+            yield Document(endpoint.path, endpoint.description).cut()
     for resource in read_record_store(built / "resources", "texts"):
         declared = _endpoint.decode(declared_endpoint(resource))
-        yield _cut(declared.path, declared.description)
-
-
-def _cut(title: str, text: str) -> Document:
-    return Document(title[:LONGEST_TEXT], text[:LONGEST_TEXT])
+        yield Document(declared.path, declared.description).cut()

@@ -1,6 +1,6 @@
 """`python -m indexer.training`: trains the encoder that the package carries.
 
-Needs the extra `semantic`, and half an hour on one core.
+Needs the extra `semantic`, and 40 minutes on one core.
 """
 
 from __future__ import annotations

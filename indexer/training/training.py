@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from indexer.encoder.encoding import PieceNumbers
-from indexer.encoder.prior import find_matrix
+from indexer.encoder.prior import find_matrix, root_mean_square
 from indexer.encoder.ridge import fit, mean_matrix, smooth_inverse_frequency
 from indexer.encoder.transformer import Floats, Transformer
 from indexer.training.texts import Pair
@@ -91,7 +91,8 @@ def train(
     pieces = transformer.embed_pieces(range(len(vocabulary)))
     fitted, weights = _fit_to(transformer, texts, vocabulary, pieces, parameters, report)
     _, components = np.linalg.eigh(fitted.T @ fitted)
-    reduced = _unit_scale(fitted @ components[:, ::-1][:, : parameters.dimensions])
+    reduced = fitted @ components[:, ::-1][:, : parameters.dimensions]
+    reduced /= root_mean_square(reduced)
     examples = {
         "packages": _examples(texts.packages, numbers, parameters),
         "apis": _examples(texts.apis, numbers, parameters) * parameters.apis,
@@ -256,10 +257,3 @@ def _is_encoded(piece: str) -> bool:
     """Return whether words of English letters have the piece."""
     letters = piece.removeprefix(CONTINUATION)
     return letters.isascii() and letters.isalpha() and letters.islower()
-
-
-def _unit_scale(vectors: Floats) -> Floats:
-    """Return vectors whose lengths have a root mean square of 1, zeros apart."""
-    squares = np.square(vectors).sum(axis=1)
-    scaled: Floats = vectors / np.sqrt(squares[squares > 0].mean())
-    return scaled

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, EncoderKind
+from indexer.options import BuildOptions, EncoderKind, default_ranking
 from service.filtering.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.benchmarks import peers
@@ -39,7 +39,11 @@ def bench_search(count: int, names: list[str]) -> None:
         source = Path(folder) / "services.jsonl"
         build_catalogue(documents, source, artifacts)
         lexical = Path(folder) / "lexical"
-        build_snapshot(BuildOptions(sources=(str(source),), out=lexical, encoder=EncoderKind.NONE))
+        build_snapshot(
+            BuildOptions(
+                sources=(str(source),), out=lexical, ranking=default_ranking(EncoderKind.NONE)
+            )
+        )
         started = time.perf_counter()
         snapshot = open_snapshot(artifacts)
         opened = time.perf_counter() - started

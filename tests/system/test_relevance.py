@@ -15,7 +15,8 @@ from urllib.parse import quote
 import pytest
 
 from indexer.__main__ import main
-from indexer.encoder.packaged import EXTRA, describe
+from indexer.encoder.packaged import describe
+from indexer.encoder.parameters import EXTRA
 from indexer.relevance import discounted_gain
 from service.search.analysis import term_of, words_of
 from service.snapshot.endpoints import EndpointFilters

@@ -13,9 +13,10 @@ import pytest
 import indexer.build
 from indexer.__main__ import main
 from indexer.build import build_snapshot
-from indexer.encoder import packaged
-from indexer.encoder.packaged import EXTRA, StaticEncoder, load_encoder
-from indexer.options import BuildOptions, EncoderKind
+from indexer.encoder import parameters
+from indexer.encoder.packaged import StaticEncoder, load_encoder
+from indexer.encoder.parameters import EXTRA
+from indexer.options import BuildOptions, EncoderKind, default_ranking
 from indexer.report import Report
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json, endpoint, service, write_lines
@@ -66,7 +67,7 @@ def build(
         BuildOptions(
             sources=(str(source),),
             out=folder / out,
-            encoder=EncoderKind.TRANSFORMER,
+            ranking=default_ranking(EncoderKind.TRANSFORMER),
             embeddings=folder / f"{out}.db",
             jobs=jobs,
         )
@@ -124,7 +125,7 @@ def test_the_encoder_is_part_of_the_id(tmp_path: Path) -> None:
 def test_without_the_extra_the_build_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(packaged, "find_spec", lambda _: None)
+    monkeypatch.setattr(parameters, "find_spec", lambda _: None)
     source = write_lines(tmp_path / "source.jsonl", records())
     assert main(["build", source, "--out", str(tmp_path / "out"), "--encoder", "transformer"]) == 2
     assert "install `ratecard[semantic]`" in capsys.readouterr().err
@@ -133,7 +134,7 @@ def test_without_the_extra_the_build_says_what_to_install(
 def test_a_default_build_needs_nothing_of_the_extra(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "source.jsonl", records())
     code = (
-        f"import sys; sys.modules.update(dict.fromkeys({EXTRA})); "
+        f"import sys; sys.modules.update(dict.fromkeys({list(EXTRA)})); "
         "from indexer.__main__ import main; sys.exit(main())"
     )
     command = [sys.executable, "-c", code, "build", source, "--out", str(tmp_path / "out")]

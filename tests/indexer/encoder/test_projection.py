@@ -8,14 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from indexer.encoder.embeddings import DIMENSIONS, EmbeddingCache, embed_texts
-from indexer.encoder.projection import (
-    TITLE_WEIGHT,
-    TRANSFORMER_SHARE,
-    Projection,
-    write_basis,
-)
-from indexer.encoder.quantising import Document, EncodedTexts, quantise_rows
+from indexer.encoder.embeddings import EMBEDDED as DIMENSIONS
+from indexer.encoder.embeddings import write_embeddings
+from indexer.encoder.parameters import FITTING, Document
+from indexer.encoder.projection import Projection, write_basis
+from indexer.encoder.quantising import EncodedTexts, quantise_rows
 
 PACKAGED = 32  # dimensions
 DOCUMENTS = [Document(f"title {n}", f"text {n % 50}") for n in range(120)]
@@ -49,8 +46,9 @@ def packaged() -> EncodedTexts:
 def projection(tmp_path_factory: pytest.TempPathFactory) -> Projection:
     folder = tmp_path_factory.mktemp("projection")
     texts = [part for document in (*DOCUMENTS, Document("", " ")) for part in document]
-    with EmbeddingCache(folder / "kept.db", "one") as cache:
-        embed_texts(folder, texts, cache, embed, lambda _: None)
+    write_embeddings(
+        folder, texts, lambda new: embed([*new.values()] or [""])[: len(new)].astype(np.float16)
+    )
     write_basis(folder, np.eye(DIMENSIONS + PACKAGED, dtype=np.float32))
     return Projection(folder)
 
@@ -60,9 +58,9 @@ def test_a_cosine_is_that_of_the_transformer_and_that_of_the_package_weighted(
 ) -> None:
     titles = embed([document.title for document in DOCUMENTS]).astype(np.float16).astype(float)
     texts = embed([document.text for document in DOCUMENTS]).astype(np.float16).astype(float)
-    embedded, own = unit(texts + TITLE_WEIGHT * titles), floats(packaged)
-    expected = TRANSFORMER_SHARE * embedded @ embedded.T
-    expected += (1 - TRANSFORMER_SHARE) * own @ own.T
+    embedded, own = unit(texts + FITTING.title_weight * titles), floats(packaged)
+    expected = FITTING.transformer_share * embedded @ embedded.T
+    expected += (1 - FITTING.transformer_share) * own @ own.T
     projected = floats(projection.project(DOCUMENTS, packaged))
     assert projected @ projected.T == pytest.approx(expected, abs=0.02)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.encoder.packaged import EXTRA, PRIOR, describe, load_encoder, load_prior
+from indexer.encoder.packaged import PRIOR, describe, load_encoder, load_prior
+from indexer.encoder.parameters import EXTRA
 from indexer.training.texts import Excluded, Pair, read_apis, read_operations, read_packages
 from tests.support.running import Json, write_lines
 
