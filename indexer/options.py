@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
-TRANSFORMER_FACTOR = 1.625
+TRANSFORMER_FACTOR = 1.5625
 """Factor of `similarity_weight` for cosines by a transformer: they say more about relevance."""
 
 

@@ -82,8 +82,8 @@ def test_a_transformer_improves_it_further(
     options = ("--embeddings", str(tmp_path / "embeddings.db"))
     gains, ndcg = compare(capsys, "static", "transformer", *options)
     assert min(gains.values()) >= -LOSS, gains
-    assert sum(ndcg.values()) / len(CORPORA) >= 0.762, ndcg
-    assert ndcg["metatool"] >= 0.695
+    assert sum(ndcg.values()) / len(CORPORA) >= 0.764, ndcg
+    assert ndcg["metatool"] >= 0.7
 
 
 def compare(

@@ -211,7 +211,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
         ("is this cryptocurrency wallet sanctioned", 0),
         ("will there be thunder tomorrow", 1),
         ("investing in equities", 2),
-        ("speak Spanish", 3),
+        ("Spanish interpreter", 3),
         ("translaton of langages", 3),
         ("stroms", 1),
     ],
