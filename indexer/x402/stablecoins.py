@@ -30,6 +30,11 @@ def find_asset(network: str, address: str) -> Asset | None:
     return _ASSETS.get((network_key(network), _fold(_caip19.sub("", address, count=1))))
 
 
+def is_usd(currency: str) -> bool:
+    """Return whether one unit of a currency, by its name in a record, is a US dollar."""
+    return currency.casefold() in _USD_CURRENCIES
+
+
 def _fold(address: str) -> str:
     """Lower a hexadecimal address; other addresses are case-sensitive."""
     return address.lower() if address[:2] in {"0x", "0X"} else address
@@ -93,4 +98,8 @@ STABLECOINS = (
     ("eip155:59144", USDC, "0x176211869cA2b568f2A7D4EE941E073a821EE1ff"),  # Linea
     ("eip155:11142220", USDC, "0x01C5C0122039549AD1493B8220cABEdD739BC44E"),  # Celo Sepolia
 )
+_USD_CURRENCIES = frozenset(
+    ("usd", *(asset.currency.casefold() for _, asset, _ in STABLECOINS if asset.is_usd))
+)
+
 _ASSETS = {(network_key(name), _fold(address)): asset for name, asset, address in STABLECOINS}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from hashlib import blake2b
-
-import msgspec
 import orjson
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.cursors import cursor_prefix, parse_cursor
 from service.api.query_string import MAX_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.filtering.offers import OFFER_KEYS
@@ -25,10 +22,6 @@ SHORTEST_URL_PART, LONGEST_URL_PART = 3, 2048
 REPEATABLE = ("extensions", "tags")
 SEARCH_FILTERS = ("type", *OFFER_KEYS, *REPEATABLE, "maxUsdPrice", "urlSubstring")
 RESOURCE_PARAMETERS = ("limit", "offset", "type", "network", "scheme", "payTo", "extensions")
-
-CURSOR_DIGEST = 8  # bytes
-
-_cursor = re.compile(r"(?P<search>(?P<snapshot>[0-9a-f]+\.)[0-9a-f]+\.)(?P<start>[0-9]{1,15})")
 
 
 class ResourceRequest(Struct, frozen=True):
@@ -155,32 +148,15 @@ def parse_resource_search(query_string: bytes, snapshot: str) -> ResourceSearch:
         offers={name: [value] for name, value in given.items() if value is not None},
         max_usd_price=parameters.price("maxUsdPrice"),
     )
-    digest = blake2b(msgspec.json.encode((query, filters)), digest_size=CURSOR_DIGEST).hexdigest()
-    prefix = f"{snapshot}.{digest}."
+    prefix = cursor_prefix(snapshot, (query, filters))
     return ResourceSearch(
         query=query or None,
         filters=filters,
         limit=min(parameters.integer("limit", DEFAULT_FOUND, minimum=1), MAX_LIMIT),
-        start=_parse_cursor(parameters.value("cursor"), prefix),
+        start=parse_cursor(parameters.value("cursor"), prefix),
         cursor_prefix=prefix,
         unapplied=parameters.names_except(("query", "limit", "cursor", *SEARCH_FILTERS)),
     )
-
-
-def _parse_cursor(cursor: str | None, prefix: str) -> int:
-    """Return the start of the page that a cursor means, 0 without one."""
-    if cursor is None:
-        return 0
-    match = _cursor.fullmatch(cursor)
-    if match is None:
-        reason = "is not a cursor; take the one of the last response"
-    elif not prefix.startswith(match["snapshot"]):
-        reason = "is of another snapshot, as the catalogue has changed; search again without cursor"
-    elif not prefix.startswith(match["search"]):
-        reason = "is of another query or other filters; repeat those that it came with"
-    else:
-        return int(match["start"])
-    raise InvalidParameter("cursor", f"cursor {reason}")
 
 
 def _joined(page: ResourcePage) -> list[bytes | memoryview]:

@@ -16,7 +16,9 @@ the endpoints stand beside them, as in `service.filtering.filters`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import nan
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +49,14 @@ OFFER_FACETS = ("network", "scheme")
 COLUMNS = {"network": "networks", "scheme": "schemes", "asset": "assets", "payTo": "pay_to"}
 
 
+class UsdOffer(NamedTuple):
+    """A way to pay in US dollars; network and scheme are keys, empty where unknown."""
+
+    price: float
+    network: str
+    scheme: str
+
+
 class Offers:
     """The offers of a snapshot."""
 
@@ -72,8 +82,12 @@ class Offers:
             for name, values in conditions.items()
         }
 
-    def select(self, wanted: Wanted, max_price: float | None) -> Mask:
+    def select(
+        self, wanted: Wanted, max_price: float | None, max_usd_price: float | None = None
+    ) -> Mask:
         """Return which offers satisfy the conditions and cost at most so much.
+
+        `max_price` is in units of the currency of each offer, `max_usd_price` in US dollars.
 
         Offers on test networks count only where an endpoint has no others, unless `network` is
         among the conditions.
@@ -83,6 +97,8 @@ class Offers:
             mask &= ~self._shadowed
         if max_price is not None:
             mask &= self._prices <= max_price
+        if max_usd_price is not None:
+            mask &= self._usd_prices <= max_usd_price
         return mask
 
     def endpoints_of(self, offers: Mask) -> Mask:
@@ -99,6 +115,24 @@ class Offers:
         if "network" not in wanted:
             mask &= ~self._shadowed[start:stop]
         return start + int(mask.argmax()) if mask.any() else NONE
+
+    def cheapest_in_usd(self, endpoint: int, wanted: Wanted) -> UsdOffer | None:
+        """Return the offer of an endpoint that satisfies the conditions for the fewest US dollars.
+
+        None where no such offer has a price in US dollars.
+        """
+        start, stop = self._bounds[endpoint : endpoint + 2].tolist()
+        prices = np.where(
+            self._satisfying(wanted, slice(start, stop)), self._usd_prices[start:stop], nan
+        )
+        if np.isnan(prices).all():
+            return None
+        offer = start + int(np.nanargmin(prices))
+        return UsdOffer(
+            float(self._usd_prices[offer]),
+            self._string("network", offer),
+            self._string("scheme", offer),
+        )
 
     def first_by_price(self, offers: Mask, endpoints: Mask, k: int) -> Integers:
         """Return the k endpoints of a mask whose cheapest of these offers cost least."""
@@ -135,6 +169,10 @@ class Offers:
         """Return where the entry of `accepts` stands in the stored resources, if there is one."""
         start = int(self._starts[offer])
         return None if start < 0 else (start, int(self._stops[offer]))
+
+    def _string(self, column: str, offer: int) -> str:
+        number = int(self._columns[column][offer])
+        return self._strings[number] if number >= 0 else ""
 
     def _satisfying(self, wanted: Wanted, span: slice) -> Mask:
         mask = np.ones(len(self._owners[span]), np.bool_)

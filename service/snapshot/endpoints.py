@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from service.filtering.filters import CHUNK, Facet, FacetCounts, folded
-from service.filtering.offers import NONE, OFFER_FACETS, Offers
+from service.filtering.offers import NONE, OFFER_FACETS, Conditions, Offers, UsdOffer
 from service.records import Explanation
 from service.search.collapsing import Groups
 from service.search.hybrid import Semantics
@@ -57,8 +57,9 @@ class EndpointFilters(Struct, frozen=True):
 
     `offers` are conditions that must hold together on one way to pay: any of several values of
     `network`, `scheme`, `asset` and `payTo`. `max_price` is compared with the cheapest offer that
-    satisfies them, or with the price of the endpoint without such conditions. Of each service at
-    most `per_service` endpoints are listed; 0 lists all.
+    satisfies them, or with the price of the endpoint without such conditions. `max_usd_price` is
+    compared with the offers that have a price in US dollars. Of each service at most `per_service`
+    endpoints are listed; 0 lists all.
     """
 
     offers: dict[str, list[str]] = {}
@@ -66,6 +67,7 @@ class EndpointFilters(Struct, frozen=True):
     services: list[str] = []
     enriched: bool | None = None
     max_price: float | None = None
+    max_usd_price: float | None = None
     sort: EndpointSort = "relevance"
     per_service: int = 3
     counted: tuple[str, ...] = ()
@@ -74,7 +76,8 @@ class EndpointFilters(Struct, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether any endpoint might be left out."""
-        given = (self.enriched is not None, self.max_price is not None)
+        bounds = (self.enriched, self.max_price, self.max_usd_price)
+        given = (bound is not None for bound in bounds)
         return any((self.offers, self.facets, self.services, *given))
 
 
@@ -163,6 +166,24 @@ class Endpoints:
         if filters.explain:
             hits = replace(hits, explanations=self._searcher.explain(plan, hits.ordinals))
         return hits
+
+    def count_excluded(
+        self, query: str | None, filters: EndpointFilters, wider: EndpointFilters
+    ) -> int:
+        """Return how many endpoints match with the wider filters and do not satisfy the filters."""
+        mask = self._select(filters).mask
+        if mask is None:
+            return 0
+        wider_mask = self._select(wider).mask
+        if query is not None:
+            plan = self._searcher.plan(query, self._document_mask(wider_mask))
+            wider_mask = plan.matches()[: len(self)]
+        excluded = ~mask if wider_mask is None else wider_mask & ~mask
+        return int(np.count_nonzero(excluded))
+
+    def usd_offer(self, ordinal: int, conditions: Conditions) -> UsdOffer | None:
+        """Return the cheapest way to pay in US dollars that satisfies conditions, if any does."""
+        return self._offers.cheapest_in_usd(ordinal, self._offers.resolve(conditions))
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
@@ -277,15 +298,16 @@ class Endpoints:
     def _select(self, filters: EndpointFilters) -> _Selection:
         masks: list[Mask] = []
         offers = None
-        if filters.offers:
+        if filters.offers or filters.max_usd_price is not None:
             names = set(filters.offers)
             is_facet = len(names) == 1 and names <= set(OFFER_FACETS)
-            if is_facet and filters.max_price is None and filters.sort != "price":
+            has_bound = filters.max_price is not None or filters.max_usd_price is not None
+            if is_facet and not has_bound and filters.sort != "price":
                 ((name, values),) = filters.offers.items()
                 masks.append(self._facet_mask(name, values))
             else:
                 wanted = self._offers.resolve(filters.offers)
-                offers = self._offers.select(wanted, filters.max_price)
+                offers = self._offers.select(wanted, filters.max_price, filters.max_usd_price)
                 masks.append(self._offers.endpoints_of(offers))
         elif filters.max_price is not None:
             masks.append(self._prices <= filters.max_price)

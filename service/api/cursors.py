@@ -1,0 +1,36 @@
+"""Cursors: places in a ranking, bound to one snapshot and one search."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+import msgspec
+
+from service.errors import InvalidParameter
+
+DIGEST = 8  # bytes
+
+_cursor = re.compile(r"(?P<search>(?P<snapshot>[0-9a-f]+\.)[0-9a-f]+\.)(?P<start>[0-9]{1,15})")
+
+
+def cursor_prefix(snapshot_id: str, search: object) -> str:
+    """Return the start of all cursors of a search, which names the snapshot and the search."""
+    digest = blake2b(msgspec.json.encode(search), digest_size=DIGEST).hexdigest()
+    return f"{snapshot_id}.{digest}."
+
+
+def parse_cursor(cursor: str | None, prefix: str) -> int:
+    """Return the start of the page that a cursor means, 0 without one."""
+    if cursor is None:
+        return 0
+    match = _cursor.fullmatch(cursor)
+    if match is None:
+        reason = "is not a cursor; take the one of the last response"
+    elif not prefix.startswith(match["snapshot"]):
+        reason = "is of another snapshot, as the catalogue has changed; search again without cursor"
+    elif not prefix.startswith(match["search"]):
+        reason = "is of another query or other filters; repeat those that it came with"
+    else:
+        return int(match["start"])
+    raise InvalidParameter("cursor", f"cursor {reason}")
