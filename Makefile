@@ -7,7 +7,7 @@ OVERLAY ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 TESTS ?= tests
-EXTRAS ?= indexer,dev
+EXTRAS ?= indexer,mcp,dev
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. One process more than there are cores, as tests also wait for processes that they started.
@@ -90,7 +90,7 @@ clean:
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,dev]'
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,mcp,dev]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed-dev

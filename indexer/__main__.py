@@ -10,12 +10,19 @@ __all__ = ["main", "ratecard"]
 
 
 def ratecard() -> int:
-    """Run `ratecard`: `serve` starts the service, every other command is the indexer's."""
+    """Run `ratecard`: `serve` and `mcp` start servers, every other command is the indexer's."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
         from service.__main__ import main as serve  # noqa: PLC0415  # loads the whole service
 
         return serve(arguments[1:], "ratecard serve")
+    if arguments[:1] == ["mcp"]:
+        try:
+            from service.mcp.__main__ import main as serve_mcp  # noqa: PLC0415  # an optional dependency
+        except ModuleNotFoundError:
+            print("error: this needs the extra `mcp`: pip install 'ratecard[mcp]'", file=sys.stderr)
+            return 2
+        return serve_mcp(arguments[1:], "ratecard mcp")
     return main(arguments, "ratecard")
 
 

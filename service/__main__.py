@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 
 from service.cli import Parser
+from service.server.options import add_settings, read_settings
 from service.server.run import serve
-from service.settings import ServerSettings, Settings, describe, variable
 
 EXAMPLES = (
     "{prog}",
@@ -20,19 +18,13 @@ EXAMPLES = (
 def main(arguments: list[str] | None = None, prog: str = "python -m service") -> int:
     """Serve until stopped; returns the exit status."""
     given = vars(_parser(prog).parse_args(arguments))
-    environment = os.environ | {variable(name): value for name, value in given.items()}
     try:
-        settings = ServerSettings.from_environment(environment)
+        settings = read_settings(given)
     except ValueError as error:
         print(f"error: {error}; `{prog} --help` lists all settings", file=sys.stderr)
         return 2
     serve(settings)
     return 0
-
-
-def option(name: str) -> str:
-    """Return the command-line option of a setting."""
-    return "--" + name.replace("_", "-")
 
 
 def _parser(prog: str) -> Parser:
@@ -44,23 +36,7 @@ def _parser(prog: str) -> Parser:
         examples=[example.format(prog=prog) for example in EXAMPLES],
     )
     parser.add_version()
-    application = parser.add_argument_group("settings of the application")
-    server = parser.add_argument_group("settings of the server")
-    defaults = ServerSettings()
-    for name in ServerSettings.__struct_fields__:
-        group = application if name in Settings.__struct_fields__ else server
-        default = getattr(defaults, name)
-        value = os.environ.get(variable(name), default)
-        text = f"{describe(name)} ({variable(name)}, now: {value if value != '' else 'none'})"
-        argument = group.add_argument(
-            option(name),
-            dest=name,
-            default=argparse.SUPPRESS,
-            metavar=name.rpartition("_")[2].upper(),
-            help=text.replace("%", "%%"),
-        )
-        if isinstance(default, bool):  # `--page` alone means true
-            argument.nargs, argument.const, argument.metavar = "?", "true", "false"
+    add_settings(parser)
     return parser
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -30,6 +31,9 @@ from service.http.middleware import RequestMiddleware
 from service.settings import Settings
 from service.snapshot.manager import SnapshotManager
 from service.web.pages import PAGES, error_page
+
+if TYPE_CHECKING:
+    from service.mcp.mount import McpMount
 
 ROUTES = [
     Route("/v1/services", list_services),
@@ -70,9 +74,12 @@ def create_app(settings: Settings | None = None) -> Starlette:
     cache = ResponseCache(settings.cache_bytes, settings.max_age)
     metrics = Metrics(snapshots)
     log = AccessLog() if settings.log_requests else None
+    mcp = _mount_mcp(snapshots, settings.mcp_hosts) if settings.mcp else None
+    routes = [*ROUTES, *(mcp.routes if mcp else [])]
+    post_paths = {route.path for route in routes if route.methods == {"POST"}}
     app = Starlette(
-        routes=[*ROUTES, *(PAGES if settings.page else [])],
-        middleware=[Middleware(RequestMiddleware, snapshots, cache, metrics, log)],
+        routes=[*routes, *(PAGES if settings.page else [])],
+        middleware=[Middleware(RequestMiddleware, snapshots, cache, metrics, log, post_paths)],
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=_lifespan,
     )
@@ -82,9 +89,20 @@ def create_app(settings: Settings | None = None) -> Starlette:
     app.state.access_log = log
     app.state.drain = Drain(settings.drain)
     app.state.load_shedder = LoadShedder(settings.max_lag)
-    app.state.api_paths = frozenset(route.path for route in ROUTES)
+    app.state.api_paths = frozenset(route.path for route in routes)
+    app.state.post_paths = post_paths
+    app.state.mcp = mcp
     app.state.error_page = error_page if settings.page else None
     return app
+
+
+def _mount_mcp(snapshots: SnapshotManager, hosts: str) -> McpMount:
+    try:
+        from service.mcp.mount import McpMount  # noqa: PLC0415  # an optional dependency, of 36 MB
+    except ModuleNotFoundError as error:
+        message = "RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'"
+        raise RuntimeError(message) from error
+    return McpMount(snapshots, hosts)
 
 
 @asynccontextmanager
@@ -96,7 +114,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     snapshots.start()
     app.state.drain.install()
     sharing = asyncio.create_task(_share(app.state.metrics))
-    yield
+    async with nullcontext() if app.state.mcp is None else app.state.mcp.run():
+        yield
     sharing.cancel()
     snapshots.stop()
     if app.state.access_log is not None:

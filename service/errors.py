@@ -45,7 +45,7 @@ class PathNotFound(RatecardError):
 
 
 class MethodNotAllowed(RatecardError):
-    """The method is none of GET, HEAD and OPTIONS."""
+    """The path does not answer the method of the request."""
 
     code = "method_not_allowed"
     status = 405
@@ -56,6 +56,13 @@ class BadRequest(RatecardError):
 
     code = "bad_request"
     status = 400
+
+
+class BodyTooLarge(RatecardError):
+    """The body of a request exceeds the size limit."""
+
+    code = "body_too_large"
+    status = 413
 
 
 class HeadTooLarge(RatecardError):

@@ -52,6 +52,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     page: Annotated[
         bool, Meta(description="serve the pages for people; `false` leaves the JSON API alone")
     ] = True
+    mcp: Annotated[
+        bool,
+        Meta(description="serve MCP, for agents, at `/mcp`; needs the extra `mcp`"),
+    ] = False
+    mcp_hosts: Annotated[
+        str,
+        Meta(
+            pattern=r"^[^,\s/]+(,[^,\s/]+)*$",
+            description="names of hosts, separated by commas, whose requests `/mcp` answers",
+        ),
+    ] = "localhost,127.0.0.1,[::1]"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

@@ -27,7 +27,7 @@ COMMANDS: dict[str, Command] = {
 }
 FIRST_STEPS = ("build", "search", "show")
 SCRIPT = "ratecard"
-"""The console script, which also has the command `serve`."""
+"""The console script, which also has the commands `serve` and `mcp`."""
 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m indexer") -> int:
@@ -71,8 +71,9 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
         )
         subparser.set_defaults(run=command.run, prog=prog)
         command.add_options(subparser)
-    if prog == SCRIPT:  # for the help: the script itself runs this command
+    if prog == SCRIPT:  # for the help: the script itself runs these commands
         subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
+        subparsers.add_parser("mcp", help="serve the published snapshot to agents by MCP")
     if not arguments:
         parser.print_help()
         parser.exit(2)

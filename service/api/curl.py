@@ -58,6 +58,11 @@ def curl(endpoint: Endpoint) -> str:
     return shlex.join(words)
 
 
+def path_parameters(url: str) -> list[str]:
+    """Return the names of the placeholders in the path of a URL."""
+    return [match[1] or match[2] for match in _path_parameter.finditer(url.partition("#")[0])]
+
+
 def escape_json(text: str) -> str:
     """Return equivalent JSON on one line, with unprintable characters escaped."""
     if text.isprintable():

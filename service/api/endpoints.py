@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast, get_args
 from urllib.parse import urlencode
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,6 +15,7 @@ from service.api.query_string import DEFAULT_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.filtering.offers import OFFER_KEYS
 from service.http.responses import json_response, snapshot_of
+from service.records import AcceptsEntry, EndpointQuality, Pricing, ServiceFacts
 from service.snapshot import Snapshot
 from service.snapshot.endpoints import (
     ENDPOINT_FACETS,
@@ -29,6 +30,18 @@ ENDPOINT_SORTS: tuple[EndpointSort, ...] = get_args(EndpointSort)
 DEFAULT_PER_SERVICE = 3
 CONDITIONS = (*OFFER_KEYS, *FACET_KEYS, "service", "enriched", "maxPrice")
 """The filters: `q` is required without any of them."""
+
+
+class EndpointSummary(Struct, rename="camel"):
+    """The part of a listed endpoint that a list shows; decoding skips its parameters."""
+
+    url: str
+    method: str
+    pricing: Pricing
+    service: ServiceFacts
+    description: str = ""
+    quality: EndpointQuality | None = None
+    match: AcceptsEntry | UnsetType = UNSET
 
 
 class EndpointRequest(Struct, frozen=True):

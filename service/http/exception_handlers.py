@@ -7,11 +7,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from service.discovery_records import PREFIXES, DiscoveryError
-from service.errors import InvalidParameter, MethodNotAllowed, PathNotFound, RatecardError
-from service.http.responses import no_store
+from service.errors import (
+    BodyTooLarge,
+    InvalidParameter,
+    MethodNotAllowed,
+    PathNotFound,
+    RatecardError,
+)
+from service.http.responses import no_store, path_of
 from service.records import ErrorBody, ErrorEnvelope
 
 METHODS = "GET, HEAD, OPTIONS"
+POST_METHODS = "POST, OPTIONS"
 DISCOVERY = tuple(f"{prefix or '/discovery'}/" for prefix in PREFIXES)
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
 """Types of errors of the hosted discovery API by status; 400 and 405 are `invalid_request`."""
@@ -27,7 +34,9 @@ def error_response(request: Request, error: RatecardError) -> Response:
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
-        headers["allow"] = METHODS
+        headers["allow"] = _methods_of(request)
+    if isinstance(error, BodyTooLarge):
+        headers["connection"] = "close"  # the rest of the body would be taken for a request
     if _is_of_discovery(request):
         return no_store(_encode_discovery_error(error), error.status, headers)
     render = request.app.state.error_page
@@ -40,8 +49,11 @@ def error_response(request: Request, error: RatecardError) -> Response:
 
 
 def _is_of_discovery(request: Request) -> bool:
-    path: str = request.scope["path"]
-    return path.removeprefix(request.scope.get("root_path", "")).startswith(DISCOVERY)
+    return path_of(request.scope).startswith(DISCOVERY)
+
+
+def _methods_of(request: Request) -> str:
+    return POST_METHODS if path_of(request.scope) in request.app.state.post_paths else METHODS
 
 
 def _is_of_api(request: Request) -> bool:
@@ -85,7 +97,7 @@ async def _handle_not_found(request: Request, _: Exception) -> Response:
 
 
 async def _handle_method_not_allowed(request: Request, _: Exception) -> Response:
-    message = f"{request.method} is not allowed here; use {METHODS}"
+    message = f"{request.method} is not allowed here; use {_methods_of(request)}"
     return error_response(request, MethodNotAllowed(message))
 
 

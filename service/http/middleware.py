@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import time
+from collections.abc import Collection
 from itertools import count
 
 from starlette.requests import Request
@@ -17,9 +18,9 @@ from service.errors import PathNotFound, RatecardError
 from service.http.access_log import AccessLog
 from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
 from service.http.compression import IDENTITY, negotiate
-from service.http.exception_handlers import METHODS, error_response
+from service.http.exception_handlers import METHODS, POST_METHODS, error_response
 from service.http.metrics import Metrics
-from service.http.responses import FIELDS, SNAPSHOT, RawHeaders, ResponseWriter
+from service.http.responses import FIELDS, SNAPSHOT, RawHeaders, ResponseWriter, path_of
 from service.snapshot import Snapshot
 from service.snapshot.manager import SnapshotManager
 
@@ -34,16 +35,25 @@ COMMON_HEADERS: RawHeaders = [
     ),
     (b"x-content-type-options", b"nosniff"),
 ]
-PREFLIGHT = Response(
-    status_code=204,
-    headers={
-        "allow": METHODS,
-        "access-control-allow-methods": METHODS,
-        "access-control-allow-headers": "*, Authorization",  # `*` alone does not allow the latter
-        "access-control-max-age": "86400",
-        "cache-control": "no-store",
-    },
-)
+MCP_HEADERS = "Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-Id"
+
+
+def _preflight(methods: str, headers: str) -> Response:
+    return Response(
+        status_code=204,
+        headers={
+            "allow": methods,
+            "access-control-allow-methods": methods,
+            "access-control-allow-headers": headers,
+            "access-control-max-age": "86400",
+            "cache-control": "no-store",
+        },
+    )
+
+
+# `*` alone does not allow `Authorization`.
+PREFLIGHT = _preflight(METHODS, "*, Authorization")
+POST_PREFLIGHT = _preflight(POST_METHODS, f"*, Authorization, Content-Type, {MCP_HEADERS}")
 LARGE_BODY = 2**18
 """Bytes that take milliseconds to compress, and so are compressed off the event loop."""
 MAX_COMPRESSING = 4
@@ -71,8 +81,10 @@ class RequestMiddleware:
         cache: ResponseCache,
         metrics: Metrics,
         log: AccessLog | None,
+        post_paths: Collection[str] = (),
     ) -> None:
         self._app = app
+        self._post_paths = post_paths
         self._snapshots = snapshots
         self._cache = cache
         self._metrics = metrics
@@ -172,7 +184,9 @@ class RequestMiddleware:
         snapshot: Snapshot | None,
     ) -> None:
         """Call the application, or answer in its place: a preflight, or 500 when it fails."""
-        app = PREFLIGHT if scope["method"] == "OPTIONS" else self._app
+        app = self._app
+        if scope["method"] == "OPTIONS":
+            app = POST_PREFLIGHT if path_of(scope) in self._post_paths else PREFLIGHT
         if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
             app = error_response(Request(scope), PathNotFound())
         scope[SNAPSHOT] = snapshot

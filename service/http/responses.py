@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Send
+from starlette.types import Message, Scope, Send
 
 from service.snapshot import Snapshot
 
@@ -39,6 +39,12 @@ class ResponseWriter(Struct):
         else:
             self.size += len(message.get("body", b""))
         await self.forward(message)
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request within this application."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def json_response(body: bytes, etag: str | None = None) -> Response:

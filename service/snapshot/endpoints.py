@@ -197,6 +197,11 @@ class Endpoints:
         """Return the ordinal of the service of an endpoint."""
         return int(self._groups.of_document[ordinal])
 
+    def resource_of(self, ordinal: int) -> int | None:
+        """Return the listed resource of an endpoint, None where no feed lists it."""
+        resource = int(self._resources[ordinal])
+        return None if resource == NONE else resource
+
     def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
         """Return the price and the currency of an offer; None if unknown or that of the record."""
         price, currency = self._offers.price(offer) if offer >= 0 else (nan, "")

@@ -86,6 +86,10 @@ class Snapshot:
         """Return the position of a service in the listing, or None."""
         return self._ids.find(service_id)
 
+    def id_of(self, ordinal: int) -> str:
+        """Return the id of a service by its position in the listing."""
+        return self._ids[ordinal]
+
     def tag_of(self, ordinal: int) -> bytes:
         """Return a hash of the stored JSON of a service, 16 hexadecimal digits."""
         return b"%016x" % self._tags[ordinal]

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from service.api.prices import NO_PRICE
 from service.networks import network_label
 from service.records import Service, format_timestamp
-
-NO_PRICE = "no fixed price"
 
 # Link to HTTP URLs only, and to none with user information: a record may hold a `javascript:` URL,
 # or disguise the host.

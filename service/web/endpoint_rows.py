@@ -10,17 +10,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from service.api.curl import curl
+from service.api.endpoints import EndpointSummary
 from service.api.parameters import format_decimal
+from service.api.prices import describe_price, is_upto
 from service.networks import network_label
-from service.records import (
-    AcceptsEntry,
-    Endpoint,
-    EndpointQuality,
-    ParameterDescriptor,
-    Pricing,
-    ServiceFacts,
-)
-from service.web.card import NO_PRICE, quantity
+from service.records import Endpoint, ParameterDescriptor, Pricing, ServiceFacts
+from service.web.card import quantity
 
 MAX_PARAMETERS = 100
 """Parameters shown per endpoint. A record may have enough of them to block the event loop."""
@@ -28,18 +23,6 @@ MAX_TEXT = 400
 """Characters of a text in a list of endpoints, which shows two lines of a description."""
 
 _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
-
-
-class EndpointSummary(Struct, rename="camel"):
-    """The part of a listed endpoint that a list shows; decoding skips its parameters."""
-
-    url: str
-    method: str
-    pricing: Pricing
-    service: ServiceFacts
-    description: str = ""
-    quality: EndpointQuality | None = None
-    match: AcceptsEntry | UnsetType = UNSET
 
 
 class EndpointLine(Struct, kw_only=True):
@@ -147,7 +130,7 @@ def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, 
     return {
         "method": endpoint.method or "GET",
         "path": path,
-        "price": _price(pricing),
+        "price": describe_price(pricing),
         "currency": pricing.currency if pricing.amount or pricing.max_amount else "",
         "description": endpoint.description or "",
         "host": host,
@@ -157,24 +140,10 @@ def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, 
     }
 
 
-def _price(pricing: Pricing) -> str:
-    """Return the price of a request, which is a ceiling in the scheme `upto`."""
-    ceiling = pricing.max_amount or pricing.amount
-    if ceiling and _is_upto(pricing):
-        return f"at most {ceiling}"
-    if pricing.amount:
-        return pricing.amount
-    return f"{pricing.min_amount or '0'} – {pricing.max_amount}" if pricing.max_amount else NO_PRICE
-
-
 def _scheme(pricing: Pricing) -> str:
     lowest, ceiling = pricing.min_amount or pricing.amount, pricing.max_amount or pricing.amount
-    is_bounded = _is_upto(pricing) and lowest.strip("0.") and lowest != ceiling
+    is_bounded = is_upto(pricing) and lowest.strip("0.") and lowest != ceiling
     return f"{pricing.scheme}{f', from {lowest}' if is_bounded else ''}" if pricing.scheme else ""
-
-
-def _is_upto(pricing: Pricing) -> bool:
-    return (pricing.scheme or "").casefold() == "upto"
 
 
 def _parameter_row(parameter: ParameterDescriptor) -> ParameterRow:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from service.api.endpoints import EndpointRequest
+from service.api.endpoints import EndpointRequest, EndpointSummary
 from service.api.parameters import ListRequest
 from service.filtering.offers import NONE
 from service.records import Endpoint
@@ -21,7 +21,6 @@ from service.snapshot.endpoints import EndpointFilters, EndpointHits
 from service.web.endpoint_rows import (
     EndpointResult,
     EndpointRow,
-    EndpointSummary,
     result_of,
     row_of,
     split_url,

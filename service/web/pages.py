@@ -213,6 +213,7 @@ def _render(
         assets=f"{root}/assets/{VERSION}",
         snapshot=snapshot.id if snapshot else "",
         built_at=format_timestamp(snapshot.manifest.built_at) if snapshot else "",
+        has_mcp=request.app.state.mcp is not None,
         **values,
     )
     return HTMLResponse(

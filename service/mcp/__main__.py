@@ -1,0 +1,81 @@
+"""`python -m service.mcp`: MCP over standard input and output, or over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+from mcp.server.stdio import stdio_server
+from msgspec.structs import replace
+
+from service.cli import Parser
+from service.mcp.server import create_server
+from service.server.options import add_settings, read_settings
+from service.server.run import serve
+from service.settings import ServerSettings
+from service.snapshot.manager import SnapshotManager
+
+EXAMPLES = (
+    "{prog} --artifacts artifacts",
+    "{prog} --http --port 8001 --mcp-hosts mcp.example.com",
+)
+HTTP_ONLY = tuple(
+    name for name in ServerSettings.__struct_fields__ if name not in ("artifacts", "page", "mcp")
+)
+
+
+def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp") -> int:
+    """Serve until the client leaves, or with `--http` until stopped; returns the exit status."""
+    parser = _parser(prog)
+    given = vars(parser.parse_args(arguments))
+    is_http = given.pop("http")
+    unused = sorted(given.keys() & set(HTTP_ONLY))
+    if unused and not is_http:
+        parser.error(f"`{unused[0].replace('_', '-')}` is an option of `--http`")
+    try:
+        settings = read_settings(given)
+    except ValueError as error:
+        print(f"error: {error}; `{prog} --help` lists all settings", file=sys.stderr)
+        return 2
+    if is_http:
+        serve(replace(settings, mcp=True, page=False))
+    else:
+        anyio.run(serve_stdio, settings.artifacts)
+    return 0
+
+
+async def serve_stdio(artifacts: str) -> None:
+    """Serve one client until it closes standard input.
+
+    Without a snapshot, calls of tools are errors that say so until one is published.
+    """
+    snapshots = SnapshotManager(Path(artifacts))
+    await anyio.to_thread.run_sync(snapshots.open)
+    snapshots.start()
+    server = create_server(snapshots, lambda _: snapshots.current())
+    try:
+        async with stdio_server() as (requests, responses):
+            await server.run(requests, responses, server.create_initialization_options())
+    finally:
+        snapshots.stop()
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        usage="%(prog)s [--http] [OPTION...]",
+        description="Serve the published snapshot to agents by MCP, over standard input and "
+        "output. Each option has an environment variable, which it overrides.",
+        examples=[example.format(prog=prog) for example in EXAMPLES],
+    )
+    parser.add_version()
+    parser.add_argument(
+        "--http", action="store_true", help="serve streamable HTTP at /mcp, for many clients"
+    )
+    add_settings(parser, ["artifacts", *HTTP_ONLY])
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Arguments of the tools: typed, with the limits that the definitions state."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from service.api.query_string import MAX_QUERY
+from service.errors import InvalidParameter
+
+T = TypeVar("T", bound=Struct)
+
+MAX_ROWS = 20
+MAX_TEXT = 200
+
+Query = Annotated[str, Meta(min_length=1, max_length=MAX_QUERY, pattern=r"\S")]
+Term = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Price = Annotated[float, Meta(ge=0, le=1e9)]
+Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS)]
+Cursor = Annotated[
+    str, Meta(max_length=MAX_TEXT, description="of the last page, other arguments unchanged")
+]
+Reference = Annotated[str, Meta(min_length=1, max_length=2048)]
+
+
+class EndpointSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `search_endpoints`."""
+
+    query: Annotated[Query, Meta(description="what it should do, in plain words")]
+    max_price_usd: Annotated[Price, Meta(description="for one request")] | None = None
+    network: Annotated[Term, Meta(description="to pay on: Base, eip155:8453")] | None = None
+    scheme: Annotated[Term, Meta(description="exact or upto")] | None = None
+    category: Annotated[Term, Meta(description="from `catalogue`")] | None = None
+    method: Annotated[Term, Meta(description="HTTP method")] | None = None
+    limit: Annotated[Limit, Meta(description="rows")] = 5
+    cursor: Cursor | None = None
+
+
+class ServiceSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `search_services`."""
+
+    query: Annotated[Query, Meta(description="plain words; without it, the best known")] | None = (
+        None
+    )
+    category: Annotated[Term, Meta(description="from `catalogue`")] | None = None
+    limit: Annotated[Limit, Meta(description="rows")] = 5
+    cursor: Cursor | None = None
+
+
+class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `get`."""
+
+    id: Annotated[Reference, Meta(description="service or endpoint id, or endpoint URL")]
+    detail: Annotated[
+        Literal["brief", "full"], Meta(description="full: the record as stored, often long")
+    ] = "brief"
+
+
+class HowToCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `how_to_call`."""
+
+    endpoint: Annotated[Reference, Meta(description="id, or URL with or without method")]
+    values: Annotated[dict[str, Any], Meta(description="parameters to fill in, by name")] = {}
+
+
+class Catalogue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of `catalogue`: none."""
+
+
+def decode_arguments(given: dict[str, Any], kind: type[T]) -> T:
+    """Decode arguments; numbers may be texts, and null means missing. Raises InvalidParameter."""
+    try:
+        known = {name: value for name, value in given.items() if value is not None}
+        return msgspec.convert(known, kind, strict=False)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`")
+        raise InvalidParameter(name, f"{name}: {reason}" if name else reason) from error

@@ -1,0 +1,197 @@
+"""The tool that says how to call an endpoint, and how it is paid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from service.api.curl import curl, path_parameters
+from service.errors import InvalidParameter
+from service.mcp.arguments import HowToCall
+from service.mcp.reading import ALL_ENDPOINTS, Answer, endpoint_of
+from service.mcp.rows import MAX_NAME, MAX_URL, Says, endpoint_line, endpoint_row, endpoint_text
+from service.mcp.texts import clean, printable_json
+from service.records import Endpoint, ParameterDescriptor
+from service.snapshot import Snapshot
+
+MAX_PARAMETERS = 40
+MAX_VALUES = 20
+MAX_VALUE = 500  # bytes of an example
+MAX_SAYS = 200
+MAX_CURL = 8000
+MAX_ACCEPTS = 8 * 1024  # bytes
+
+PAYS_WITH = (
+    "Python: x402[httpx]; TypeScript: @x402/fetch or @x402/axios, with @x402/evm or @x402/svm"
+)
+NOTE = (
+    "The live 402 is authoritative: compare its amount, network and payee with your budget before "
+    "paying. Nothing here pays or calls for you."
+)
+
+
+class Parameter(Struct, kw_only=True, omit_defaults=True):
+    """A parameter; `example` and `allowed` are the seller's values."""
+
+    name: str
+    place: str = msgspec.field(name="in")
+    type: str
+    required: bool = False
+    example: Any | UnsetType = UNSET
+    allowed: list[Any] = []
+    seller_says: Says = ""
+
+
+class Instructions(Struct, kw_only=True, omit_defaults=True):
+    """How to call an endpoint.
+
+    `accepts` are the ways to pay as the seller's feed has them, `accepts_left_out` counts those
+    that are too long.
+    """
+
+    id: str
+    method: str
+    url: str
+    seller_says: Says
+    curl: str
+    parameters: list[Parameter]
+    parameters_left_out: int = 0
+    accepts: list[Any]
+    accepts_left_out: int = 0
+    price_usd: float | UnsetType = UNSET
+    price: str = ""
+    network: str = ""
+    scheme: str = ""
+    pays_with: str
+    note: str
+
+
+class _Accepts(Struct):
+    accepts: list[Raw] = []
+
+
+_endpoint = msgspec.json.Decoder(Endpoint)
+_accepts = msgspec.json.Decoder(_Accepts)
+
+
+def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
+    """Return a command that calls an endpoint, its parameters, and the ways to pay."""
+    ordinal = endpoint_of(snapshot, wanted.endpoint)
+    endpoint = _endpoint.decode(endpoint_text(snapshot, ordinal))
+    filled = fill(endpoint, wanted.values)
+    unfilled = [each for each in _undescribed(filled) if each.name not in wanted.values]
+    row = endpoint_row(snapshot, ordinal, ALL_ENDPOINTS)
+    parameters = [*(filled.parameters or []), *unfilled]
+    accepts, accepts_left_out = _read_accepts(snapshot, ordinal)
+    command = curl(filled)
+    instructions = Instructions(
+        id=row.id,
+        method=row.method,
+        url=clean(endpoint.url, MAX_CURL),
+        seller_says=clean(endpoint.description or row.seller_says, MAX_SAYS),
+        curl=command if len(command) <= MAX_CURL and command.isprintable() else "",
+        parameters=list(map(_describe, parameters[:MAX_PARAMETERS])),
+        parameters_left_out=max(len(parameters) - MAX_PARAMETERS, 0),
+        accepts=accepts,
+        accepts_left_out=accepts_left_out,
+        price_usd=row.price_usd,
+        price=row.price,
+        network=row.network,
+        scheme=row.scheme,
+        pays_with=PAYS_WITH,
+        note=NOTE,
+    )
+    lines = [
+        endpoint_line(replace(row, seller_says=instructions.seller_says), MAX_URL, MAX_SAYS),
+        instructions.curl or "no command: the URL is not HTTP, or the values are too long",
+        *map(_parameter_line, instructions.parameters),
+        "accepts, from the seller's feed: " + msgspec.json.encode(accepts).decode()
+        if accepts
+        else "no feed lists how it is paid; its 402 says so",
+        f"pays with {PAYS_WITH}",
+        NOTE,
+    ]
+    return instructions, "\n".join(lines)
+
+
+def fill(endpoint: Endpoint, values: dict[str, Any]) -> Endpoint:
+    """Return the endpoint with these values as examples, to be sent; raises InvalidParameter."""
+    parameters = [*(endpoint.parameters or []), *_undescribed(endpoint)]
+    names = [parameter.name for parameter in parameters]
+    for name in values:
+        if name not in names:
+            known = ", ".join(clean(each, MAX_NAME) for each in names[:MAX_VALUES]) or "none"
+            message = f"values: it has no parameter `{clean(name, MAX_NAME)}`; it has {known}"
+            raise InvalidParameter("values", message)
+    filled = [
+        replace(parameter, example=Raw(msgspec.json.encode(values[parameter.name])), required=True)
+        for parameter in parameters
+        if parameter.name in values
+    ]
+    others = [each for each in endpoint.parameters or [] if each.name not in values]
+    return replace(endpoint, parameters=[*filled, *others])
+
+
+def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
+    """Return the placeholders of the URL that no parameter of the record describes."""
+    described = {each.name for each in endpoint.parameters or [] if each.group == "path"}
+    return [
+        ParameterDescriptor(group="path", name=name, type="string", required=True)
+        for name in path_parameters(endpoint.url)
+        if name not in described
+    ]
+
+
+def _describe(parameter: ParameterDescriptor) -> Parameter:
+    return Parameter(
+        name=clean(parameter.name, MAX_NAME),
+        place=parameter.group,
+        type=parameter.type,
+        required=parameter.required is True,
+        example=_value(parameter.example),
+        allowed=[
+            value
+            for raw in (parameter.enum_values or [])[:MAX_VALUES]
+            if (value := _value(raw)) is not UNSET
+        ],
+        seller_says=clean(parameter.description or "", MAX_SAYS),
+    )
+
+
+def _value(raw: Raw | UnsetType) -> Any:
+    """Return a value of the seller, UNSET where it is missing, null or long."""
+    if raw is UNSET or len(bytes(raw)) > MAX_VALUE:
+        return UNSET
+    value = printable_json(msgspec.json.decode(raw))
+    return UNSET if value is None else value
+
+
+def _parameter_line(parameter: Parameter) -> str:
+    required = ", required" if parameter.required else ""
+    parts = [f"- {parameter.name} ({parameter.type} in {parameter.place}{required})"]
+    if parameter.example is not UNSET:
+        parts.append(f"example {msgspec.json.encode(parameter.example).decode()}")
+    if parameter.allowed:
+        parts.append(f"one of {msgspec.json.encode(parameter.allowed).decode()}")
+    if parameter.seller_says:
+        parts.append(f"seller: {parameter.seller_says}")
+    return "; ".join(parts)
+
+
+def _read_accepts(snapshot: Snapshot, ordinal: int) -> tuple[list[Any], int]:
+    """Return the ways to pay that a feed lists, as far as they fit, and how many do not."""
+    resource = snapshot.endpoints.resource_of(ordinal)
+    if resource is None:
+        return [], 0
+    entries = _accepts.decode(snapshot.resources.texts.view(resource)).accepts
+    fitting: list[Any] = []
+    room = MAX_ACCEPTS
+    for entry in entries:
+        room -= len(bytes(entry))
+        if room < 0:
+            break
+        fitting.append(printable_json(msgspec.json.decode(entry)))
+    return fitting, len(entries) - len(fitting)

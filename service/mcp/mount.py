@@ -1,0 +1,153 @@
+"""`/mcp`: the server over streamable HTTP, and the documents by which clients find it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from service.errors import BadRequest, BodyTooLarge
+from service.http.responses import snapshot_of
+from service.mcp.cards import Cards
+from service.mcp.pacing import Pace
+from service.mcp.server import Context, create_server
+from service.snapshot import Snapshot
+from service.snapshot.manager import SnapshotManager
+
+PATH = "/mcp"
+MAX_BODY = 64 * 1024
+"""Bytes of a message: the longest query in the longest encoding takes a quarter."""
+
+
+class McpMount:
+    """ASGI application of `/mcp`: stateless, with JSON answers, for both eras of the protocol.
+
+    A session manager of the SDK runs once. Each lifespan has a new one (`run`); without a lifespan,
+    as in an application that is mounted into another, the first request of an event loop starts it.
+
+    hosts: names of hosts that are answered, separated by commas
+    """
+
+    def __init__(self, snapshots: SnapshotManager, hosts: str) -> None:
+        names = [name.strip() for name in hosts.split(",") if name.strip()]
+        self.routes = [
+            Route(PATH, self, methods=["POST"]),
+            *Cards(names).routes,
+        ]
+        self._server = create_server(snapshots, _snapshot_of)
+        self._security = _security(names)
+        self._running: _Running | None = None
+        self._starting: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Run a session manager, for the event loop of the caller."""
+        manager = StreamableHTTPSessionManager(
+            self._server,
+            json_response=True,
+            stateless=True,
+            security_settings=self._security,
+            max_request_body_size=MAX_BODY,
+        )
+        async with manager.run():
+            running = self._running = _Running(manager)
+            try:
+                yield
+            finally:
+                if self._running is running:
+                    self._running = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a message; raises RatecardError before anything is sent."""
+        request = Request(scope, receive)
+        snapshot_of(request)
+        request.app.state.load_shedder.check()
+        body = await _read_body(request)
+        running = self._running
+        if running is None or running.loop is not asyncio.get_running_loop():
+            running = await self._start()
+        messages: list[Message] = []
+
+        async def collect(message: Message) -> None:
+            messages.append(message)
+
+        async with running.pace.turn():
+            await running.manager.handle_request(scope, _replay(body), collect)
+        for message in messages:  # outside of the turn, which a slow client must not prolong
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["cache-control"] = "no-store"
+            await send(message)
+
+    async def _start(self) -> _Running:
+        """Run a session manager in a task until the event loop ends, once for all that wait."""
+        loop = asyncio.get_running_loop()
+        if self._starting is None or self._starting.get_loop() is not loop:
+            self._starting = loop.create_future()
+            self._task = loop.create_task(self._run_until_cancelled(self._starting))
+        await asyncio.shield(self._starting)
+        assert self._running is not None  # noqa: S101  # as `run` sets it
+        return self._running
+
+    async def _run_until_cancelled(self, started: asyncio.Future[None]) -> None:
+        async with self.run():
+            started.set_result(None)
+            await asyncio.Event().wait()
+
+
+class _Running:
+    """A session manager, the event loop that it runs in, and the pace of calls there."""
+
+    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+        self.manager = manager
+        self.loop = asyncio.get_running_loop()
+        self.pace = Pace()
+
+
+def _snapshot_of(context: Context) -> Snapshot:
+    """Return the snapshot that the HTTP request is pinned to."""
+    request: Request = context.request  # type: ignore[assignment]  # over HTTP there is one
+    return snapshot_of(request)
+
+
+def _security(names: list[str]) -> TransportSecuritySettings:
+    """Return the settings that answer these hosts, and pages from them, on any port."""
+    origins = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
+    return TransportSecuritySettings(
+        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
+        allowed_origins=[*origins, *(f"{origin}:*" for origin in origins)],
+    )
+
+
+async def _read_body(request: Request) -> bytes:
+    """Read the body; raises BodyTooLarge, or BadRequest where the client leaves."""
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise BodyTooLarge(f"the body exceeds {MAX_BODY} bytes")
+    except ClientDisconnect as error:
+        raise BadRequest("the client closed the connection") from error
+    return bytes(body)
+
+
+def _replay(body: bytes) -> Receive:
+    """Return a `receive` of a request whose body is complete."""
+    messages: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await asyncio.Event().wait()  # until the caller cancels: the client is not watched
+        raise AssertionError
+
+    return receive

@@ -1,0 +1,42 @@
+"""JSON Schemas of the tools, without what costs bytes and says nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+Json = dict[str, Any]
+
+# Limits that an error explains better than a definition that every session pays for.
+_LEFT_OUT = ("title", "pattern", "minLength", "maxLength")
+
+
+def schema_of(kind: type[Struct]) -> Json:
+    """Return the JSON Schema of a type, with the schemas of its parts in place."""
+    _, parts = msgspec.json.schema_components([kind], ref_template="{name}")
+    return _compact(parts[kind.__name__], parts)
+
+
+def _compact(schema: Json, parts: dict[str, Json]) -> Json:
+    if "$ref" in schema:
+        part = _compact(parts[schema["$ref"]], parts)
+        return part | {name: schema[name] for name in ("description",) if name in schema}
+    if "anyOf" in schema:  # an optional value: missing is how to say null
+        (value,) = (each for each in schema["anyOf"] if each != {"type": "null"})
+        kept = {name: schema[name] for name in schema if name not in ("anyOf", "default")}
+        return _compact(value | kept, parts)
+    compact = {name: schema[name] for name in schema if name not in _LEFT_OUT}
+    if "properties" in compact:
+        compact.pop("description", None)  # the docstring of a Struct is for its readers
+        compact["properties"] = {
+            name: _compact(each, parts) for name, each in compact["properties"].items()
+        }
+    if not compact.get("required", True):
+        del compact["required"]
+    if isinstance(compact.get("items"), dict):
+        compact["items"] = _compact(compact["items"], parts)
+    if not compact.get("default", True):  # empty: the same as missing
+        del compact["default"]
+    return compact

@@ -1,0 +1,142 @@
+"""The search tools: the engine's ranking as compact pages."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from service.api.cursors import cursor_prefix, parse_cursor
+from service.api.endpoints import EndpointRequest, find_endpoints
+from service.api.listing import find
+from service.api.parameters import ListRequest
+from service.api.query_string import Page
+from service.filtering.filters import Filters
+from service.mcp.arguments import EndpointSearch, ServiceSearch
+from service.mcp.rows import (
+    EndpointRow,
+    ServiceRow,
+    endpoint_line,
+    endpoint_row,
+    service_line,
+    service_row,
+)
+from service.snapshot import Snapshot
+from service.snapshot.endpoints import EndpointFilters
+
+MORE = "more: repeat with cursor {}"
+
+
+class LeftOut(Struct, kw_only=True):
+    """Counts of matches that are not listed, and why.
+
+    price: over `max_price_usd` or without a price in US dollars, where that is given
+    network: not to be paid on `network`, where that is given
+    """
+
+    same_service: Annotated[int, Meta(description="beyond 3 of each service")]
+    price: int | UnsetType = UNSET
+    network: int | UnsetType = UNSET
+
+
+class EndpointPage(Struct, kw_only=True, omit_defaults=True):
+    """A page of endpoints; `cursor` is that of the next page, if there is one."""
+
+    total: int
+    endpoints: list[EndpointRow]
+    left_out: Annotated[LeftOut, Meta(description="matches that filters hide")]
+    cursor: str = ""
+
+
+class ServicePage(Struct, kw_only=True, omit_defaults=True):
+    """A page of services."""
+
+    total: int
+    services: list[ServiceRow]
+    cursor: str = ""
+
+
+def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[EndpointPage, str]:
+    """Return the endpoints that match a query and the filters, best match first, and as text."""
+    filters = _filters(search)
+    prefix = cursor_prefix(snapshot.id, (search.query, filters))
+    start = parse_cursor(search.cursor, prefix)
+    request = EndpointRequest(search.query, Page(search.limit, start), filters)
+    hits = find_endpoints(snapshot, request)
+    rows = [
+        endpoint_row(snapshot, ordinal, filters, is_first=not number)
+        for number, ordinal in enumerate(hits.ordinals)
+    ]
+    stop = start + len(rows)
+    page = EndpointPage(
+        total=hits.total,
+        endpoints=rows,
+        left_out=_count_left_out(snapshot, search.query, filters, hits.total - hits.listed),
+        cursor=f"{prefix}{stop}" if rows and stop < hits.listed else "",
+    )
+    return page, _endpoint_text(page, start)
+
+
+def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[ServicePage, str]:
+    """Return the services that match a query, best match first, and as text."""
+    filters = Filters(facets={"category": [search.category]} if search.category else {})
+    prefix = cursor_prefix(snapshot.id, ("services", search.query, filters))
+    start = parse_cursor(search.cursor, prefix)
+    request = ListRequest(search.query, Page(search.limit, start), filters, with_endpoints=False)
+    hits = find(snapshot, request)
+    rows = [
+        service_row(snapshot, ordinal, None if number else search.query)
+        for number, ordinal in enumerate(hits.ordinals)
+    ]
+    stop = start + len(rows)
+    cursor = f"{prefix}{stop}" if rows and stop < hits.total else ""
+    page = ServicePage(total=hits.total, services=rows, cursor=cursor)
+    lines = [f"{start + 1}–{stop} of {hits.total} services" if rows else "no services"]
+    lines += map(service_line, rows)
+    lines += [f"of the first: {line}" for row in rows[:1] for line in row.best_endpoints]
+    if cursor:
+        lines.append(MORE.format(cursor))
+    return page, "\n".join(lines)
+
+
+def _filters(search: EndpointSearch) -> EndpointFilters:
+    offers = {"network": search.network, "scheme": search.scheme}
+    facets = {"category": search.category, "method": search.method}
+    return EndpointFilters(
+        offers={name: [value] for name, value in offers.items() if value is not None},
+        facets={name: [value] for name, value in facets.items() if value is not None},
+        max_usd_price=search.max_price_usd,
+    )
+
+
+def _count_left_out(
+    snapshot: Snapshot, query: str, filters: EndpointFilters, same_service: int
+) -> LeftOut:
+    endpoints, left_out = snapshot.endpoints, LeftOut(same_service=same_service)
+    if filters.max_usd_price is not None:
+        wider = replace(filters, max_usd_price=None)
+        left_out.price = endpoints.count_excluded(query, filters, wider)
+    if "network" in filters.offers:
+        others = {name: values for name, values in filters.offers.items() if name != "network"}
+        wider = replace(filters, offers=others)
+        left_out.network = endpoints.count_excluded(query, filters, wider)
+    return left_out
+
+
+def _endpoint_text(page: EndpointPage, start: int) -> str:
+    rows, left_out = page.endpoints, page.left_out
+    head = f"{start + 1}–{start + len(rows)} of {page.total}" if rows else "no"
+    hidden = {
+        "by price": left_out.price,
+        "on other networks": left_out.network,
+        "beyond 3 of a service": left_out.same_service,
+    }
+    reasons = [f"{count} {reason}" for reason, count in hidden.items() if count]
+    lines = [f"{head} endpoints" + (f"; left out: {', '.join(reasons)}" if reasons else "")]
+    lines += map(endpoint_line, rows)
+    if rows and rows[0].curl:
+        lines.append(f"call the first: {rows[0].curl}")
+    if page.cursor:
+        lines.append(MORE.format(page.cursor))
+    return "\n".join(lines)

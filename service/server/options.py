@@ -1,0 +1,42 @@
+"""The command-line options of the settings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+
+from service.cli import Parser
+from service.settings import ServerSettings, Settings, describe, variable
+
+
+def add_settings(parser: Parser, names: Iterable[str] = ServerSettings.__struct_fields__) -> None:
+    """Add an option for each of these settings."""
+    application = parser.add_argument_group("settings of the application")
+    server = parser.add_argument_group("settings of the server")
+    defaults = ServerSettings()
+    for name in names:
+        group = application if name in Settings.__struct_fields__ else server
+        default = getattr(defaults, name)
+        value = os.environ.get(variable(name), default)
+        text = f"{describe(name)} ({variable(name)}, now: {value if value != '' else 'none'})"
+        argument = group.add_argument(
+            option(name),
+            dest=name,
+            default=argparse.SUPPRESS,
+            metavar=name.rpartition("_")[2].upper(),
+            help=text.replace("%", "%%"),
+        )
+        if isinstance(default, bool):  # `--page` alone means true
+            argument.nargs, argument.const, argument.metavar = "?", "true", "false"
+
+
+def read_settings(given: dict[str, str]) -> ServerSettings:
+    """Read the settings of the environment and of these options; raises ValueError."""
+    options = {variable(name): value for name, value in given.items()}
+    return ServerSettings.from_environment(os.environ | options)
+
+
+def option(name: str) -> str:
+    """Return the command-line option of a setting."""
+    return "--" + name.replace("_", "-")
