@@ -100,7 +100,7 @@ class FacetWriter:
 
     def add(self, documents: range, values: Sequence[str]) -> None:
         """Add the values that each of some consecutive documents has; documents come in order."""
-        if not values:
+        if not values or not documents:
             return
         for key, value in {self._key_of(value): value for value in values}.items():
             self._ordinals[key].extend(documents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from service.mcp.texts import clean, printable_json
 from service.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
 
-MAX_PARAMETERS = 40
+MAX_PARAMETERS = 12 * 1024  # bytes
 MAX_VALUES = 20
 MAX_VALUE = 500  # bytes of an example
 MAX_SAYS = 200
@@ -86,6 +87,7 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     row = endpoint_row(snapshot, ordinal, ALL_ENDPOINTS)
     parameters = [*(filled.parameters or []), *unfilled]
     accepts, accepts_left_out = _read_accepts(snapshot, ordinal)
+    described = _describe_all(parameters)
     command = curl(filled)
     instructions = Instructions(
         id=row.id,
@@ -93,8 +95,8 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
         url=clean(endpoint.url, MAX_CURL),
         seller_says=clean(endpoint.description or row.seller_says, MAX_SAYS),
         curl=command if len(command) <= MAX_CURL and command.isprintable() else "",
-        parameters=list(map(_describe, parameters[:MAX_PARAMETERS])),
-        parameters_left_out=max(len(parameters) - MAX_PARAMETERS, 0),
+        parameters=described,
+        parameters_left_out=len(parameters) - len(described),
         accepts=accepts,
         accepts_left_out=accepts_left_out,
         price_usd=row.price_usd,
@@ -143,6 +145,18 @@ def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
         for name in path_parameters(endpoint.url)
         if name not in described
     ]
+
+
+def _describe_all(parameters: Sequence[ParameterDescriptor]) -> list[Parameter]:
+    """Return the parameters as far as they fit."""
+    described: list[Parameter] = []
+    room = MAX_PARAMETERS
+    for parameter in map(_describe, parameters):
+        room -= len(msgspec.json.encode(parameter))
+        if room < 0:
+            break
+        described.append(parameter)
+    return described
 
 
 def _describe(parameter: ParameterDescriptor) -> Parameter:

@@ -66,9 +66,13 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn closes at once: None
-        """Keep the connection open for the responses to what the client sent before."""
+        """Keep the connection open for the responses to complete requests.
+
+        An incomplete body never completes: its request is ended now, not after a timeout.
+        """
         self._has_ended = True
-        return self._responses < self._heads
+        complete = self._heads - (self._has_body and self._is_incomplete)
+        return self._responses < complete
 
     def data_received(self, data: bytes) -> None:
         """Parse at most as many bytes at once as the current head may still have."""

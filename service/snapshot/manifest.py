@@ -13,7 +13,7 @@ from msgspec import Struct
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.records import Counts
 
-FORMAT = 6
+FORMAT = 7
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 
+from tests.benchmarks.agents import bench_agents
 from tests.benchmarks.builds import bench_builds
 from tests.benchmarks.endpoints import bench_endpoints
 from tests.benchmarks.pages import bench_pages
 from tests.benchmarks.search import PEERS, bench_search
 from tests.benchmarks.serving import bench_serving
 
-PARTS = ("pages", "search", "endpoints", "builds", "service")
+PARTS = ("pages", "search", "endpoints", "builds", "service", "agents")
 BUILD_COUNTS = [10_000, 100_000]
+AGENTS_COUNT = 5_000
 SERVED_COUNTS = [1_000, 100_000]
 FULL_COUNT = 1_000_000
 
@@ -39,6 +41,8 @@ def main() -> None:
     if "service" in options.parts:
         for count in options.served or SERVED_COUNTS:
             bench_serving(count)
+    if "agents" in options.parts:
+        bench_agents(AGENTS_COUNT)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,11 +17,12 @@ from tests.benchmarks.corpus import make_documents, make_queries
 from tests.benchmarks.services import write_services
 from tests.support.running import serve
 
+WRK = shutil.which("wrk") or "wrk"
 CONNECTIONS = (1, 4, 32)
 SECONDS = 4
 ROUNDS = 3
 QUERIES = 10_000
-MESSAGES = {
+MESSAGES: dict[str, dict[str, object]] = {
     "2025-11-25": {},
     "2026-07-28": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -73,22 +75,23 @@ def _compare(
     shares, last = [], (0.0, 0.0, 0.0)
     for number in range(ROUNDS):
         alone = _rate(_search(folder, address, connections, 2 * number))
-        caller = subprocess.Popen(
-            ["wrk", "-t1", "-c1", f"-d{SECONDS + 1}s", "-s", *call], stdout=subprocess.PIPE
-        )
+        options = ["-t1", "-c1", f"-d{SECONDS + 1}s", "-s"]
+        caller = subprocess.Popen([WRK, *options, *call], stdout=subprocess.PIPE)
         beside = _rate(_search(folder, address, connections, 2 * number + 1))
         output, _ = caller.communicate()
         calls = _requests_per_second(output.decode())
         shares.append(beside / alone)
         last = (alone, beside, calls)
     share = sorted(shares)[ROUNDS // 2]
-    print(f"| {connections} | {last[0]:,.0f} | {last[1]:,.0f} | {share:.2f} | {last[2]:,.0f} | {version} |")
+    alone, beside, calls = last
+    rates = f"{alone:,.0f} | {beside:,.0f} | {share:.2f} | {calls:,.0f}"
+    print(f"| {connections} | {rates} | {version} |")
 
 
 def _search(folder: Path, address: str, connections: int, run: int) -> list[str]:
     script = folder / "search.lua"
     script.write_text(SEARCH.format(targets=folder / "targets.txt", start=run * QUERIES // 7))
-    return ["wrk", "-t1", f"-c{connections}", f"-d{SECONDS}s", "-s", str(script), address]
+    return [WRK, "-t1", f"-c{connections}", f"-d{SECONDS}s", "-s", str(script), address]
 
 
 def _rate(command: list[str]) -> float:

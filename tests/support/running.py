@@ -106,7 +106,7 @@ def serve_process(
         **options,
     ) as process:
         try:
-            with httpx.Client(base_url=_wait_for_address(process), timeout=30) as client:
+            with httpx.Client(base_url=wait_for_address(process), timeout=30) as client:
                 yield client, process
         finally:
             process.terminate()
@@ -120,7 +120,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def _wait_for_address(process: subprocess.Popen[str]) -> str:
+def wait_for_address(process: subprocess.Popen[str]) -> str:
     """Read the log until the service has started, and return its address."""
     stderr = process.stderr
     assert stderr is not None

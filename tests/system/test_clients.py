@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -16,13 +15,10 @@ import pytest
 from indexer.__main__ import main
 from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import ROOT, SHARED, Json, serve, write_lines
+from tests.support.clients import CLIENTS, skip_without
+from tests.support.running import SHARED, Json, serve, write_lines
 from tests.support.x402 import accept, resource, v1
 
-CLIENTS = next(
-    (path for path in (ROOT / "build/clients", ROOT.parent / "clients") if path.exists()),
-    ROOT / "build/clients",
-)
 REAL = sorted((SHARED / "bazaar").glob("*.json"))
 GENERATED = [
     resource("https://busy.example/b"),
@@ -105,14 +101,6 @@ def listed(client: httpx.Client) -> list[Json]:
         body = client.get("/discovery/resources", params=parameters).json()
         items, total = items + body["items"], body["pagination"]["total"]
     return items
-
-
-def skip_without(path: Path) -> None:
-    if not path.exists():
-        reason = f"{path} is missing: run `make clients`"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
 
 
 def run(*command: object) -> Any:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from indexer.cli.main import COMMANDS, parse_options
-from service.__main__ import EXAMPLES, option
+from service.__main__ import EXAMPLES
+from service.server.options import option
 from service.settings import Settings, describe, variable
 from tests.support.running import ROOT, service, write_lines
 
@@ -96,7 +97,7 @@ def test_the_console_script_has_the_commands_of_both_programs() -> None:
         ).stdout
 
     commands = re.findall(r"^    (\w+) ", ratecard("--help"), re.MULTILINE)
-    assert commands == [*COMMANDS, "serve"]
+    assert commands == [*COMMANDS, "serve", "mcp"]
     for command in ("build", "serve"):  # of the indexer, and of the service
         assert ratecard(command, "--help").startswith(f"usage: ratecard {command} ")
 

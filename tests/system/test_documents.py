@@ -17,11 +17,11 @@ from indexer.cli.main import COMMANDS
 from indexer.payments.columns import COLUMNS
 from indexer.sources.records import SourceRecord
 from service import errors
-from service.__main__ import option
 from service.api.openapi import document
 from service.app import ROUTES
 from service.cli import Parser
 from service.http.metrics import SHARED_FOLDER
+from service.server.options import option
 from service.settings import ServerSettings, describe, variable
 from service.snapshot.manifest import MANIFEST
 from service.snapshot.publication import SNAPSHOTS, read_current

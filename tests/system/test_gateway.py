@@ -242,6 +242,30 @@ def test_a_prefix_is_stripped_and_in_the_openapi_document(prefixed: Proxied) -> 
     assert client.get("/api/nowhere").json()["error"]["code"] == "path_not_found"
 
 
+def test_mcp_answers_below_the_prefix(special_ids: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    arguments = ("--root-path", "/api", "--trusted-proxies", "127.0.0.1", "--mcp")
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    message |= {"params": {"name": "get", "arguments": {"id": "long"}}}
+    headers = {"accept": "application/json, text/event-stream"}
+    with (
+        instances(special_ids, tmp_path, arguments) as (one,),
+        gateway(tmp_path / "nginx", PREFIX, {ONE_SERVICE[0]: one.address}) as client,
+    ):
+        response = client.post("/api/mcp", json=message, headers=headers)
+        assert response.json()["result"]["structuredContent"]["service"]["id"] == "long"
+        entry = one.log_entry(response)
+        assert (entry["route"], entry["target"]) == ("/mcp", "/api/mcp")
+        preflight = client.options("/api/mcp")
+        assert preflight.headers["access-control-allow-methods"] == "POST, OPTIONS"
+        assert client.get("/api/mcp").headers["allow"] == "POST, OPTIONS"
+        card = client.get("/api/mcp/server-card").json()
+        assert card["remotes"][0]["url"] == "http://127.0.0.1/api/mcp"
+        assert client.get("/api/.well-known/ai-catalog.json").json()["entries"][0]["url"] == (
+            "http://127.0.0.1/api/mcp/server-card"
+        )
+
+
 def test_paths_outside_the_prefix_and_metrics_are_404_by_nginx(prefixed: Proxied) -> None:
     client, one = prefixed
     for path in ("/v1/services", "/", "/api/metrics", "/api//metrics", "/api/v1/../%6detrics"):

@@ -1,0 +1,154 @@
+"""`python -m service.mcp` and `ratecard mcp`: standard input and output, and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+
+from mcp import Client, StdioServerParameters
+
+from tests.support.artifacts import current
+from tests.support.mcp import ERAS, MODES, call, message_of, text_of
+from tests.support.running import ROOT, Build, service, wait_for_address
+
+COMMAND = [sys.executable, "-m", "service.mcp"]
+
+
+def stdio(artifacts: Path, *command: str) -> StdioServerParameters:
+    first, *others = command or COMMAND
+    arguments = [*others, "--artifacts", str(artifacts)]
+    return StdioServerParameters(command=first, args=arguments, cwd=str(ROOT))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_sdk_client_walks_and_calls_over_stdio(sample: Path, era: str) -> None:
+    async def use() -> None:
+        async with Client(stdio(sample), mode=MODES[era]) as client:
+            assert client.protocol_version == ERAS[era]
+            assert len((await client.list_tools()).tools) == 5
+            found = await client.call_tool("search_endpoints", {"query": "tide table"})
+            first = found.structured_content["endpoints"][0]["id"]
+            how = await client.call_tool("how_to_call", {"endpoint": first})
+            assert "curl -i" in text_of(how)
+            assert (await client.call_tool("get", {})).is_error
+
+    asyncio.run(use())
+
+
+def test_over_stdio_a_new_snapshot_is_taken_up(artifacts: Path, build: Build) -> None:
+    async def use() -> None:
+        async with Client(stdio(artifacts)) as client:
+            missing = await client.call_tool("catalogue", {})
+            assert missing.is_error
+            assert "run `make index` or `ratecard build" in text_of(missing)
+            for count in (1, 2):
+                records = [service(f"s{number}") for number in range(count)]
+                assert await asyncio.to_thread(build, records) == 0
+                published = current(artifacts)
+                async with asyncio.timeout(30):
+                    while True:
+                        facts = await client.call_tool("catalogue", {})
+                        content = facts.structured_content
+                        if content is not None and content["snapshot"] == published:
+                            break
+                        await asyncio.sleep(0.05)
+
+    asyncio.run(use())
+
+
+def test_standard_output_has_messages_only_and_the_end_of_input_ends_it(sample: Path) -> None:
+    lines = [
+        json.dumps(message_of("stateless", "tools/call", name="catalogue", arguments={})),
+        "no JSON",
+        json.dumps(message_of("stateless", "tools/list")),
+    ]
+    done = subprocess.run(
+        [*COMMAND, "--artifacts", str(sample)],
+        input="\n".join(lines) + "\n",
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sum("result" in message for message in messages) == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_the_console_script_has_the_command(sample: Path) -> None:
+    script = str(Path(sysconfig.get_path("scripts"), "ratecard"))
+
+    async def use() -> int:
+        async with Client(stdio(sample, script, "mcp")) as client:
+            return len((await client.list_tools()).tools)
+
+    assert asyncio.run(use()) == 5
+
+
+def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
+    arguments = ["--http", "--artifacts", str(sample), "--port", "0"]
+    environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            with httpx.Client(base_url=wait_for_address(process), timeout=30) as client:
+                page = call(client, "search_endpoints", query="tide")["structuredContent"]
+                assert page["total"] > 0
+                assert client.get("/readyz").json()["status"] == "ready"
+                assert client.get("/").status_code == 404
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "1"], "`port` is an option of `--http`"),
+        (["--http", "--port", "x"], "RATECARD_PORT: "),
+        (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: "),
+        (["--htpp"], "there is no option `--htpp` here; did you mean `--http`?"),
+    ],
+)
+def test_wrong_options_are_an_error(arguments: list[str], message: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_without_the_extra_an_error_names_it() -> None:
+    program = (
+        "import sys; sys.modules['mcp'] = None; from service.app import create_app; "
+        "from service.settings import Settings; create_app(Settings(mcp=True))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("needs the extra `mcp`: pip install 'ratecard[mcp]'\n")
+    program = (
+        "import sys; sys.modules['mcp'] = None; sys.argv = ['ratecard', 'mcp']; "
+        "from indexer.__main__ import ratecard; sys.exit(ratecard())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: this needs the extra `mcp`: pip install 'ratecard[mcp]'\n",
+    )

@@ -1,0 +1,403 @@
+"""`/mcp` of the service: methods, bounds, hosts, counting, lifespans, snapshots and pages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+
+from mcp import Client
+
+from service.app import create_app
+from service.mcp.mount import MAX_BODY
+from service.mcp.pacing import MAX_WAITING
+from service.settings import Settings
+from tests.support.artifacts import current
+from tests.support.mcp import ACCEPT, ERAS, MODES, call, headers_of, message_of, post
+from tests.support.processes import run_service
+from tests.support.running import Build, Json, endpoint, eventually, serve, service
+
+TOOL_CALL: Json = {"name": "search_endpoints", "arguments": {"query": "tide"}}
+
+
+@pytest.fixture(scope="module")
+def served(sample: Path) -> Iterator[httpx.Client]:
+    """A client of a service that serves the sample catalogue, also by MCP."""
+    with serve(sample, "--mcp") as client:
+        yield client
+
+
+def mounted(artifacts: Path) -> Starlette:
+    return create_app(Settings(artifacts=str(artifacts), mcp=True, mcp_hosts="a.example"))
+
+
+@asynccontextmanager
+async def client_of(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+        yield client
+
+
+async def post_to(
+    client: httpx.AsyncClient, path: str = "/mcp", headers: dict[str, str] | None = None
+) -> httpx.Response:
+    return await client.post(
+        path,
+        json=message_of("stateless", "tools/call", **TOOL_CALL),
+        headers=headers_of("stateless", "tools/call", TOOL_CALL["name"]) | (headers or {}),
+    )
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_sdk_client_walks_and_calls_over_http(served: httpx.Client, era: str) -> None:
+    async def use() -> None:
+        async with Client(f"{served.base_url}/mcp", mode=MODES[era]) as client:
+            assert client.protocol_version == ERAS[era]
+            assert len((await client.list_tools()).tools) == 5
+            found = await client.call_tool("search_endpoints", {"query": "tide table"})
+            first = found.structured_content["endpoints"][0]["id"]
+            how = await client.call_tool("how_to_call", {"endpoint": first})
+            assert how.structured_content["curl"].startswith("curl -i")
+            bad = await client.call_tool("search_endpoints", {})
+            assert bad.is_error
+            read = await client.read_resource("ratecard://catalogue")
+            assert '"services":184' in read.model_dump()["contents"][0]["text"]
+
+    asyncio.run(use())
+
+
+def test_a_client_negotiates_the_newest_era_by_itself(served: httpx.Client) -> None:
+    async def use() -> str:
+        async with Client(f"{served.base_url}/mcp") as client:
+            return client.protocol_version
+
+    assert asyncio.run(use()) == ERAS["stateless"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_answer_is_of_the_snapshot_that_its_header_names_and_is_never_cached(
+    served: httpx.Client, era: str
+) -> None:
+    for _ in range(2):
+        response = post(served, "tools/call", era=era, **TOOL_CALL)
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "application/json"
+        assert response.headers["cache-control"] == "no-store"
+        assert "etag" not in response.headers
+        assert "mcp-session-id" not in response.headers
+        meta = response.json()["result"]["_meta"]
+        assert meta["ratecard/snapshot"] == response.headers["ratecard-snapshot"]
+
+
+def test_the_preflight_allows_post_and_the_headers_of_the_protocol(served: httpx.Client) -> None:
+    asked = {
+        "origin": "http://localhost:6274",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type, mcp-protocol-version, mcp-method",
+    }
+    response = served.options("/mcp", headers=asked)
+    assert response.status_code == 204
+    allowed = response.headers["access-control-allow-headers"].lower()
+    names = ("protocol-version", "session-id", "method", "name")
+    assert all(name in allowed for name in ("content-type", *(f"mcp-{name}" for name in names)))
+    assert response.headers["access-control-allow-methods"] == "POST, OPTIONS"
+    assert response.headers["access-control-allow-origin"] == "*"
+    other = served.options("/v1/services")
+    assert other.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
+    answer = post(served, "tools/list", headers={"origin": "http://localhost:6274"})
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH"])
+def test_other_methods_are_405_with_those_that_are_allowed(
+    served: httpx.Client, method: str
+) -> None:
+    response = served.request(method, "/mcp", headers={"accept": "text/event-stream, text/html"})
+    assert (response.status_code, response.headers["allow"]) == (405, "POST, OPTIONS")
+    if method != "HEAD":
+        assert response.json()["error"]["code"] == "method_not_allowed"
+
+
+def test_only_the_hosts_of_the_setting_and_pages_from_them_are_answered(sample: Path) -> None:
+    hosts = "mcp.example.com,[::1]"
+    app = create_app(Settings(artifacts=str(sample), mcp=True, mcp_hosts=hosts))
+    own = {"host": "mcp.example.com"}
+    answered = [{"host": host} for host in ("mcp.example.com:8443", "[::1]:8000")]
+    answered += [own, own | {"origin": "https://mcp.example.com"}]
+    others = ("127.0.0.1", "localhost:8000", "evil.example", "mcp.example.com.evil.example")
+
+    async def check() -> None:
+        async with client_of(app) as client:
+            for headers in answered:
+                assert (await post_to(client, headers=headers)).status_code == 200
+            for host in others:
+                assert (await post_to(client, headers={"host": host})).status_code == 421
+            evil = own | {"origin": "https://evil.example"}
+            assert (await post_to(client, headers=evil)).status_code == 403
+            listing = await client.get("/v1/services", headers={"host": "evil.example"})
+            assert listing.status_code == 200
+
+    asyncio.run(check())
+
+
+def test_a_body_has_a_limit(served: httpx.Client) -> None:
+    headers = {"content-type": "application/json", "accept": ACCEPT}
+    padded = json.dumps(message_of("stateless", "tools/list")).ljust(MAX_BODY)
+    stateless = headers_of("stateless", "tools/list") | headers
+    assert served.post("/mcp", content=padded, headers=stateless).status_code == 200
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            yield bytes(MAX_BODY)
+
+    for content in (padded + " ", bytes(20 << 20), chunks()):
+        response = served.post("/mcp", content=content, headers=headers)
+        assert response.status_code == 413
+        assert response.json()["error"]["code"] == "body_too_large"
+        assert response.headers["connection"] == "close"
+    assert served.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"\xff\xfe", 400),
+        (b"null", 400),
+        (b"[]", 400),
+        (b"{}", 400),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', 200),
+        (b'{"jsonrpc":"2.0","id":1,"method":"no/such"}', 200),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}', 200),
+        (b'{"jsonrpc":"2.0","method":"notifications/initialized"}', 202),
+        (b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}', 202),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', 200),
+        (b"[" * 30_000, 400),
+    ],
+)
+def test_any_body_has_an_answer_of_the_protocol(
+    served: httpx.Client, content: bytes, status: int
+) -> None:
+    headers = {"content-type": "application/json", "accept": ACCEPT}
+    response = served.post("/mcp", content=content, headers=headers)
+    assert response.status_code == status
+    if status != 202:
+        body = response.json()
+        assert body["jsonrpc"] == "2.0"
+        assert ("error" in body) == (b'"ping"' not in content)
+        assert "Traceback" not in response.text
+        assert "/site-packages/" not in response.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"mcp-protocol-version": "2099-01-01"},
+        {"mcp-protocol-version": "x"},
+        {"mcp-method": "tools/list"},
+        {"mcp-name": "get"},
+        {"content-type": "text/plain"},
+        {"accept": "text/html"},
+    ],
+)
+def test_wrong_headers_are_a_client_error(served: httpx.Client, headers: dict[str, str]) -> None:
+    response = post(served, "tools/call", headers=headers, **TOOL_CALL)
+    assert 400 <= response.status_code < 500
+
+
+def test_calls_are_counted_and_logged_by_route(sample: Path) -> None:
+    with run_service(sample, "--mcp", "--log-requests") as server, server.client() as client:
+        assert call(client, "search_endpoints", query="tide")["structuredContent"]["total"]
+        assert post(client, "tools/list", headers={"host": "evil.example"}).status_code == 421
+        client.post("/mcp", content=bytes(MAX_BODY + 1))
+        metrics = client.get("/metrics").text
+        for status in (200, 413, 421):
+            assert f'ratecard_requests_total{{route="/mcp",status="{status}"}} 1.0' in metrics
+        eventually(lambda: len(server.requests) >= 3)
+        entry = json.loads(server.requests[0])
+        assert (entry["method"], entry["target"], entry["route"]) == ("POST", "/mcp", "/mcp")
+        assert entry["status"] == 200
+        assert entry["snapshot"] == current(sample)
+        assert "evil" not in server.log
+
+
+def test_calls_are_shed_as_searches_are(sample: Path) -> None:
+    app = mounted(sample)
+
+    async def check() -> None:
+        async with client_of(app) as client:
+            assert (await post_to(client)).status_code == 200
+            app.state.load_shedder._lag = 100.0  # noqa: SLF001  # as if the event loop lagged
+            refused = await post_to(client)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "overloaded"
+            assert int(refused.headers["retry-after"]) > 0
+
+    asyncio.run(check())
+
+
+def test_calls_at_once_are_answered_or_refused_with_503(sample: Path) -> None:
+    async def check() -> None:
+        async with client_of(mounted(sample)) as client:
+            assert (await post_to(client)).status_code == 200
+            calls = [post_to(client) for _ in range(2 * MAX_WAITING)]
+            statuses = [response.status_code for response in await asyncio.gather(*calls)]
+            assert set(statuses) == {200, 503}
+            assert statuses.count(200) >= MAX_WAITING
+
+    asyncio.run(check())
+
+
+def test_without_a_snapshot_calls_are_503_until_one_is_published(
+    artifacts: Path, build: Build
+) -> None:
+    with serve(artifacts, "--mcp") as client:
+        response = post(client, "tools/call", **TOOL_CALL)
+        assert response.status_code == 503
+        assert response.json()["error"]["code"] == "snapshot_missing"
+        assert int(response.headers["retry-after"]) > 0
+        assert build([service("a")]) == 0
+        eventually(lambda: post(client, "tools/call", **TOOL_CALL).status_code == 200)
+
+
+def test_a_new_snapshot_is_taken_up_and_a_walk_across_it_is_told(
+    artifacts: Path, build: Build
+) -> None:
+    def records(count: int) -> list[Json]:
+        return [
+            service(f"s{number}", endpoints=[endpoint() | {"description": "tide"}])
+            for number in range(count)
+        ]
+
+    assert build(records(9)) == 0
+    with serve(artifacts, "--mcp") as client:
+        page = call(client, "search_endpoints", query="tide", limit=2)["structuredContent"]
+        assert build(records(12)) == 0
+        published = current(artifacts)
+
+        def is_swapped() -> bool:
+            result = call(client, "catalogue")
+            return bool(result["structuredContent"]["snapshot"] == published)
+
+        eventually(is_swapped)
+        cursor = page["cursor"]
+        result = call(client, "search_endpoints", query="tide", limit=2, cursor=cursor)
+        assert result["isError"]
+        assert "the catalogue has changed" in result["content"][0]["text"]
+        again = call(client, "search_endpoints", query="tide", limit=2)["structuredContent"]
+        assert again["total"] > page["total"]
+
+
+def test_each_lifespan_has_a_session_manager(sample: Path) -> None:
+    app = mounted(sample)
+
+    async def check() -> None:
+        async with app.router.lifespan_context(app), client_of(app) as client:
+            assert (await post_to(client)).status_code == 200
+
+    for _ in range(2):
+        asyncio.run(check())
+
+    async def check_twice() -> None:
+        await check()
+        await check()
+        async with client_of(app) as client:  # after the lifespans, on first use
+            assert (await post_to(client)).status_code == 200
+
+    asyncio.run(check_twice())
+
+
+def test_mounted_without_a_lifespan_it_starts_on_first_use(sample: Path) -> None:
+    outer = Starlette(routes=[Mount("/shop", mounted(sample))])
+
+    async def check() -> None:
+        async with client_of(outer) as client:
+            responses = await asyncio.gather(*(post_to(client, "/shop/mcp") for _ in range(5)))
+            assert [response.status_code for response in responses] == [200] * 5
+            assert (await client.get("/shop/mcp")).headers["allow"] == "POST, OPTIONS"
+            preflight = await client.options("/shop/mcp")
+            assert preflight.headers["access-control-allow-methods"] == "POST, OPTIONS"
+            card = (await client.get("/shop/mcp/server-card")).json()
+            assert card["remotes"][0]["url"] == "http://a.example/shop/mcp"
+
+    for _ in range(2):  # in two event loops
+        asyncio.run(check())
+
+
+def test_a_client_that_leaves_does_not_disturb_others(served: httpx.Client) -> None:
+    async def leave() -> None:
+        host, port = served.base_url.host, served.base_url.port
+        async with AsyncExitStack() as stack:
+            for _ in range(20):
+                _, writer = await asyncio.open_connection(host, port)
+                stack.callback(writer.close)
+                head = f"POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n{{"
+                writer.write(head.encode())
+                await writer.drain()
+
+    asyncio.run(leave())
+    assert call(served, "search_endpoints", query="tide")["structuredContent"]["total"]
+    eventually(lambda: "ratecard_requests_in_flight 1.0\n" in served.get("/metrics").text)
+    metrics = served.get("/metrics").text
+    assert not re.search(r'route="/mcp",status="5', metrics)
+
+
+def test_the_card_and_the_catalog_lead_to_the_server(served: httpx.Client) -> None:
+    catalog = served.get("/.well-known/ai-catalog.json")
+    assert catalog.headers["content-type"] == "application/ai-catalog+json"
+    (entry,) = catalog.json()["entries"]
+    assert entry["type"] == "application/mcp-server-card+json"
+    assert re.fullmatch(r"urn:air:[\w.-]+:ratecard", entry["identifier"])
+    assert entry["displayName"]
+    response = served.get(entry["url"])
+    assert response.headers["content-type"] == "application/mcp-server-card+json"
+    assert response.headers["access-control-allow-origin"] == "*"
+    card = response.json()
+    assert card["$schema"].endswith("/schemas/v1/server-card.schema.json")
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", card["name"])
+    assert 1 <= len(card["description"]) <= 100
+    (remote,) = card["remotes"]
+    assert remote["type"] == "streamable-http"
+    assert set(ERAS.values()) <= set(remote["supportedProtocolVersions"])
+    path = remote["url"].removeprefix(str(served.base_url))
+    info = post(served, "server/discover", path=path).json()["result"]
+    assert info["_meta"]["io.modelcontextprotocol/serverInfo"]["version"] == card["version"]
+
+
+@pytest.mark.parametrize("path", ["/mcp/server-card", "/.well-known/ai-catalog.json"])
+def test_no_card_names_a_host_that_is_not_answered(served: httpx.Client, path: str) -> None:
+    response = served.get(path, headers={"host": "evil.example", "x-forwarded-host": "evil"})
+    assert "evil" not in response.text
+    assert response.headers["cache-control"] == "no-store"
+
+
+def test_the_pages_and_llms_txt_say_how_to_add_it(
+    served: httpx.Client, client: httpx.Client
+) -> None:
+    assert "<code>/mcp</code>" in served.get("/").text
+    text = served.get("/llms.txt").text
+    assert "claude mcp add --transport http ratecard" in text
+    assert text.count("\n") < 66
+    assert max(map(len, text.splitlines())) <= 100
+    for path in ("/", "/llms.txt"):
+        assert "MCP" not in client.get(path).text
+
+
+def test_without_the_setting_the_path_is_not_found(client: httpx.Client) -> None:
+    response: Any = client.post("/mcp", json={})
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "path_not_found")
+    preflight = client.options("/mcp")
+    assert preflight.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"

@@ -1,0 +1,98 @@
+"""Calls of the MCP server: raw messages over HTTP, and the client of the SDK in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from mcp import Client
+from mcp.types import CallToolResult
+
+from service.mcp.server import create_server
+from service.snapshot.manager import SnapshotManager
+from tests.support.running import Json
+
+T = TypeVar("T")
+
+ERAS = {"handshake": "2025-11-25", "stateless": "2026-07-28"}
+MODES = {"handshake": "legacy", "stateless": "2026-07-28"}
+"""What the SDK's client calls the two eras of the protocol."""
+ACCEPT = "application/json, text/event-stream"
+
+
+def headers_of(era: str, method: str, name: str = "") -> dict[str, str]:
+    """Return the headers of a message."""
+    headers = {"accept": ACCEPT, "mcp-protocol-version": ERAS[era], "mcp-method": method}
+    return headers | ({"mcp-name": name} if name else {})
+
+
+def message_of(era: str, method: str, **params: Any) -> Json:
+    """Return a request."""
+    if era == "stateless":
+        params["_meta"] = {
+            "io.modelcontextprotocol/protocolVersion": ERAS[era],
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def post(
+    client: httpx.Client,
+    method: str,
+    *,
+    path: str = "/mcp",
+    era: str = "stateless",
+    headers: dict[str, str] | None = None,
+    **params: Any,
+) -> httpx.Response:
+    """Send a request to the server."""
+    name = params.get("name") or params.get("uri") or ""
+    return client.post(
+        path,
+        json=message_of(era, method, **params),
+        headers=headers_of(era, method, name) | (headers or {}),
+    )
+
+
+def call(client: httpx.Client, name: str, **arguments: Any) -> Json:
+    """Call a tool over HTTP, and return its result."""
+    response = post(client, "tools/call", name=name, arguments=arguments)
+    assert response.status_code == 200, response.text
+    result: Json = response.json()["result"]
+    return result
+
+
+def run_client(artifacts: Path, use: Callable[[Client], Awaitable[T]], era: str = "stateless") -> T:
+    """Use the SDK's client with a server in this process."""
+
+    async def run() -> T:
+        snapshots = SnapshotManager(artifacts)
+        snapshots.open()
+        server = create_server(snapshots, lambda _: snapshots.current())
+        async with Client(server, mode=MODES[era]) as client:
+            return await use(client)
+
+    return asyncio.run(run())
+
+
+def call_in_process(artifacts: Path, name: str, **arguments: Any) -> CallToolResult:
+    """Call a tool of a server in this process."""
+    return run_client(artifacts, lambda client: client.call_tool(name, arguments))
+
+
+def structured(artifacts: Path, name: str, **arguments: Any) -> Json:
+    """Call a tool of a server in this process, and return its structured content."""
+    result = call_in_process(artifacts, name, **arguments)
+    assert not result.is_error, text_of(result)
+    content: Json = result.structured_content
+    return content
+
+
+def text_of(result: CallToolResult) -> str:
+    """Return the text of a result."""
+    (content,) = result.content
+    assert content.type == "text"
+    return content.text
