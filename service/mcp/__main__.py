@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -41,7 +42,8 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp"
     if is_http:
         serve(replace(settings, mcp=True, page=False))
     else:
-        anyio.run(serve_stdio, settings.artifacts)
+        with suppress(KeyboardInterrupt):
+            anyio.run(serve_stdio, settings.artifacts)
     return 0
 
 

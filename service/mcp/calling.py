@@ -14,7 +14,7 @@ from service.errors import InvalidParameter
 from service.mcp.arguments import HowToCall
 from service.mcp.reading import ALL_ENDPOINTS, Answer, endpoint_of
 from service.mcp.rows import MAX_NAME, MAX_URL, Says, endpoint_line, endpoint_row, endpoint_text
-from service.mcp.texts import clean, printable_json
+from service.mcp.texts import clean, decode_printable
 from service.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
 
@@ -179,7 +179,7 @@ def _value(raw: Raw | UnsetType) -> Any:
     """Return a value of the seller, UNSET where it is missing, null or long."""
     if raw is UNSET or len(bytes(raw)) > MAX_VALUE:
         return UNSET
-    value = printable_json(msgspec.json.decode(raw))
+    value = decode_printable(raw)
     return UNSET if value is None else value
 
 
@@ -207,5 +207,5 @@ def _read_accepts(snapshot: Snapshot, ordinal: int) -> tuple[list[Any], int]:
         room -= len(bytes(entry))
         if room < 0:
             break
-        fitting.append(printable_json(msgspec.json.decode(entry)))
+        fitting.append(decode_printable(entry))
     return fitting, len(entries) - len(fitting)

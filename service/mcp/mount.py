@@ -45,8 +45,8 @@ class McpMount:
         self._server = create_server(snapshots, _snapshot_of)
         self._security = _security(names)
         self._running: _Running | None = None
-        self._starting: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._started: asyncio.Future[_Running]
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -59,12 +59,11 @@ class McpMount:
             max_request_body_size=MAX_BODY,
         )
         async with manager.run():
-            running = self._running = _Running(manager)
+            previous, self._running = self._running, _Running(manager)
             try:
                 yield
             finally:
-                if self._running is running:
-                    self._running = None
+                self._running = previous
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a message; raises RatecardError before anything is sent."""
@@ -90,16 +89,16 @@ class McpMount:
     async def _start(self) -> _Running:
         """Run a session manager in a task until the event loop ends, once for all that wait."""
         loop = asyncio.get_running_loop()
-        if self._starting is None or self._starting.get_loop() is not loop:
-            self._starting = loop.create_future()
-            self._task = loop.create_task(self._run_until_cancelled(self._starting))
-        await asyncio.shield(self._starting)
-        assert self._running is not None  # noqa: S101  # as `run` sets it
-        return self._running
+        task = self._task
+        if task is None or task.done() or task.get_loop() is not loop:
+            self._started = loop.create_future()
+            self._task = loop.create_task(self._run_until_cancelled(self._started))
+        return await asyncio.shield(self._started)
 
-    async def _run_until_cancelled(self, started: asyncio.Future[None]) -> None:
+    async def _run_until_cancelled(self, started: asyncio.Future[_Running]) -> None:
         async with self.run():
-            started.set_result(None)
+            assert self._running is not None  # noqa: S101  # as `run` sets it
+            started.set_result(self._running)
             await asyncio.Event().wait()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from asyncio import sleep
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -38,7 +39,7 @@ class Pace:
             async with self._turn:
                 pause = self._next - time.perf_counter()
                 if pause > 0:
-                    await asyncio.sleep(pause)
+                    await sleep(pause)
                 started = time.perf_counter()
                 try:
                     yield

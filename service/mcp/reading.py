@@ -23,7 +23,7 @@ from service.mcp.rows import (
     service_line,
     service_row,
 )
-from service.mcp.texts import clean, printable_json
+from service.mcp.texts import clean, decode_printable
 from service.records import Counts, Endpoint, Service, Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.endpoints import EndpointFilters
@@ -189,5 +189,4 @@ def _bounded(text: bytes, size: int = MAX_FULL) -> bytes:
 
 
 def _stored(name: str, text: bytes) -> Answer:
-    value = printable_json(msgspec.json.decode(text))
-    return {name: value}, escape_json(text.decode())
+    return {name: decode_printable(text)}, escape_json(text.decode())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
+
+import msgspec
+from msgspec import Raw
 
 ELLIPSIS = "…"
 
@@ -31,12 +35,25 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in visible)
 
 
-def printable_json(value: Any) -> Any:
-    """Return decoded JSON with a blank for each unprintable character of its texts."""
+def decode_printable(text: bytes | memoryview | Raw) -> Any:
+    """Decode JSON, with a blank for each unprintable character of its texts."""
+    return _printable_json(_decoder.decode(text))
+
+
+def _printable_json(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
-        return [printable_json(each) for each in value]
+        return [_printable_json(each) for each in value]
     if isinstance(value, dict):
-        return {printable(name): printable_json(each) for name, each in value.items()}
+        return {printable(name): _printable_json(each) for name, each in value.items()}
     return value
+
+
+def _number(text: str) -> float | str:
+    """Return a number, or its text if no double is so large: JSON has no infinity."""
+    number = float(text)
+    return number if isfinite(number) else text
+
+
+_decoder = msgspec.json.Decoder(float_hook=_number)

@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
 from service.errors import Overloaded
 from service.mcp.pacing import LONGEST_PAUSE, MAX_WAITING, SHARE, Pace
 
-WORK = 0.01  # seconds
+
+class Clock:
+    """A clock that stands still but for work and sleep."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.pauses: list[float] = []
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
 
 
-def work() -> None:
-    """Take the event loop for a while."""
-    deadline = time.perf_counter() + WORK
-    while time.perf_counter() < deadline:
-        pass
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the module."""
+    clock = Clock()
+    monkeypatch.setattr("service.mcp.pacing.time", clock)
+    monkeypatch.setattr("service.mcp.pacing.sleep", clock.sleep)
+    return clock
 
 
-def test_calls_take_their_share_of_the_time_and_no_more() -> None:
-    async def run() -> float:
-        pace, calls = Pace(), 10
-        started = time.perf_counter()
-
-        async def call() -> None:
+def test_calls_take_their_share_of_the_time_and_no_more(clock: Clock) -> None:
+    async def run() -> None:
+        pace = Pace()
+        for work in (0.003, 0.012, 10.0, 0.0):
             async with pace.turn():
-                work()
+                clock.now += work
 
-        await asyncio.gather(*(call() for _ in range(calls)))
-        return calls * WORK / (time.perf_counter() - started)
+    asyncio.run(run())
+    ratio = (1 - SHARE) / SHARE
+    assert clock.pauses == pytest.approx([0.003 * ratio, 0.012 * ratio, LONGEST_PAUSE])
 
-    # The pause after the last call is not waited for.
-    assert asyncio.run(run()) <= 10 / (9 / SHARE + 1) + 0.001
+
+def test_a_call_after_a_while_does_not_wait(clock: Clock) -> None:
+    async def run() -> None:
+        pace = Pace()
+        for _ in range(3):
+            async with pace.turn():
+                clock.now += 0.01
+            clock.now += 0.01 / SHARE
+
+    asyncio.run(run())
+    assert clock.pauses == []
 
 
 def test_calls_take_turns() -> None:

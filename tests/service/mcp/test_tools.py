@@ -465,6 +465,19 @@ def test_texts_of_sellers_are_bounded_and_without_unprintable_characters(
     assert len(row["url"]) <= 200
 
 
+def test_a_number_that_no_client_can_decode_is_a_text(artifacts: Path, tmp_path: Path) -> None:
+    parameter = '{"group":"query","name":"p","type":"number","example":1e400,"required":true}'
+    url = "https://a.example/tide"
+    call = json.dumps(endpoint() | {"url": url})[:-1] + f',"parameters":[{parameter}]}}'
+    record = f'{{"id":"a","name":"A","description":"","x":-1e999,"endpoints":[{call}]}}\n'
+    (tmp_path / "services.jsonl").write_text(record)
+    assert main(["build", str(tmp_path / "services.jsonl"), "--out", str(artifacts)]) == 0
+    full = structured(artifacts, "get", id="a", detail="full")["service"]
+    assert full["x"] == "-1e999"
+    how = structured(artifacts, "how_to_call", endpoint=url)
+    assert how["parameters"][0]["example"] == "1e400"
+
+
 def test_the_schemas_say_whose_words_the_texts_of_sellers_are(seeded: Path) -> None:
     tools = run_client(seeded, lambda client: client.list_tools()).tools
     for tool in tools[:2]:

@@ -20,7 +20,7 @@ from service.search.analysis import term_of, words_of
 from service.search.config import ENDPOINT_SEARCH_CONFIG as CONFIG
 from service.snapshot.endpoints import ENDPOINT_FACETS, EndpointFilters
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Json, examples, service, write_lines
+from tests.support.running import Build, Json, endpoint, examples, service, write_lines
 from tests.support.searching import WORDS
 from tests.support.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
 
@@ -354,3 +354,34 @@ def test_parts_of_the_listing_are_indexed_as_one(
         assert files == {
             path.name: path.read_bytes() for path in (parts / room).iterdir() if path.is_file()
         }
+
+
+def test_facets_leave_out_services_without_endpoints(artifacts: Path, build: Build) -> None:
+    records = [
+        service("a", category="Empty", tags=["none"], endpoints=[]),
+        service("b", category="Data", tags=["some"], endpoints=[endpoint()]),
+        service("c", category="Last", tags=["none"], endpoints=[]),
+    ]
+    for published, expected in ((records, [{"value": "Data", "count": 1}]), (records[:1], [])):
+        assert build(published) == 0
+        filters = EndpointFilters(counted=("category",))
+        hits = open_snapshot(artifacts).endpoints.search(None, 1, 0, filters)
+        assert hits.facets == {"category": expected}
+
+
+def test_prices_are_compared_in_us_dollars_where_they_are_known(
+    artifacts: Path, build: Build
+) -> None:
+    prices = [("1", "USDC"), ("1", "usd"), ("1", "EURC"), ("3", "USDC"), ("", "USDC")]
+    endpoints = [endpoint(amount, currency) for amount, currency in prices]
+    assert build([service("a", endpoints=endpoints)]) == 0
+    found = open_snapshot(artifacts).endpoints
+    filters = EndpointFilters(max_usd_price=2, per_service=0)
+    assert list(found.search(None, 9, 0, filters).ordinals) == [0, 1]
+    wider = EndpointFilters(per_service=0)
+    assert found.count_excluded(None, filters, wider) == 3
+    assert found.count_excluded("one", filters, wider) == 3
+    assert found.count_excluded("one", wider, wider) == 0
+    assert found.usd_offer(3, {}) == (3.0, "", "")
+    assert found.usd_offer(2, {}) is None
+    assert found.usd_offer(0, {"network": ["base"]}) is None
