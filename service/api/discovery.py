@@ -7,11 +7,11 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.cursors import cursor_prefix, parse_cursor
 from service.api.query_string import MAX_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.filtering.offers import OFFER_KEYS
 from service.http.responses import json_response, snapshot_of
+from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
 
 DEFAULT_RESOURCES = 100

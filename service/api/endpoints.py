@@ -28,6 +28,7 @@ from service.snapshot.resources import MAX_PAGE
 
 ENDPOINT_SORTS: tuple[EndpointSort, ...] = get_args(EndpointSort)
 DEFAULT_PER_SERVICE = 3
+NO_PRICE = "no fixed price"
 CONDITIONS = (*OFFER_KEYS, *FACET_KEYS, "service", "enriched", "maxPrice")
 """The filters: `q` is required without any of them."""
 
@@ -124,6 +125,21 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest, hits: Endpoi
     counts = b'"total":%d,"listed":%d' % (hits.total, hits.listed)
     page = b'"limit":%d,"offset":%d' % (limit, search.page.offset)
     return b"".join((b'{"endpoints":[', *body, b"],", counts, b",", page, added, b"}"))
+
+
+def describe_price(pricing: Pricing) -> str:
+    """Return the price of a request, which is a ceiling in the scheme `upto`."""
+    ceiling = pricing.max_amount or pricing.amount
+    if ceiling and is_upto(pricing):
+        return f"at most {ceiling}"
+    if pricing.amount:
+        return pricing.amount
+    return f"{pricing.min_amount or '0'} – {pricing.max_amount}" if pricing.max_amount else NO_PRICE
+
+
+def is_upto(pricing: Pricing) -> bool:
+    """Return whether the amount is a ceiling."""
+    return (pricing.scheme or "").casefold() == "upto"
 
 
 def _filters(parameters: Parameters) -> EndpointFilters:

@@ -7,8 +7,8 @@ from mcp import types
 
 from service.api.curl import escape_json
 from service.errors import InvalidParameter, ServiceNotFound
-from service.mcp.reading import MAX_RESOURCE, read_catalogue, record_text
-from service.mcp.texts import clean
+from service.mcp.tools.reading import MAX_RESOURCE, read_catalogue, record_text
+from service.mcp.tools.texts import clean
 from service.snapshot import Snapshot
 from service.snapshot.manager import SnapshotManager
 

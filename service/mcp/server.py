@@ -13,8 +13,6 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.caching import CacheHint
 
 from service.errors import InvalidParameter, RatecardError, SnapshotUnavailable
-from service.mcp.arguments import decode_arguments
-from service.mcp.reading import Answer, read_catalogue
 from service.mcp.resources import (
     JSON,
     PROMPT,
@@ -23,8 +21,10 @@ from service.mcp.resources import (
     read_resource,
     render_prompt,
 )
-from service.mcp.texts import clean
-from service.mcp.tools import DEFINITIONS, TOOLS, example_of
+from service.mcp.tools.arguments import decode_arguments
+from service.mcp.tools.definitions import DEFINITIONS, TOOLS, example_of
+from service.mcp.tools.reading import Answer, read_catalogue
+from service.mcp.tools.texts import clean
 from service.snapshot import Snapshot
 from service.snapshot.manager import SnapshotManager
 

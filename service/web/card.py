@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from service.api.prices import NO_PRICE
+from service.api.endpoints import NO_PRICE
 from service.networks import network_label
 from service.records import Service, format_timestamp
 

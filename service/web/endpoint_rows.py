@@ -10,9 +10,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from service.api.curl import curl
-from service.api.endpoints import EndpointSummary
+from service.api.endpoints import EndpointSummary, describe_price, is_upto
 from service.api.parameters import format_decimal
-from service.api.prices import describe_price, is_upto
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, ServiceFacts
 from service.web.card import quantity

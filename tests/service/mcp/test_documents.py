@@ -14,7 +14,7 @@ from service.mcp.cards import Cards
 from service.mcp.mount import MAX_BODY, PATH
 from service.mcp.pacing import MAX_WAITING
 from service.mcp.resources import PROMPT, RESOURCES, TEMPLATES
-from service.mcp.tools import DEFINITIONS
+from service.mcp.tools.definitions import DEFINITIONS
 from tests.support.running import ROOT
 
 PAGE = (ROOT / "docs/mcp.md").read_text()

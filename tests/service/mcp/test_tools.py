@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from indexer.__main__ import main
-from service.mcp.arguments import MAX_ROWS
 from service.mcp.server import INSTRUCTIONS
-from service.mcp.tools import TOOLS
+from service.mcp.tools.arguments import MAX_ROWS
+from service.mcp.tools.definitions import TOOLS
 from tests.support.awkward import TEXTS, hostile
 from tests.support.mcp import ERAS, call_in_process, run_client, structured, text_of
 from tests.support.running import SEEDS, Build, Json, endpoint, service

@@ -20,7 +20,7 @@ from service.search.analysis import term_of, words_of
 from service.search.config import ENDPOINT_SEARCH_CONFIG as CONFIG
 from service.snapshot.endpoints import ENDPOINT_FACETS, EndpointFilters
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Build, Json, endpoint, examples, service, write_lines
+from tests.support.running import Build, Json, examples, priced, service, write_lines
 from tests.support.searching import WORDS
 from tests.support.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
 
@@ -359,7 +359,7 @@ def test_parts_of_the_listing_are_indexed_as_one(
 def test_facets_leave_out_services_without_endpoints(artifacts: Path, build: Build) -> None:
     records = [
         service("a", category="Empty", tags=["none"], endpoints=[]),
-        service("b", category="Data", tags=["some"], endpoints=[endpoint()]),
+        service("b", category="Data", tags=["some"]),
         service("c", category="Last", tags=["none"], endpoints=[]),
     ]
     for published, expected in ((records, [{"value": "Data", "count": 1}]), (records[:1], [])):
@@ -373,7 +373,9 @@ def test_prices_are_compared_in_us_dollars_where_they_are_known(
     artifacts: Path, build: Build
 ) -> None:
     prices = [("1", "USDC"), ("1", "usd"), ("1", "EURC"), ("3", "USDC"), ("", "USDC")]
-    endpoints = [endpoint(amount, currency) for amount, currency in prices]
+    endpoints = [each for amount, _ in prices for each in priced(amount)[0]["endpoints"]]
+    for each, (_, currency) in zip(endpoints, prices, strict=True):
+        each["pricing"]["currency"] = currency
     assert build([service("a", endpoints=endpoints)]) == 0
     found = open_snapshot(artifacts).endpoints
     filters = EndpointFilters(max_usd_price=2, per_service=0)

@@ -11,10 +11,17 @@ from msgspec.structs import replace
 
 from service.api.curl import curl, path_parameters
 from service.errors import InvalidParameter
-from service.mcp.arguments import HowToCall
-from service.mcp.reading import ALL_ENDPOINTS, Answer, endpoint_of
-from service.mcp.rows import MAX_NAME, MAX_URL, Says, endpoint_line, endpoint_row, endpoint_text
-from service.mcp.texts import clean, decode_printable
+from service.mcp.tools.arguments import HowToCall
+from service.mcp.tools.reading import ALL_ENDPOINTS, Answer, endpoint_of
+from service.mcp.tools.rows import (
+    MAX_NAME,
+    MAX_URL,
+    Says,
+    endpoint_line,
+    endpoint_row,
+    endpoint_text,
+)
+from service.mcp.tools.texts import clean, decode_printable
 from service.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
 

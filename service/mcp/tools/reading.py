@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from service.api.curl import escape_json
 from service.errors import InvalidParameter, ServiceNotFound
-from service.mcp.arguments import Get
-from service.mcp.rows import (
+from service.mcp.tools.arguments import Get
+from service.mcp.tools.rows import (
     MAX_URL,
     EndpointRow,
     ServiceRow,
@@ -23,7 +23,7 @@ from service.mcp.rows import (
     service_line,
     service_row,
 )
-from service.mcp.texts import clean, decode_printable
+from service.mcp.tools.texts import clean, decode_printable
 from service.records import Counts, Endpoint, Service, Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.endpoints import EndpointFilters

@@ -7,14 +7,13 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from service.api.cursors import cursor_prefix, parse_cursor
 from service.api.endpoints import EndpointRequest, find_endpoints
 from service.api.listing import find
 from service.api.parameters import ListRequest
 from service.api.query_string import Page
 from service.filtering.filters import Filters
-from service.mcp.arguments import EndpointSearch, ServiceSearch
-from service.mcp.rows import (
+from service.mcp.tools.arguments import EndpointSearch, ServiceSearch
+from service.mcp.tools.rows import (
     EndpointRow,
     ServiceRow,
     endpoint_line,
@@ -23,6 +22,7 @@ from service.mcp.rows import (
     service_row,
 )
 from service.snapshot import Snapshot
+from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.endpoints import EndpointFilters
 
 MORE = "more: repeat with cursor {}"

@@ -12,12 +12,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from service.api.curl import curl
-from service.api.endpoints import EndpointRequest, EndpointSummary, find_endpoints
+from service.api.endpoints import EndpointRequest, EndpointSummary, describe_price, find_endpoints
 from service.api.parameters import format_decimal
-from service.api.prices import describe_price
 from service.api.query_string import MAX_QUERY, Page
 from service.filtering.offers import NONE
-from service.mcp.texts import clean
+from service.mcp.tools.texts import clean
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot

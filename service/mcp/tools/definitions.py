@@ -10,12 +10,12 @@ import msgspec
 from mcp.types import Tool, ToolAnnotations
 from msgspec import Struct
 
-from service.mcp.arguments import Catalogue, EndpointSearch, Get, HowToCall, ServiceSearch
-from service.mcp.calling import how_to_call
-from service.mcp.reading import ALL_ENDPOINTS, Answer, get
-from service.mcp.rows import endpoint_row
-from service.mcp.schemas import schema_of
-from service.mcp.searching import EndpointPage, ServicePage, search_endpoints, search_services
+from service.mcp.tools.arguments import Catalogue, EndpointSearch, Get, HowToCall, ServiceSearch
+from service.mcp.tools.calling import how_to_call
+from service.mcp.tools.reading import ALL_ENDPOINTS, Answer, get
+from service.mcp.tools.rows import endpoint_row
+from service.mcp.tools.schemas import schema_of
+from service.mcp.tools.searching import EndpointPage, ServicePage, search_endpoints, search_services
 from service.snapshot import Snapshot
 
 ANNOTATIONS = ToolAnnotations(
