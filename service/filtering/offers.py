@@ -49,10 +49,12 @@ OFFER_FACETS = ("network", "scheme")
 COLUMNS = {"network": "networks", "scheme": "schemes", "asset": "assets", "payTo": "pay_to"}
 
 
-class UsdOffer(NamedTuple):
-    """A way to pay in US dollars; network and scheme are keys, empty where unknown."""
+class OfferTerms(NamedTuple):
+    """The terms of an offer: NaN and empty texts where unknown, network and scheme as keys."""
 
+    usd_price: float
     price: float
+    currency: str
     network: str
     scheme: str
 
@@ -116,20 +118,24 @@ class Offers:
             mask &= ~self._shadowed[start:stop]
         return start + int(mask.argmax()) if mask.any() else NONE
 
-    def cheapest_in_usd(self, endpoint: int, wanted: Wanted) -> UsdOffer | None:
-        """Return the offer of an endpoint that satisfies the conditions for the fewest US dollars.
+    def cheapest_terms(self, endpoint: int, wanted: Wanted) -> OfferTerms | None:
+        """Return the terms of the offer that satisfies the conditions for the fewest US dollars.
 
-        None where no such offer has a price in US dollars.
+        Where no such offer has a price in US dollars, those of the one that `cheapest` returns.
         """
         start, stop = self._bounds[endpoint : endpoint + 2].tolist()
         prices = np.where(
             self._satisfying(wanted, slice(start, stop)), self._usd_prices[start:stop], nan
         )
         if np.isnan(prices).all():
+            offer = self.cheapest(endpoint, wanted)
+        else:
+            offer = start + int(np.nanargmin(prices))
+        if offer == NONE:
             return None
-        offer = start + int(np.nanargmin(prices))
-        return UsdOffer(
+        return OfferTerms(
             float(self._usd_prices[offer]),
+            *self.price(offer),
             self._string("network", offer),
             self._string("scheme", offer),
         )

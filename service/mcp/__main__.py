@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from service.cli import Parser
 from service.mcp.server import create_server
-from service.server.options import add_settings, read_settings
+from service.server.options import add_settings, option, read_settings
 from service.server.run import serve
 from service.settings import ServerSettings
 from service.snapshot.manager import SnapshotManager
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp"
     is_http = given.pop("http")
     unused = sorted(given.keys() & set(HTTP_ONLY))
     if unused and not is_http:
-        parser.error(f"`{unused[0].replace('_', '-')}` is an option of `--http`")
+        parser.error(f"`{option(unused[0])}` needs `--http`")
     try:
         settings = read_settings(given)
     except ValueError as error:

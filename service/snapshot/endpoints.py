@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from service.filtering.filters import CHUNK, Facet, FacetCounts, folded
-from service.filtering.offers import NONE, OFFER_FACETS, Conditions, Offers, UsdOffer
+from service.filtering.offers import NONE, OFFER_FACETS, Conditions, Offers, OfferTerms
 from service.records import Explanation
 from service.search.collapsing import Groups
 from service.search.hybrid import Semantics
@@ -181,9 +181,9 @@ class Endpoints:
         excluded = ~mask if wider_mask is None else wider_mask & ~mask
         return int(np.count_nonzero(excluded))
 
-    def usd_offer(self, ordinal: int, conditions: Conditions) -> UsdOffer | None:
-        """Return the cheapest way to pay in US dollars that satisfies conditions, if any does."""
-        return self._offers.cheapest_in_usd(ordinal, self._offers.resolve(conditions))
+    def cheapest_terms(self, ordinal: int, conditions: Conditions) -> OfferTerms | None:
+        """Return the terms of the cheapest offer that satisfies conditions, None without one."""
+        return self._offers.cheapest_terms(ordinal, self._offers.resolve(conditions))
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""

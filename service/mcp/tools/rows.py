@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
+from math import isnan
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -165,16 +166,23 @@ def price_range(service: Service) -> str:
 
 
 def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: EndpointFilters) -> Terms:
-    """Return the cheapest terms in US dollars that satisfy the filters, or those of the record."""
-    offer = snapshot.endpoints.usd_offer(ordinal, filters.offers)
-    if offer is not None:
-        network = network_label(offer.network) if offer.network else ""
-        scheme = clean(offer.scheme, MAX_NAME)
-        return Terms(offer.price, "", clean(network, MAX_NAME), scheme)
+    """Return the cheapest terms that satisfy the filters: in US dollars, or as the record has them.
+
+    With filters of offers, terms that are not in US dollars are those of an offer, too.
+    """
+    offer = snapshot.endpoints.cheapest_terms(ordinal, filters.offers)
+    network, scheme = pricing.network or "", (pricing.scheme or "").casefold()
+    price_usd: float | UnsetType = UNSET
     price = f"{describe_price(pricing)} {pricing.currency}"
-    network = network_label(pricing.network) if pricing.network else ""
-    scheme = clean((pricing.scheme or "").casefold(), MAX_NAME)
-    return Terms(UNSET, clean(price, MAX_NAME), clean(network, MAX_NAME), scheme)
+    if offer is not None and not isnan(offer.usd_price):
+        network, scheme, price_usd, price = offer.network, offer.scheme, offer.usd_price, ""
+    elif offer is not None and filters.offers:
+        network, scheme = offer.network, offer.scheme
+        if not isnan(offer.price):
+            price = f"{format_decimal(offer.price)} {offer.currency}"
+    label = network_label(network) if network else ""
+    texts = (clean(text, MAX_NAME) for text in (price, label, scheme))
+    return Terms(price_usd, *texts)
 
 
 def endpoint_text(snapshot: Snapshot, ordinal: int) -> bytes:

@@ -117,7 +117,7 @@ def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--port", "1"], "`port` is an option of `--http`"),
+        (["--port", "1"], "`--port` needs `--http`"),
         (["--http", "--port", "x"], "RATECARD_PORT: "),
         (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: "),
         (["--htpp"], "there is no option `--htpp` here; did you mean `--http`?"),

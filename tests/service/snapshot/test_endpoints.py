@@ -6,7 +6,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from math import inf, log, log10
+from math import inf, isnan, log, log10
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +384,9 @@ def test_prices_are_compared_in_us_dollars_where_they_are_known(
     assert found.count_excluded(None, filters, wider) == 3
     assert found.count_excluded("one", filters, wider) == 3
     assert found.count_excluded("one", wider, wider) == 0
-    assert found.usd_offer(3, {}) == (3.0, "", "")
-    assert found.usd_offer(2, {}) is None
-    assert found.usd_offer(0, {"network": ["base"]}) is None
+    assert found.cheapest_terms(3, {}) == (3.0, 3.0, "USDC", "", "")
+    terms = found.cheapest_terms(2, {})
+    assert terms is not None
+    assert isnan(terms.usd_price)
+    assert terms[1:] == (1.0, "EURC", "", "")
+    assert found.cheapest_terms(0, {"network": ["base"]}) is None
