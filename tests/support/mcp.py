@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from mcp.types import CallToolResult
 
 from service.mcp.server import create_server
 from service.snapshot.manager import SnapshotManager
+from service.snapshot.publication import CURRENT
 from tests.support.running import Json
 
 T = TypeVar("T")
@@ -69,13 +71,21 @@ def run_client(artifacts: Path, use: Callable[[Client], Awaitable[T]], era: str 
     """Use the SDK's client with a server in this process."""
 
     async def run() -> T:
-        snapshots = SnapshotManager(artifacts)
-        snapshots.open()
+        published = artifacts / CURRENT
+        snapshots = _open(artifacts, published.read_text() if published.exists() else "")
         server = create_server(snapshots, lambda _: snapshots.current())
         async with Client(server, mode=MODES[era]) as client:
             return await use(client)
 
     return asyncio.run(run())
+
+
+@lru_cache(maxsize=1)
+def _open(artifacts: Path, _: str) -> SnapshotManager:
+    """Open what is published, once."""
+    snapshots = SnapshotManager(artifacts)
+    snapshots.open()
+    return snapshots
 
 
 def call_in_process(artifacts: Path, name: str, **arguments: Any) -> CallToolResult:

@@ -26,8 +26,8 @@ from service.snapshot.endpoints import EndpointFilters
 MAX_URL = 200
 MAX_NAME = 60
 MAX_SAYS = 110
-MAX_LINE_URL = 88
-MAX_LINE_SAYS = 48
+MAX_LINE_URL = 80
+MAX_LINE_SAYS = 44
 MAX_CURL = 600
 """Characters of the command of a first row; `how_to_call` has longer ones."""
 MAX_PARAMETERS = 6

@@ -17,23 +17,27 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from mcp import Client, StdioServerParameters
 
+from service.mcp.__main__ import main
 from tests.support.artifacts import current
 from tests.support.mcp import ERAS, MODES, call, message_of, text_of
 from tests.support.running import ROOT, Build, service, wait_for_address
 
 COMMAND = [sys.executable, "-m", "service.mcp"]
+SCRIPT = [str(Path(sysconfig.get_path("scripts"), "ratecard")), "mcp"]
 
 
-def stdio(artifacts: Path, *command: str) -> StdioServerParameters:
-    first, *others = command or COMMAND
+def stdio(artifacts: Path, command: list[str]) -> StdioServerParameters:
+    first, *others = command
     arguments = [*others, "--artifacts", str(artifacts)]
     return StdioServerParameters(command=first, args=arguments, cwd=str(ROOT))
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_the_sdk_client_walks_and_calls_over_stdio(sample: Path, era: str) -> None:
+@pytest.mark.parametrize(("era", "command"), [("handshake", COMMAND), ("stateless", SCRIPT)])
+def test_the_sdk_client_walks_and_calls_over_stdio(
+    sample: Path, era: str, command: list[str]
+) -> None:
     async def use() -> None:
-        async with Client(stdio(sample), mode=MODES[era]) as client:
+        async with Client(stdio(sample, command), mode=MODES[era]) as client:
             assert client.protocol_version == ERAS[era]
             assert len((await client.list_tools()).tools) == 5
             found = await client.call_tool("search_endpoints", {"query": "tide table"})
@@ -47,7 +51,7 @@ def test_the_sdk_client_walks_and_calls_over_stdio(sample: Path, era: str) -> No
 
 def test_over_stdio_a_new_snapshot_is_taken_up(artifacts: Path, build: Build) -> None:
     async def use() -> None:
-        async with Client(stdio(artifacts)) as client:
+        async with Client(stdio(artifacts, COMMAND)) as client:
             missing = await client.call_tool("catalogue", {})
             assert missing.is_error
             assert "run `make index` or `ratecard build" in text_of(missing)
@@ -72,29 +76,25 @@ def test_standard_output_has_messages_only_and_the_end_of_input_ends_it(sample: 
         "no JSON",
         json.dumps(message_of("stateless", "tools/list")),
     ]
-    done = subprocess.run(
+    with subprocess.Popen(
         [*COMMAND, "--artifacts", str(sample)],
-        input="\n".join(lines) + "\n",
         cwd=ROOT,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    messages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sum("result" in message for message in messages) == 2
-    assert "Traceback" not in done.stderr
-
-
-def test_the_console_script_has_the_command(sample: Path) -> None:
-    script = str(Path(sysconfig.get_path("scripts"), "ratecard"))
-
-    async def use() -> int:
-        async with Client(stdio(sample, script, "mcp")) as client:
-            return len((await client.list_tools()).tools)
-
-    assert asyncio.run(use()) == 5
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        results = 0
+        while results < 2:
+            results += "result" in json.loads(process.stdout.readline())
+        rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert all("jsonrpc" in json.loads(line) for line in rest.splitlines())
+    assert "Traceback" not in errors
 
 
 def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
@@ -123,12 +123,16 @@ def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
         (["--htpp"], "there is no option `--htpp` here; did you mean `--http`?"),
     ],
 )
-def test_wrong_options_are_an_error(arguments: list[str], message: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+def test_wrong_options_are_an_error(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(arguments)
+    except SystemExit as refusal:
+        status = int(refusal.code or 0)
+    output = capsys.readouterr()
+    assert (status, output.out) == (2, "")
+    assert message in output.err
 
 
 def test_without_the_extra_an_error_names_it() -> None:

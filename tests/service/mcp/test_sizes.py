@@ -23,7 +23,7 @@ from tests.support.running import SHARED, serve
 MAX_DEFINITIONS = 4864
 MAX_STRUCTURED = 1800
 MAX_TEXT = 1200
-QUERIES = 40  # of each judged set
+QUERIES = 25  # of each judged set
 CATALOGUES = [*sorted((SHARED / "bazaar").glob("*.json")), *(SHARED / "agentic").glob("*.json")]
 JUDGED = sorted((SHARED / "relevance").glob("*/queries.jsonl"))
 
