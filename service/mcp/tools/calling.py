@@ -117,9 +117,11 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
         endpoint_line(replace(row, seller_says=instructions.seller_says), MAX_URL, MAX_SAYS),
         instructions.curl or "no command: the URL is not HTTP, or the values are too long",
         *map(_parameter_line, instructions.parameters),
+        *_left_out(instructions.parameters_left_out, "parameters"),
         "accepts, from the seller's feed: " + msgspec.json.encode(accepts).decode()
         if accepts
-        else "no feed lists how it is paid; its 402 says so",
+        else "its 402 says how it is paid",
+        *_left_out(accepts_left_out, "ways to pay"),
         f"pays with {PAYS_WITH}",
         NOTE,
     ]
@@ -200,6 +202,10 @@ def _parameter_line(parameter: Parameter) -> str:
     if parameter.seller_says:
         parts.append(f"seller: {parameter.seller_says}")
     return "; ".join(parts)
+
+
+def _left_out(count: int, things: str) -> list[str]:
+    return [f"{count} {things} are too long and left out"] if count else []
 
 
 def _read_accepts(snapshot: Snapshot, ordinal: int) -> tuple[list[Any], int]:

@@ -377,6 +377,8 @@ def test_how_to_call_has_the_accepted_payments_as_the_feed_has_them(
     how = structured(artifacts, "how_to_call", endpoint="https://a.example/tide")
     assert how["accepts"] == many[:2]
     assert how["accepts_left_out"] == 3
+    text = text_of(call_in_process(artifacts, "how_to_call", endpoint=how["id"]))
+    assert "3 ways to pay are too long and left out" in text
 
 
 def test_the_catalogue_has_its_age_counts_and_values_to_filter_by(seeded: Path) -> None:
