@@ -100,6 +100,8 @@ def _mount_mcp(snapshots: SnapshotManager, hosts: str) -> McpMount:
     try:
         from service.mcp.mount import McpMount  # noqa: PLC0415  # an optional dependency, of 36 MB
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "mcp":
+            raise
         message = "RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'"
         raise RuntimeError(message) from error
     return McpMount(snapshots, hosts)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from urllib.parse import parse_qsl, quote, urlencode
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import quote, unquote_plus, urlencode
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -24,16 +26,19 @@ PLACEHOLDERS = {
 }
 """Values of parameters without example, default or enumerated values, by type."""
 
+NO_VALUES: Mapping[str, Raw] = MappingProxyType({})
+
 _word = re.compile(r"[A-Z]+")
 _path_parameter = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
 _string = msgspec.json.Decoder(str)
 _array = msgspec.json.Decoder(list[Raw])
 
 
-def curl(endpoint: Endpoint) -> str:
-    """Return a curl command with example values, or an empty string if the URL is not HTTP.
+def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
+    """Return a curl command, or an empty string if the URL is not HTTP.
 
-    The command sends the required parameters, or all of a body that requires none.
+    The command sends these values of parameters as they are, and examples of the other required
+    parameters, or of all of a body that requires none.
     """
     if not endpoint.url.lower().startswith(("http://", "https://")):
         return ""
@@ -41,7 +46,7 @@ def curl(endpoint: Endpoint) -> str:
     body = [parameter for parameter in parameters if parameter.group == "body"]
     default_method = "POST" if body else "GET"
     method = _method(endpoint.method, default_method)
-    url = _url(endpoint.url, parameters)
+    url = _url(endpoint.url, parameters, values)
     words = ["curl", "-i"]
     if set(url) & set("[]{}"):
         words.append("--globoff")
@@ -51,15 +56,15 @@ def curl(endpoint: Endpoint) -> str:
         words += ["-X", method]
     words.append(url)
     if body:
-        required = [parameter for parameter in body if parameter.required is True]
-        values = {parameter.name: _example(parameter) for parameter in required or body}
+        sent = [each for each in body if each.required is True or each.name in values] or body
+        content = {each.name: _value(each, values) for each in sent}
         words += ["-H", "Content-Type: application/json"]
-        words += ["-d", escape_json(msgspec.json.encode(values).decode())]
+        words += ["-d", escape_json(msgspec.json.encode(content).decode())]
     return shlex.join(words)
 
 
 def path_parameters(url: str) -> list[str]:
-    """Return the names of the placeholders in the path of a URL."""
+    """Return the names of the placeholders of a URL."""
     return [match[1] or match[2] for match in _path_parameter.finditer(url.partition("#")[0])]
 
 
@@ -70,12 +75,12 @@ def escape_json(text: str) -> str:
     return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
 
 
-def _url(url: str, parameters: list[ParameterDescriptor]) -> str:
-    """Return the URL with its path parameters and its required query parameters filled in."""
+def _url(url: str, parameters: list[ParameterDescriptor], values: Mapping[str, Raw]) -> str:
+    """Return the URL with its path parameters, and its required and given query parameters."""
     path = {
-        parameter.name: _url_text(_example(parameter))
+        parameter.name: _url_text(_value(parameter, values))
         for parameter in parameters
-        if parameter.group == "path"
+        if parameter.group != "body"
     }
 
     def fill(match: re.Match[str]) -> str:
@@ -83,15 +88,28 @@ def _url(url: str, parameters: list[ParameterDescriptor]) -> str:
         return quote(path[name], safe="") if name in path else match[0]
 
     filled = quote(_path_parameter.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
-    given = {name for name, _ in parse_qsl(filled.partition("?")[2], keep_blank_values=True)}
-    query = [
-        (parameter.name, _url_text(_example(parameter)))
+    address, _, query = filled.partition("?")
+    kept = [pair for pair in query.split("&") if _name_of(pair) not in values]
+    present = set(map(_name_of, kept))
+    added = [
+        urlencode({parameter.name: _url_text(_value(parameter, values))})
         for parameter in parameters
-        if parameter.group == "query" and parameter.required is True and parameter.name not in given
+        if parameter.group == "query"
+        and parameter.name not in present
+        and (parameter.required is True or parameter.name in values)
     ]
-    if not query:
+    if not added:
         return filled
-    return f"{filled}{'&' if '?' in filled else '?'}{urlencode(query)}"
+    return f"{address}?{'&'.join([*filter(None, kept), *added])}"
+
+
+def _name_of(pair: str) -> str:
+    return unquote_plus(pair.partition("=")[0])
+
+
+def _value(parameter: ParameterDescriptor, values: Mapping[str, Raw]) -> Raw:
+    """Return the given value of a parameter, or an example."""
+    return values[parameter.name] if parameter.name in values else _example(parameter)
 
 
 def _example(parameter: ParameterDescriptor) -> Raw:

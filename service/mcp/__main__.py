@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -42,8 +42,9 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp"
     if is_http:
         serve(replace(settings, mcp=True, page=False))
     else:
-        with suppress(KeyboardInterrupt):
-            anyio.run(serve_stdio, settings.artifacts)
+        # Standard input is read by a thread, which an exception of Ctrl-C would wait for.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        anyio.run(serve_stdio, settings.artifacts)
     return 0
 
 

@@ -24,7 +24,7 @@ from service.snapshot.manager import SnapshotManager
 
 PATH = "/mcp"
 MAX_BODY = 64 * 1024
-"""Bytes of a message: the longest query in the longest encoding takes a quarter."""
+"""Bytes of a message: the longest query, escaped, takes 24,000."""
 
 
 class McpMount:
@@ -37,7 +37,7 @@ class McpMount:
     """
 
     def __init__(self, snapshots: SnapshotManager, hosts: str) -> None:
-        names = [name.strip() for name in hosts.split(",") if name.strip()]
+        names = [name.strip().lower() for name in hosts.split(",") if name.strip()]
         self.routes = [
             Route(PATH, self, methods=["POST"]),
             *Cards(names).routes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 from service.cli import Parser
 from service.settings import ServerSettings, Settings, describe, variable
@@ -34,7 +35,10 @@ def add_settings(parser: Parser, names: Iterable[str] = ServerSettings.__struct_
 def read_settings(given: dict[str, str]) -> ServerSettings:
     """Read the settings of the environment and of these options; raises ValueError."""
     options = {variable(name): value for name, value in given.items()}
-    return ServerSettings.from_environment(os.environ | options)
+    settings = ServerSettings.from_environment(os.environ | options)
+    if settings.mcp and find_spec("mcp") is None:
+        raise ValueError("RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'")
+    return settings
 
 
 def option(name: str) -> str:

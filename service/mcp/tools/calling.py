@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -89,13 +90,16 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     """Return a command that calls an endpoint, its parameters, and the ways to pay."""
     ordinal = endpoint_of(snapshot, wanted.endpoint)
     endpoint = _endpoint.decode(endpoint_text(snapshot, ordinal))
-    filled = fill(endpoint, wanted.values)
-    unfilled = [each for each in _undescribed(filled) if each.name not in wanted.values]
+    undescribed = _undescribed(endpoint)
+    parameters = [*(endpoint.parameters or []), *undescribed]
+    values = encode_values(parameters, wanted.values)
     row = endpoint_row(snapshot, ordinal, ALL_ENDPOINTS)
-    parameters = [*(filled.parameters or []), *unfilled]
     accepts, accepts_left_out = _read_accepts(snapshot, ordinal)
     described = _describe_all(parameters)
-    command = curl(filled)
+    # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
+    filled = [each for each in undescribed if each.name in values]
+    sent = replace(endpoint, parameters=[*(endpoint.parameters or []), *filled])
+    command = curl(sent, values)
     instructions = Instructions(
         id=row.id,
         method=row.method,
@@ -128,27 +132,37 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     return instructions, "\n".join(lines)
 
 
-def fill(endpoint: Endpoint, values: dict[str, Any]) -> Endpoint:
-    """Return the endpoint with these values as examples, to be sent; raises InvalidParameter."""
-    parameters = [*(endpoint.parameters or []), *_undescribed(endpoint)]
-    names = [parameter.name for parameter in parameters]
-    for name in values:
-        if name not in names:
-            known = ", ".join(clean(each, MAX_NAME) for each in names[:MAX_VALUES]) or "none"
+def encode_values(
+    parameters: Sequence[ParameterDescriptor], values: dict[str, Any]
+) -> dict[str, Raw]:
+    """Return the JSON of values of parameters; raises InvalidParameter for what cannot be sent."""
+    groups = {parameter.name: parameter.group for parameter in parameters}
+    for name, value in values.items():
+        if name not in groups:
+            names = [clean(each, MAX_NAME) for each in list(groups)[:MAX_VALUES]]
+            known = ", ".join(names) or "none"
             message = f"values: it has no parameter `{clean(name, MAX_NAME)}`; it has {known}"
             raise InvalidParameter("values", message)
-    filled = [
-        replace(parameter, example=Raw(msgspec.json.encode(values[parameter.name])), required=True)
-        for parameter in parameters
-        if parameter.name in values
-    ]
-    others = [each for each in endpoint.parameters or [] if each.name not in values]
-    return replace(endpoint, parameters=[*filled, *others])
+        fault = _fault_of(value, groups[name])
+        if fault:
+            raise InvalidParameter("values", f"values: `{clean(name, MAX_NAME)}` {fault}")
+    return {name: Raw(msgspec.json.encode(value)) for name, value in values.items()}
+
+
+def _fault_of(value: Any, group: str) -> str:
+    """Return why a value cannot be sent in this part of a request, empty if it can."""
+    if isinstance(value, float) and not isfinite(value):
+        return "is no number that JSON has"
+    if group != "body" and value is None:
+        return f"is null, which a {group} cannot have; leave it out"
+    if group == "path" and value in ("", ".", ".."):
+        return "would name another path"
+    return ""
 
 
 def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
     """Return the placeholders of the URL that no parameter of the record describes."""
-    described = {each.name for each in endpoint.parameters or [] if each.group == "path"}
+    described = {each.name for each in endpoint.parameters or [] if each.group != "body"}
     return [
         ParameterDescriptor(group="path", name=name, type="string", required=True)
         for name in path_parameters(endpoint.url)

@@ -55,8 +55,8 @@ TOOLS: Mapping[str, ToolSpec] = MappingProxyType(
         "search_endpoints": ToolSpec(
             title="Search paid endpoints",
             description="Find API endpoints that anyone can call and pay per request (x402), best "
-            "match first; the first row has what to call it with. left_out counts matches that a "
-            "filter hides.",
+            "match first; the first row has what to call it with. left_out counts what price or "
+            "network hide.",
             arguments=EndpointSearch,
             example=lambda _: {"query": "weather forecast", "max_price_usd": 0.01},
             run=search_endpoints,

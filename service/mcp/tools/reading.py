@@ -102,7 +102,10 @@ def endpoint_of(snapshot: Snapshot, reference: str) -> int:
     """Return the ordinal of an endpoint by its id or URL; raises ServiceNotFound."""
     ordinal = find_endpoint(snapshot, reference)
     if ordinal is None:
-        raise ServiceNotFound(UNKNOWN.format(clean(reference, 100)))
+        name = clean(reference, 100)
+        if snapshot.ordinal_of(reference) is not None:
+            raise ServiceNotFound(f"`{name}` is a service; `get` it to see its endpoints")
+        raise ServiceNotFound(UNKNOWN.format(name))
     return ordinal
 
 
@@ -177,7 +180,7 @@ def _brief_service(snapshot: Snapshot, ordinal: int) -> Answer:
     lines = [service_line(described, MAX_DESCRIPTION)]
     lines += map(endpoint_line, rows)
     if details.endpoints_left_out:
-        lines.append(f"{details.endpoints_left_out} more endpoints: search_endpoints finds them")
+        lines.append(f"{details.endpoints_left_out} more endpoints; detail=full has as many as fit")
     return details, "\n".join(lines)
 
 

@@ -13,7 +13,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from service.api.curl import curl
-from service.api.endpoints import EndpointRequest, EndpointSummary, describe_price, find_endpoints
+from service.api.endpoints import (
+    NO_PRICE,
+    EndpointRequest,
+    EndpointSummary,
+    describe_price,
+    find_endpoints,
+)
 from service.api.parameters import format_decimal
 from service.api.query_string import MAX_QUERY, Page
 from service.filtering.offers import NONE
@@ -173,7 +179,9 @@ def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: Endpoi
     offer = snapshot.endpoints.cheapest_terms(ordinal, filters.offers)
     network, scheme = pricing.network or "", (pricing.scheme or "").casefold()
     price_usd: float | UnsetType = UNSET
-    price = f"{describe_price(pricing)} {pricing.currency}"
+    price = describe_price(pricing)
+    if price != NO_PRICE:
+        price = f"{price} {pricing.currency}"
     if offer is not None and not isnan(offer.usd_price):
         network, scheme, price_usd, price = offer.network, offer.scheme, offer.usd_price, ""
     elif offer is not None and filters.offers:

@@ -45,7 +45,7 @@ class EndpointPage(Struct, kw_only=True, omit_defaults=True):
 
     total: int
     endpoints: list[EndpointRow]
-    left_out: Annotated[LeftOut, Meta(description="matches that filters hide")]
+    left_out: Annotated[LeftOut, Meta(description="matches that price or network hide")]
     cursor: str = ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -95,6 +96,23 @@ def test_standard_output_has_messages_only_and_the_end_of_input_ends_it(sample: 
     assert process.returncode == 0, errors
     assert all("jsonrpc" in json.loads(line) for line in rest.splitlines())
     assert "Traceback" not in errors
+
+
+def test_ctrl_c_ends_it_though_standard_input_stays_open(sample: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--artifacts", str(sample)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == -signal.SIGINT
 
 
 def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:

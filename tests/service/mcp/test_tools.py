@@ -14,9 +14,12 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from indexer.__main__ import main
+from service.errors import InvalidParameter
 from service.mcp.server import INSTRUCTIONS
 from service.mcp.tools.arguments import MAX_ROWS
+from service.mcp.tools.calling import encode_values
 from service.mcp.tools.definitions import TOOLS
+from service.records import ParameterDescriptor
 from tests.support.awkward import TEXTS, hostile
 from tests.support.mcp import ERAS, call_in_process, run_client, structured, text_of
 from tests.support.running import SEEDS, Build, Json, endpoint, service
@@ -350,8 +353,64 @@ def test_how_to_call_fills_in_examples_and_given_values(artifacts: Path, build: 
         *("curl", "-i"),
         "https://a.example/Lisbon%3B%20rm%20-rf%20%2F/gfs?days=7&unit=C",
     ]
+    assert filled["parameters"] == plain["parameters"]  # the seller's, whatever the values are
     unknown = failure(artifacts, "how_to_call", endpoint=url, values={"city": "Lisbon"})
     assert "it has no parameter `city`; it has place, days, unit, model" in unknown
+
+
+def test_given_values_are_sent_as_they_are(artifacts: Path, build: Build) -> None:
+    query = [{"group": "query", "name": "q", "type": "string", "example": "seller"}]
+    body = [
+        {"group": "body", "name": "to", "type": "string", "required": True, "example": "seller"},
+        {"group": "body", "name": "note", "type": "string"},
+    ]
+    url, mail = "https://a.example/find?lang=en&q=default&page=1", "https://a.example/mail"
+    templated = "https://a.example/look?q={q}"
+    endpoints = [offered(url, "0.1", parameters=query), offered(mail, "0.1", parameters=body)]
+    endpoints.append(offered(templated, "0.1", parameters=query))
+    assert build([service("a", endpoints=endpoints)]) == 0
+
+    def command(endpoint: str, **values: Any) -> list[str]:
+        how = structured(artifacts, "how_to_call", endpoint=endpoint, values=values)
+        return shlex.split(how["curl"])
+
+    assert command(url)[-1] == url
+    assert command(url, q="a b&c")[-1] == "https://a.example/find?lang=en&page=1&q=a+b%26c"
+    assert json.loads(command(mail, to="", note=None)[-1]) == {"to": "", "note": None}
+    assert command(templated)[-1] == "https://a.example/look?q=seller"
+    assert command(templated, q="mine")[-1] == "https://a.example/look?q=mine"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"id": ".."}, "`id` would name another path"),
+        ({"id": ""}, "`id` would name another path"),
+        ({"id": None}, "`id` is null, which a path cannot have"),
+    ],
+)
+def test_values_that_cannot_be_sent_are_refused(
+    artifacts: Path, build: Build, values: dict[str, Any], message: str
+) -> None:
+    parameters = [{"group": "query", "name": "n", "type": "number"}]
+    url = "https://a.example/{id}/x"
+    assert build([service("a", endpoints=[offered(url, "0.1", parameters=parameters)])]) == 0
+    assert message in failure(artifacts, "how_to_call", endpoint=url, values=values)
+
+
+def test_a_number_that_json_lacks_is_refused() -> None:
+    parameter = ParameterDescriptor(group="body", name="n", type="number")
+    with pytest.raises(InvalidParameter, match="is no number that JSON has"):
+        encode_values([parameter], {"n": float("inf")})
+
+
+def test_a_service_is_no_endpoint_and_no_price_has_no_currency(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a", endpoints=[offered("https://a.example/x", "")])]) == 0
+    assert "`a` is a service; `get` it" in failure(artifacts, "how_to_call", endpoint="a")
+    how = structured(artifacts, "how_to_call", endpoint="https://a.example/x")
+    assert how["price"] == "no fixed price"
 
 
 def test_how_to_call_has_the_accepted_payments_as_the_feed_has_them(
