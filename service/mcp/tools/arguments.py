@@ -63,6 +63,7 @@ class HowToCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     endpoint: Annotated[Reference, Meta(description="id, or URL with or without method")]
     values: Annotated[dict[str, Any], Meta(description="parameters to fill in, by name")] = {}
+    network: Annotated[Term, Meta(description="to pay on")] | None = None
 
 
 class Catalogue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

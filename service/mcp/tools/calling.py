@@ -25,6 +25,7 @@ from service.mcp.tools.rows import (
 from service.mcp.tools.texts import clean, decode_printable
 from service.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
+from service.snapshot.endpoints import EndpointFilters
 
 MAX_PARAMETERS = 12 * 1024  # bytes
 MAX_VALUES = 20
@@ -93,7 +94,7 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     undescribed = _undescribed(endpoint)
     parameters = [*(endpoint.parameters or []), *undescribed]
     values = encode_values(parameters, wanted.values)
-    row = endpoint_row(snapshot, ordinal, ALL_ENDPOINTS)
+    row = endpoint_row(snapshot, ordinal, _filters(snapshot, ordinal, wanted.network))
     accepts, accepts_left_out = _read_accepts(snapshot, ordinal)
     described = _describe_all(parameters)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
@@ -130,6 +131,17 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
         NOTE,
     ]
     return instructions, "\n".join(lines)
+
+
+def _filters(snapshot: Snapshot, ordinal: int, network: str | None) -> EndpointFilters:
+    """Return the filters of the terms to show; raises InvalidParameter for no such terms."""
+    if network is None:
+        return ALL_ENDPOINTS
+    filters = EndpointFilters(offers={"network": [network]})
+    if snapshot.endpoints.cheapest_terms(ordinal, filters.offers) is None:
+        message = f"the catalogue has no price of this endpoint on `{clean(network, MAX_NAME)}`"
+        raise InvalidParameter("network", message)
+    return filters
 
 
 def encode_values(

@@ -55,7 +55,7 @@ TOOLS: Mapping[str, ToolSpec] = MappingProxyType(
         "search_endpoints": ToolSpec(
             title="Search paid endpoints",
             description="Find API endpoints that anyone can call and pay per request (x402), best "
-            "match first; the first row has what to call it with. left_out counts what price or "
+            "match first; the first row says how to call it. left_out counts what price or "
             "network hide.",
             arguments=EndpointSearch,
             example=lambda _: {"query": "weather forecast", "max_price_usd": 0.01},
@@ -64,8 +64,8 @@ TOOLS: Mapping[str, ToolSpec] = MappingProxyType(
         ),
         "search_services": ToolSpec(
             title="Search providers",
-            description="Find services, each with several endpoints, to compare or browse "
-            "providers. To call something, search_endpoints is shorter.",
+            description="Find services, to compare or browse providers. To call something, "
+            "search_endpoints is shorter.",
             arguments=ServiceSearch,
             example=lambda _: {"query": "weather"},
             run=search_services,

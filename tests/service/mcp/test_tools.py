@@ -404,6 +404,17 @@ def test_a_number_that_json_lacks_is_refused() -> None:
         encode_values([parameter], {"n": float("inf")})
 
 
+def test_the_terms_of_an_endpoint_are_those_of_the_network_that_is_asked_for(
+    artifacts: Path, build: Build
+) -> None:
+    url = "https://a.example/tide"
+    assert build([service("a", endpoints=[offered(url, "0.1", "Solana")])]) == 0
+    how = structured(artifacts, "how_to_call", endpoint=url, network="solana")
+    assert how["network"] == "Solana"
+    refused = failure(artifacts, "how_to_call", endpoint=url, network="base")
+    assert "has no price of this endpoint on `base`" in refused
+
+
 def test_a_service_is_no_endpoint_and_no_price_has_no_currency(
     artifacts: Path, build: Build
 ) -> None:
