@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 ERAS = {"handshake": "2025-11-25", "stateless": "2026-07-28"}
 MODES = {"handshake": "legacy", "stateless": "2026-07-28"}
-"""What the SDK's client calls the two eras of the protocol."""
+"""Names of the two eras of the protocol in the client of the SDK."""
 ACCEPT = "application/json, text/event-stream"
 
 

@@ -85,7 +85,7 @@ class ServiceRow(Struct, kw_only=True, omit_defaults=True):
 
 
 class Terms(NamedTuple):
-    """What a request costs, and on which terms."""
+    """The price of a request, with its network and scheme."""
 
     price_usd: float | UnsetType
     price: str

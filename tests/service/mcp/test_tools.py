@@ -1,4 +1,4 @@
-"""What the tools answer, by the SDK's client in both eras of the protocol."""
+"""The answers of the tools, by the client of the SDK in both eras of the protocol."""
 
 from __future__ import annotations
 
