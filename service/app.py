@@ -28,7 +28,7 @@ from service.http.exception_handlers import EXCEPTION_HANDLERS
 from service.http.load_shedding import LoadShedder
 from service.http.metrics import SHARE_INTERVAL, Metrics
 from service.http.middleware import RequestMiddleware
-from service.settings import Settings
+from service.settings import Settings, parse_hosts
 from service.snapshot.manager import SnapshotManager
 from service.web.pages import PAGES, error_page
 
@@ -74,7 +74,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     cache = ResponseCache(settings.cache_bytes, settings.max_age)
     metrics = Metrics(snapshots)
     log = AccessLog() if settings.log_requests else None
-    mcp = _mount_mcp(snapshots, settings.mcp_hosts) if settings.mcp else None
+    mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
     routes = [*ROUTES, *(mcp.routes if mcp else [])]
     post_paths = {route.path for route in routes if route.methods == {"POST"}}
     app = Starlette(
@@ -96,7 +96,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     return app
 
 
-def _mount_mcp(snapshots: SnapshotManager, hosts: str) -> McpMount:
+def _mount_mcp(snapshots: SnapshotManager, settings: Settings) -> McpMount:
     try:
         from service.mcp.mount import McpMount  # noqa: PLC0415  # an optional dependency, of 36 MB
     except ModuleNotFoundError as error:
@@ -104,7 +104,7 @@ def _mount_mcp(snapshots: SnapshotManager, hosts: str) -> McpMount:
             raise
         message = "RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'"
         raise RuntimeError(message) from error
-    return McpMount(snapshots, hosts)
+    return McpMount(snapshots, parse_hosts(settings.mcp_hosts), settings.mcp_share)
 
 
 @asynccontextmanager

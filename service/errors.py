@@ -58,6 +58,34 @@ class BadRequest(RatecardError):
     status = 400
 
 
+class NotAcceptable(RatecardError):
+    """The client does not accept the media type of the response."""
+
+    code = "not_acceptable"
+    status = 406
+
+
+class UnsupportedMediaType(RatecardError):
+    """The body of a request has another media type than the path takes."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+
+class HostNotAllowed(RatecardError):
+    """The `Host` of a request is none that the MCP server answers."""
+
+    code = "host_not_allowed"
+    status = 421
+
+
+class OriginNotAllowed(RatecardError):
+    """The `Origin` of a request is none that the MCP server answers."""
+
+    code = "origin_not_allowed"
+    status = 403
+
+
 class BodyTooLarge(RatecardError):
     """The body of a request exceeds the size limit."""
 

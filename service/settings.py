@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, Self, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 PREFIX = "RATECARD_"
+PORTS = range(1, 65536)
+HOSTS_EXAMPLE = (
+    "write names, IPv4 addresses or [IPv6] addresses, with or without a port, separated by commas: "
+    "catalogue.example,127.0.0.1:8000,[::1]"
+)
+
+_label = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_host = re.compile(
+    rf"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>{_label}(?:\.{_label})*))(?::(?P<port>[0-9]{{1,5}}))?"
+)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -59,10 +71,21 @@ class Settings(Struct, frozen=True, kw_only=True):
     mcp_hosts: Annotated[
         str,
         Meta(
-            pattern=r"^[^,\s/]+(,[^,\s/]+)*$",
             description="names of hosts, separated by commas, whose requests `/mcp` answers",
         ),
     ] = "localhost,127.0.0.1,[::1]"
+    mcp_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="part of the event loop's time that calls of `/mcp` may take; 1 never "
+            "pauses between them, and is the default of `ratecard mcp --http`",
+        ),
+    ] = 0.4
+
+    def __post_init__(self) -> None:
+        parse_hosts(self.mcp_hosts)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -73,7 +96,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             return msgspec.convert(given, cls, strict=False)
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `$.")
-            raise ValueError(f"{variable(path.rstrip('`'))}: {reason}") from error
+            name = f"{variable(path.rstrip('`'))}: " if path else ""
+            raise ValueError(f"{name}{reason}") from error
 
 
 class ServerSettings(Settings, frozen=True, kw_only=True):
@@ -113,6 +137,28 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
             "its response is disconnected",
         ),
     ] = 30
+
+
+def parse_hosts(hosts: str) -> list[str]:
+    """Return the hosts of `mcp_hosts` in lower case; raises ValueError for what is no host."""
+    names = [host.strip().lower() for host in hosts.split(",")]
+    for name in names:
+        match = _host.fullmatch(name)
+        if match is None or not _is_address(match) or int(match["port"] or 1) not in PORTS:
+            raise ValueError(f"{variable('mcp_hosts')}: `{name[:100]}` is no host; {HOSTS_EXAMPLE}")
+    return names
+
+
+def _is_address(match: re.Match[str]) -> bool:
+    """Return whether a host is a name, or an address with all its parts."""
+    try:
+        if match["ipv6"]:
+            IPv6Address(match["ipv6"])
+        elif match["name"].rpartition(".")[2].isdigit():
+            IPv4Address(match["name"])
+    except ValueError:
+        return False
+    return True
 
 
 def variable(name: str) -> str:

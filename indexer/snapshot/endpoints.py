@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,60 +13,35 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from indexer.encoder.quantising import EncodedTexts, concatenate
+from indexer.columns.ragged import (
+    Ragged,
+    RaggedWriter,
+    Rows,
+    concatenate_ragged,
+    ragged_texts,
+)
+from indexer.columns.record_columns import RecordColumns
+from indexer.encoder.encoding import open_text_encoder
+from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
-from indexer.record_store import read_record_store, write_record_store
-from indexer.search.endpoint_texts import EndpointAnalyser, EndpointText, expand_to_endpoints
-from indexer.search.filters import FacetWriter, Price
-from indexer.search.offers import Offer, OfferWriter
+from indexer.record_store import write_record_store
+from indexer.search.filters import write_spellings
+from indexer.search.offers import OfferWriter
+from indexer.search.parts import Part, endpoint_parts, part_of
 from indexer.search.postings import compile_postings, popularity
-from indexer.search.spans import Span
-from indexer.search.vectors import write_endpoint_vectors
-from indexer.search.whoosh_index import Part
-from indexer.snapshot.resources import ListedResources, endpoint_key
+from indexer.segments.postings import Numbers
+from indexer.segments.segment import read_segment
+from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, TokenFields
+from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import read_resource
-from indexer.x402.stablecoins import is_usd
-from indexer.x402.testnets import is_test_network
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.offers import NONE
 from service.search.config import SearchConfig
-from service.snapshot.endpoints import ADDED_MEMBERS, FACET_KEYS
+from service.snapshot.endpoints import FACET_KEYS
+from service.storage.hash_table import write_hash_table
 from service.storage.record_store import RecordStore
-
-MAX_CALLS = 2**63 - 1
-MARKS = (*(b'"%b"' % name.encode() for name in ADDED_MEMBERS), b"\\u")
-"""Bytes without which no endpoint has a member of these names: names may be escaped."""
-
-
-class Quality(Struct, rename="camel"):
-    """The part of the use of an endpoint that orders endpoints."""
-
-    l30_days_total_calls: str = "0"
-
-
-class Endpoint(Struct, rename="camel"):
-    """The part of an endpoint that filters use."""
-
-    url: str
-    method: str
-    pricing: Price
-    quality: Quality | None = None
-    tags: list[str] = []
-    tool: Raw = NULL
-    pay_to: Raw = NULL
-
-
-class Service(Struct, rename="camel"):
-    """The part of a service that filters of endpoints use."""
-
-    id: str
-    name: str
-    endpoints: list[Endpoint]
-    category: str = ""
-    enriched: bool = False
-    tags: list[str] = []
 
 
 class Facts(Struct):
@@ -89,6 +62,7 @@ class Documents(NamedTuple):
     first_endpoints, first_others: int64[services + 1], the ordinals of the first of each service
     services: int32[documents], the service of each
     others: the postings of those resources, of their own texts
+    other_vectors: those of their texts, if these are encoded
     prior: float64[documents], as `compile_postings` takes it
     """
 
@@ -96,11 +70,22 @@ class Documents(NamedTuple):
     first_others: npt.NDArray[np.int64]
     services: npt.NDArray[np.int32]
     others: Part
+    other_vectors: EncodedTexts | None
     prior: npt.NDArray[np.float64]
 
 
-class _RawEndpoints(Struct):
-    endpoints: Raw
+class _Endpoint(Struct):
+    """The part of an endpoint that identifies it."""
+
+    url: str
+    method: str
+    tool: Raw = NULL
+
+
+class _Service(Struct):
+    """The part of a service that identifies its endpoints."""
+
+    endpoints: list[_Endpoint]
 
 
 class _Listed(Struct, rename="camel"):
@@ -111,10 +96,7 @@ class _Listed(Struct, rename="camel"):
     tool: str = ""
 
 
-_service = msgspec.json.Decoder(Service)
-_raw_endpoints = msgspec.json.Decoder(_RawEndpoints)
-_raws = msgspec.json.Decoder(list[Raw])
-_members = msgspec.json.Decoder(dict[str, Raw])
+_service = msgspec.json.Decoder(_Service)
 _listed = msgspec.json.Decoder(_Listed)
 _text = msgspec.json.Decoder(EndpointText)
 _separator = re.compile(r"[,/|]")
@@ -123,39 +105,32 @@ _any_policy = Policy(allow_http=True, allow_private=True, max_price=Decimal("Inf
 
 def write_endpoints(
     built: Path,
-    endpoint_counts: Sequence[int],
+    columns: RecordColumns,
     listed: ListedResources,
     offers: OfferWriter,
     encoder: Path | None = None,
+    *,
+    indexed: bool = True,
 ) -> Documents:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
-    `encoder` is the folder of the `Encoder` of their texts, if there is one.
+    `encoder` is the folder of the `Encoder` of their texts, if there is one; without `indexed`,
+    texts are not read.
     """
     folder = built / "endpoints"
     folder.mkdir()
-    first = np.concatenate(([0], np.cumsum(endpoint_counts, dtype=np.int64)))
-    count = int(first[-1])
-    columns = _Columns(count)
+    first, count = columns.first_endpoints, len(columns.endpoints)
     join = _Join(built, first, listed)
-
-    def facts() -> Iterator[bytes]:
-        for ordinal, stored in enumerate(read_record_store(built, "records")):
-            service = _service.decode(stored)
-            columns.add(service, stored)
-            for number in join.match(ordinal, service.endpoints):
-                columns.add_offer(offers, int(first[ordinal]) + number, service.endpoints[number])
-            yield msgspec.json.encode(
-                Facts(service.id, service.name, service.category, service.enriched)
-            )
-
-    write_record_store(folder, "facts", facts())
-    columns.write(folder)
+    join.match(columns.endpoints["key"])
+    write_record_store(folder, "facts", _facts(columns))
+    _write_places(folder, columns, np.load(built / "records.offsets.npy", allow_pickle=False))
+    prior = _write_filters(folder, columns)
     others = np.flatnonzero(join.documents == NONE)
     join.documents[others] = count + np.arange(len(others))
     resources = np.full(count + len(others), NONE, np.int32)
     resources[join.documents] = np.arange(len(join.documents))
     other_services = listed.services[others]
+    endpoint_counts = columns.services["endpoints"]
     services = np.repeat(np.arange(len(endpoint_counts), dtype=np.int32), endpoint_counts)
     np.save(folder / "first.npy", first)
     services = np.concatenate((services, other_services))
@@ -163,38 +138,28 @@ def write_endpoints(
     np.save(folder / "resources.npy", resources)
     np.save(folder / "documents.npy", join.documents)
     owners = np.repeat(join.owners, np.diff(listed.offers))
-    all_owners = np.concatenate((owners, np.asarray(columns.offer_owners, np.int32)))
+    price_owners = offers.add_prices(columns, join.is_unlisted)
+    all_owners = np.concatenate((owners, price_owners.astype(np.int32)))
     offers.write(built / "offers", len(owners), all_owners, count)
     first_others = count + np.searchsorted(other_services, np.arange(len(first)))
-    prior = np.concatenate((np.asarray(columns.prior), np.zeros(len(others))))
-    part = _analyse(join, others.tolist(), count, encoder)
-    return Documents(first, first_others, services, part, prior)
+    prior = np.concatenate((prior, np.zeros(len(others))))
+    part, vectors = _analyse(join, others.tolist() if indexed else [], count, encoder)
+    return Documents(first, first_others, services, part, vectors, prior)
 
 
 def compile_endpoints(
-    spans: Sequence[Span],
+    built: Path,
+    segments: Sequence[tuple[Path, Numbers]],
     documents: Documents,
-    service_vectors: EncodedTexts | None,
-    folder: Path,
     config: SearchConfig,
 ) -> None:
-    """Write the postings of the documents: of their own texts and those of their services.
-
-    With `service_vectors`, write their vectors as well.
-    """
-    parts = []
-    for span in spans:
-        start = int(documents.first_endpoints[span.services.start])
-        parts += [
-            span.endpoints._replace(start=start),
-            expand_to_endpoints(span.services, documents.first_endpoints),
-            expand_to_endpoints(span.services, documents.first_others),
-        ]
-    parts.append(documents.others)
-    compile_postings(parts, [], documents.prior, folder / "postings", config)
-    if service_vectors is not None:
-        vectors = concatenate(part.vectors for part in parts if part.vectors)
-        write_endpoint_vectors(folder / "vectors", vectors, service_vectors, documents.services)
+    """Write the postings of the documents, from segments with the ordinals of their services."""
+    parts = [documents.others]
+    for folder, ordinals in segments if config.field_weights else ():
+        segment = read_segment(folder)
+        first = (documents.first_endpoints, documents.first_others)
+        parts += endpoint_parts(segment, ordinals, *first)
+    compile_postings(parts, [], documents.prior, built / "endpoints" / "postings", config)
 
 
 def declared_endpoint(resource: bytes) -> bytes:
@@ -203,81 +168,87 @@ def declared_endpoint(resource: bytes) -> bytes:
     return declared.endpoint
 
 
-class _Columns:
-    """The values that endpoints are filtered and ordered by, in listing order."""
+def _facts(columns: RecordColumns) -> Iterator[bytes]:
+    runs, strings = columns.service_runs, columns.strings.strings()
+    facts = zip(
+        runs["id"].strings(),
+        runs["name"].strings(),
+        [strings[number] for number in columns.services["category"].tolist()],
+        columns.services["enriched"].tolist(),
+        strict=True,
+    )
+    return (msgspec.json.encode(Facts(*each)) for each in facts)
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._facets = {name: FacetWriter(name, key) for name, key in FACET_KEYS.items()}
-        self._bounds, self._prices, self._calls = array("q"), array("d"), array("q")
-        self._enriched = array("b")
-        self._methods: dict[str, list[str]] = {}
-        self._rewritten: list[bytes] = []
-        self._position = 0
-        self.prior = array("d")
-        self.offer_owners = array("i")
 
-    def add(self, service: Service, stored: bytes) -> None:
-        """Add the endpoints of the next service."""
-        self._add_bounds(stored)
-        start = len(self._prices)
-        own = range(start, start + len(service.endpoints))
-        self._facets["category"].add(own, [service.category])
-        for ordinal, endpoint in zip(own, service.endpoints, strict=True):
-            price = endpoint.pricing.compared
-            calls = int(endpoint.quality.l30_days_total_calls) if endpoint.quality else 0
-            self._prices.append(float(price) if price else nan)
-            self._calls.append(min(calls, MAX_CALLS))
-            self._enriched.append(service.enriched)
-            self.prior.append(popularity(service.enriched, calls))
-            document = range(ordinal, ordinal + 1)
-            methods = self._methods.get(endpoint.method)
-            if methods is None:
-                names = _separator.split(endpoint.method.upper())
-                methods = [name.strip() for name in names if name.strip()]
-                self._methods[endpoint.method] = methods
-            self._facets["method"].add(document, methods)
-            self._facets["tag"].add(document, endpoint.tags or service.tags)
+def _write_places(folder: Path, columns: RecordColumns, offsets: Rows) -> None:
+    """Write where each endpoint stands in the store, and those that are rewritten."""
+    endpoints = columns.endpoints
+    records = np.repeat(offsets[:-1], columns.services["endpoints"])
+    bounds = np.stack((records + endpoints["start"], records + endpoints["stop"]), axis=1)
+    rewritten = np.flatnonzero(endpoints["is_rewritten"])
+    run = columns.service_runs["rewritten"]
+    owners = np.repeat(np.arange(len(offsets) - 1), columns.services["endpoints"])
+    starts, content = run.bounds[owners[rewritten]], run.items.tobytes()
+    places = zip(
+        (starts + endpoints["start"][rewritten]).tolist(),
+        (starts + endpoints["stop"][rewritten]).tolist(),
+        strict=True,
+    )
+    write_record_store(folder, "rewritten", (content[start:stop] for start, stop in places))
+    bounds[rewritten, 0] = NONE - np.arange(len(rewritten))
+    bounds[rewritten, 1] = 0
+    np.save(folder / "bounds.npy", bounds)
 
-    def add_offer(self, offers: OfferWriter, ordinal: int, endpoint: Endpoint) -> None:
-        """Add the price of an endpoint that no feed lists as an offer."""
-        price = endpoint.pricing
-        pay_to = string_of(endpoint.pay_to)
-        amount, currency = price.compared, price.currency
-        if price.network or price.scheme or pay_to or amount:
-            is_real_usd = is_usd(currency) and not is_test_network(price.network)
-            offers.add(
-                Offer(price.network, price.scheme, pay_to, "", amount, currency, is_real_usd)
-            )
-            self.offer_owners.append(ordinal)
 
-    def write(self, folder: Path) -> None:
-        for facet in self._facets.values():
-            facet.write(folder, self._count)
-        prices = np.asarray(self._prices)
-        np.save(folder / "prices.npy", prices)
-        np.save(folder / "enriched.npy", np.asarray(self._enriched, np.bool_))
-        np.save(folder / "bounds.npy", np.asarray(self._bounds, np.int64).reshape(-1, 2))
-        np.save(folder / "price.npy", np.argsort(prices, kind="stable").astype(np.uint32))
-        popularity_order = np.argsort(-np.asarray(self._calls, np.int64), kind="stable")
-        np.save(folder / "popularity.npy", popularity_order.astype(np.uint32))
-        write_record_store(folder, "rewritten", self._rewritten)
+def _write_filters(folder: Path, columns: RecordColumns) -> npt.NDArray[np.float64]:
+    """Write the values that endpoints are filtered and ordered by; returns their prior."""
+    services, endpoints = columns.services, columns.endpoints
+    categories, enriched = (
+        np.repeat(services[name], services["endpoints"]) for name in ("category", "enriched")
+    )
+    facets = {
+        "method": _method_names(endpoints["method"], columns.strings),
+        "category": (Ragged(np.ones(len(endpoints), np.uint32), categories), columns.strings),
+        "tag": (_tags(columns), columns.strings),
+    }
+    for name, (values, strings) in facets.items():
+        write_spellings(folder, name, FACET_KEYS[name], values, strings)
+    prices = np.ascontiguousarray(endpoints["price"])
+    np.save(folder / "prices.npy", prices)
+    np.save(folder / "enriched.npy", enriched)
+    np.save(folder / "price.npy", np.argsort(prices, kind="stable").astype(np.uint32))
+    popularity_order = np.argsort(-endpoints["calls"], kind="stable")
+    np.save(folder / "popularity.npy", popularity_order.astype(np.uint32))
+    ordinals = np.arange(len(endpoints), dtype=np.int32)
+    write_hash_table(folder / "urls", np.ascontiguousarray(endpoints["url"]), ordinals)
+    calls, numbers = np.unique(endpoints["calls"], return_inverse=True)
+    priors = [[popularity(flag, each) for each in calls.tolist()] for flag in (False, True)]
+    prior: npt.NDArray[np.float64] = np.array(priors)[enriched.astype(np.int8), numbers]
+    return prior
 
-    def _add_bounds(self, stored: bytes) -> None:
-        """Add where each endpoint stands in the store; its JSON is compact."""
-        endpoints = bytes(_raw_endpoints.decode(stored).endpoints)
-        start = self._position + stored.index(endpoints) + 1
-        may_be_rewritten = any(mark in endpoints for mark in MARKS)
-        for raw in _raws.decode(endpoints):
-            size = memoryview(raw).nbytes
-            rewritten = _without_added_members(bytes(raw)) if may_be_rewritten else None
-            if rewritten is None:
-                self._bounds.extend((start, start + size))
-            else:
-                self._bounds.extend((NONE - len(self._rewritten), 0))
-                self._rewritten.append(rewritten)
-            start += size + 1
-        self._position += len(stored) + 1
+
+def _tags(columns: RecordColumns) -> Ragged:
+    """Return the tags of each endpoint: its own, or else those of its service."""
+    own, of_services = columns.endpoint_runs["tag"], columns.service_runs["tag"]
+    count = len(own.sizes)
+    services = np.repeat(np.arange(len(of_services.sizes)), columns.services["endpoints"])
+    rows = np.where(own.sizes > 0, np.arange(count), count + services)
+    return concatenate_ragged([own, of_services]).take(rows)
+
+
+def _method_names(methods: npt.NDArray[np.int32], strings: Ragged) -> tuple[Ragged, Ragged]:
+    """Return the names of methods of each endpoint as numbers, and their table of strings.
+
+    A method may be several, as in `GET, POST`.
+    """
+    used, rows = np.unique(methods, return_inverse=True)
+    numbers: dict[str, int] = {}
+    names = RaggedWriter(np.int32)
+    for spelling in strings.take(used).strings():
+        parts = [name.strip() for name in _separator.split(spelling.upper()) if name.strip()]
+        distinct = {FACET_KEYS["method"](name): name for name in parts}.values()
+        names.add_numbers(numbers.setdefault(name, len(numbers)) for name in distinct)
+    return names.rows().take(rows), ragged_texts([name.encode() for name in numbers])
 
 
 class _Join:
@@ -285,84 +256,79 @@ class _Join:
 
     documents: int32[resources], the ordinal of the endpoint that has the resource, or NONE
     owners: the same, but that several resources may have one endpoint
+    is_unlisted: bool[endpoints], which have no resource
     """
 
-    def __init__(self, built: Path, first: npt.NDArray[np.int64], listed: ListedResources) -> None:
+    def __init__(self, built: Path, first: Rows, listed: ListedResources) -> None:
         self._texts = RecordStore(built / "resources", "texts")
+        self._records = RecordStore(built, "records")
         self._first = first
         self._keys = listed.keys
         self._bounds = np.searchsorted(listed.services, np.arange(len(first)))
         self.documents = np.full(len(listed.keys), NONE, np.int32)
         self.owners = np.full(len(listed.keys), NONE, np.int32)
+        self.is_unlisted = np.ones(int(first[-1]), np.bool_)
 
-    def match(self, service: int, endpoints: Sequence[Endpoint]) -> Iterable[int]:
-        """Find the endpoints of the resources of a service; returns the other endpoints."""
-        start, stop = self._bounds[service : service + 2].tolist()
-        unlisted = dict.fromkeys(range(len(endpoints)))
-        if start == stop:
-            return unlisted
-        numbers: dict[int, int] = {}
-        for number, endpoint in enumerate(endpoints):
-            numbers.setdefault(
-                endpoint_key(endpoint.url, endpoint.method, string_of(endpoint.tool)), number
-            )
-        unmatched = []
-        for resource, key in enumerate(self._keys[start:stop].tolist(), start):
-            found = numbers.get(key)
-            if found is None:
-                unmatched.append(resource)
-            else:
-                self._set(service, resource, found, unlisted)
-        if unmatched and unlisted:
-            self._match_normalised(service, unmatched, endpoints, unlisted)
-        return unlisted
+    def match(self, endpoint_keys: npt.NDArray[np.uint64]) -> None:
+        """Find the endpoints of the resources; the keys are those of all endpoints."""
+        for service in np.flatnonzero(np.diff(self._bounds)).tolist():
+            first, end = self._first[service : service + 2].tolist()
+            endpoints: dict[int, int] = {}
+            for endpoint, key in enumerate(endpoint_keys[first:end].tolist(), first):
+                endpoints.setdefault(key, endpoint)
+            start, stop = self._bounds[service : service + 2].tolist()
+            unmatched = []
+            for resource, key in enumerate(self._keys[start:stop].tolist(), start):
+                found = endpoints.get(key)
+                if found is None:
+                    unmatched.append(resource)
+                else:
+                    self._set(resource, found)
+            if unmatched and self.is_unlisted[first:end].any():
+                self._match_normalised(service, unmatched)
 
     def read(self, resource: int) -> bytes:
         """Return the JSON of the endpoint that a listed resource declares."""
         return declared_endpoint(self._texts.text(resource))
 
-    def _match_normalised(
-        self,
-        service: int,
-        resources: Sequence[int],
-        endpoints: Sequence[Endpoint],
-        unlisted: dict[int, None],
-    ) -> None:
+    def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.
 
         An endpoint that names no tool has the resources of all tools.
         """
-        numbers: dict[tuple[str, tuple[str, str]], int] = {}
-        for number in unlisted:
-            endpoint = endpoints[number]
-            for address in identify_endpoint(endpoint.url, endpoint.method):
-                numbers.setdefault((string_of(endpoint.tool), address), number)
+        unlisted: dict[tuple[str, tuple[str, str]], int] = {}
+        endpoints = _service.decode(self._records.text(service)).endpoints
+        for ordinal, endpoint in enumerate(endpoints, int(self._first[service])):
+            if self.is_unlisted[ordinal]:
+                for address in identify_endpoint(endpoint.url, endpoint.method):
+                    unlisted.setdefault((string_of(endpoint.tool), address), ordinal)
         for resource in resources:
             declared = _listed.decode(self.read(resource))
             addresses = identify_endpoint(declared.url, declared.method)
             for tool in (declared.tool, ""):
-                keys = {(tool, address) for address in addresses} & numbers.keys()
+                keys = {(tool, address) for address in addresses} & unlisted.keys()
                 if keys:
-                    self._set(service, resource, min(numbers[key] for key in keys), unlisted)
+                    self._set(resource, min(unlisted[key] for key in keys))
                     break
 
-    def _set(self, service: int, resource: int, number: int, unlisted: dict[int, None]) -> None:
-        document = int(self._first[service]) + number
-        self.owners[resource] = document
-        if number in unlisted:
-            self.documents[resource] = document
-            del unlisted[number]
+    def _set(self, resource: int, endpoint: int) -> None:
+        self.owners[resource] = endpoint
+        if self.is_unlisted[endpoint]:
+            self.documents[resource] = endpoint
+            self.is_unlisted[endpoint] = False
 
 
-def _without_added_members(endpoint: bytes) -> bytes | None:
-    """Return an endpoint without the members that responses add, or None if it has none of them."""
-    members = _members.decode(endpoint)
-    kept = {name: raw for name, raw in members.items() if name not in ADDED_MEMBERS}
-    return None if len(kept) == len(members) else msgspec.json.encode(kept)
-
-
-def _analyse(join: _Join, resources: Sequence[int], start: int, encoder: Path | None) -> Part:
-    analyser = EndpointAnalyser(encoder)
+def _analyse(
+    join: _Join, resources: Sequence[int], start: int, encoder: Path | None
+) -> tuple[Part, EncodedTexts | None]:
+    """Return the postings and the vectors of resources, whose ordinals begin with `start`."""
+    fields = TokenFields(ENDPOINT_FIELDS)
+    text_encoder = None if encoder is None else open_text_encoder(encoder)
     for resource in resources:
-        analyser.add(_text.decode(join.read(resource)))
-    return analyser.part(start)
+        path, description, *_ = contents = _text.decode(join.read(resource)).contents
+        fields.add(contents)
+        if text_encoder is not None:
+            text_encoder.add(path, description)
+    ordinals = np.arange(start, start + len(resources), dtype=np.int32)
+    vectors = None if text_encoder is None else text_encoder.encoded()
+    return part_of(fields.analyse(), ordinals), vectors

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat
+from difflib import get_close_matches
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +28,8 @@ DENSE_SHARE = 1 / 40
 """A value of more than this share of the services has a mask besides their list."""
 CHUNK = 8192
 """Services whose matches are listed at a time: a page seldom needs more."""
+MAX_COMPARED = 200
+"""Values that are compared with an unknown one, the most frequent: comparing is slow."""
 
 
 def folded(value: str) -> str:
@@ -79,6 +82,18 @@ class Facet:
         self._dense = open_array(folder / f"{name}.dense.npy")
         self._key = key
         self._numbers = {self._key(value): number for number, value in enumerate(self._values)}
+
+    def nearest(self, value: str) -> list[str] | None:
+        """Return up to 3 values to try in place of an unknown one, None for a known one.
+
+        Similar spellings come first; without any, these are the most frequent values.
+        """
+        key = self._key(value)
+        if key in self._numbers:
+            return None
+        keys = [each for each in islice(self._numbers, MAX_COMPARED) if each]
+        nearest = get_close_matches(key, keys) or keys[:3]
+        return [self._values[self._numbers[each]] for each in nearest]
 
     def mask(self, values: Sequence[str], buffer: Mask) -> Mask:
         """Return which services have any of these values: a stored mask, or `buffer`, filled."""
@@ -146,6 +161,10 @@ class FilterIndex:
             else:
                 mask = np.logical_and(mask, condition, out=self._buffers.result)
         return mask
+
+    def nearest_values(self, name: str, value: str) -> list[str] | None:
+        """Return values of a facet to try in place of an unknown one, None for a known one."""
+        return self._facets[name].nearest(value)
 
     def page(self, matches: Mask | None, sort: Sort, limit: int, offset: int) -> Sequence[int]:
         """Return one page of the matches, or of all services when None.

@@ -16,6 +16,7 @@ the endpoints stand beside them, as in `service.filtering.filters`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from math import nan
 from pathlib import Path
 from typing import NamedTuple
@@ -139,6 +140,16 @@ class Offers:
             self._string("network", offer),
             self._string("scheme", offer),
         )
+
+    def count_ways(self, endpoint: int) -> int:
+        """Return the number of networks, schemes and assets that an endpoint is paid with.
+
+        Test networks count only where there are no others.
+        """
+        start, stop = self._bounds[endpoint : endpoint + 2].tolist()
+        columns = (self._columns[name][start:stop] for name in ("network", "scheme", "asset"))
+        ways = zip(*(column.tolist() for column in columns), strict=True)
+        return len(set(compress(ways, ~self._shadowed[start:stop])))
 
     def first_by_price(self, offers: Mask, endpoints: Mask, k: int) -> Integers:
         """Return the k endpoints of a mask whose cheapest of these offers cost least."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
-from mcp.server.stdio import stdio_server
 from msgspec.structs import replace
 
 from service.cli import Parser
-from service.mcp.server import create_server
 from service.server.options import add_settings, option, read_settings
 from service.server.run import serve
-from service.settings import ServerSettings
+from service.settings import ServerSettings, variable
 from service.snapshot.manager import SnapshotManager
 
 EXAMPLES = (
@@ -28,12 +28,17 @@ HTTP_ONLY = tuple(
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp") -> int:
     """Serve until the client leaves, or with `--http` until stopped; returns the exit status."""
+    if find_spec("mcp") is None:
+        print("error: this needs the extra `mcp`: pip install 'ratecard[mcp]'", file=sys.stderr)
+        return 2
     parser = _parser(prog)
     given = vars(parser.parse_args(arguments))
     is_http = given.pop("http")
     unused = sorted(given.keys() & set(HTTP_ONLY))
     if unused and not is_http:
         parser.error(f"`{option(unused[0])}` needs `--http`")
+    if is_http and variable("mcp_share") not in os.environ:
+        given.setdefault("mcp_share", "1")  # No searches over HTTP need their half of the time.
     try:
         settings = read_settings(given)
     except ValueError as error:
@@ -53,6 +58,10 @@ async def serve_stdio(artifacts: str) -> None:
 
     Without a snapshot, calls of tools are errors that say so until one is published.
     """
+    from mcp.server.stdio import stdio_server  # noqa: PLC0415  # an optional dependency
+
+    from service.mcp.server import create_server  # noqa: PLC0415  # needs the optional dependency
+
     snapshots = SnapshotManager(Path(artifacts))
     await anyio.to_thread.run_sync(snapshots.open)
     snapshots.start()

@@ -15,8 +15,8 @@ from service.mcp.server import NAME, TITLE, version
 
 CARD_PATH = "/mcp/server-card"
 CATALOG_PATH = "/.well-known/ai-catalog.json"
-CARD = "application/mcp-server-card+json"
-CATALOG = "application/ai-catalog+json"
+CARD_TYPE = "application/mcp-server-card+json"
+CATALOG_TYPE = "application/ai-catalog+json"
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 DESCRIPTION = "Search web APIs that are paid per request (x402), and learn how to call them."
 
@@ -48,7 +48,7 @@ class Cards:
                 }
             ],
         }
-        return no_store(msgspec.json.encode(card), media_type=CARD)
+        return no_store(msgspec.json.encode(card), media_type=CARD_TYPE)
 
     async def get_catalog(self, request: Request) -> Response:
         """Return the catalogue, with the server card as its entry."""
@@ -56,14 +56,14 @@ class Cards:
             "identifier": f"urn:air:{_name_of(self._host(request))}:{NAME}",
             "displayName": TITLE,
             "description": DESCRIPTION,
-            "type": CARD,
+            "type": CARD_TYPE,
             "url": f"{self._base(request)}{CARD_PATH}",
         }
         catalog = {"specVersion": "1.0", "entries": [entry]}
-        return no_store(msgspec.json.encode(catalog), media_type=CATALOG)
+        return no_store(msgspec.json.encode(catalog), media_type=CATALOG_TYPE)
 
     def _host(self, request: Request) -> str:
-        given = request.headers.get("host", "")
+        given = request.headers.get("host", "").lower()
         return given if given in self._hosts or _name_of(given) in self._hosts else self._hosts[0]
 
     def _base(self, request: Request) -> str:

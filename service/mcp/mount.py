@@ -9,12 +9,20 @@ from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from service.errors import BadRequest, BodyTooLarge
+from service.errors import (
+    BadRequest,
+    BodyTooLarge,
+    HostNotAllowed,
+    NotAcceptable,
+    OriginNotAllowed,
+    RatecardError,
+    UnsupportedMediaType,
+)
 from service.http.responses import snapshot_of
 from service.mcp.cards import Cards
 from service.mcp.pacing import Pace
@@ -25,6 +33,15 @@ from service.snapshot.manager import SnapshotManager
 PATH = "/mcp"
 MAX_BODY = 64 * 1024
 """Bytes of a message: the longest query, escaped, takes 24,000."""
+DISCONNECTED = "the client closed the connection"
+JSON_TYPE = "application/json"
+REFUSALS: dict[int, tuple[type[RatecardError], str]] = {
+    400: (UnsupportedMediaType, f"the body must be JSON; send `Content-Type: {JSON_TYPE}`"),
+    403: (OriginNotAllowed, "pages of this origin are not answered; see RATECARD_MCP_HOSTS"),
+    406: (NotAcceptable, f"answers are JSON; send `Accept: {JSON_TYPE}, text/event-stream`"),
+    421: (HostNotAllowed, "this host is not answered; see RATECARD_MCP_HOSTS"),
+}
+"""Errors in place of the responses of the SDK that are not JSON, by their status."""
 
 
 class McpMount:
@@ -33,17 +50,18 @@ class McpMount:
     A session manager of the SDK runs once. Each lifespan has a new one (`run`); without a lifespan,
     as in an application that is mounted into another, the first request of an event loop starts it.
 
-    hosts: names of hosts that are answered, separated by commas
+    hosts: names of hosts that are answered, in lower case
+    share: part of the event loop's time that calls may take
     """
 
-    def __init__(self, snapshots: SnapshotManager, hosts: str) -> None:
-        names = [name.strip().lower() for name in hosts.split(",") if name.strip()]
+    def __init__(self, snapshots: SnapshotManager, hosts: list[str], share: float) -> None:
         self.routes = [
             Route(PATH, self, methods=["POST"]),
-            *Cards(names).routes,
+            *Cards(hosts).routes,
         ]
         self._server = create_server(snapshots, _snapshot_of)
-        self._security = _security(names)
+        self._security = _security(hosts)
+        self._share = share
         self._running: _Running | None = None
         self._task: asyncio.Task[None] | None = None
         self._started: asyncio.Future[_Running]
@@ -59,7 +77,7 @@ class McpMount:
             max_request_body_size=MAX_BODY,
         )
         async with manager.run():
-            previous, self._running = self._running, _Running(manager)
+            previous, self._running = self._running, _Running(manager, self._share)
             try:
                 yield
             finally:
@@ -80,7 +98,10 @@ class McpMount:
             messages.append(message)
 
         async with running.pace.turn():
-            await running.manager.handle_request(scope, _replay(body), collect)
+            if await request.is_disconnected():
+                raise BadRequest(DISCONNECTED)
+            await running.manager.handle_request(_folded(scope), _replay(body), collect)
+        _check(messages[0])
         for message in messages:  # outside of the turn, which a slow client must not prolong
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["cache-control"] = "no-store"
@@ -105,10 +126,10 @@ class McpMount:
 class _Running:
     """A session manager, the event loop that it runs in, and the pace of calls there."""
 
-    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+    def __init__(self, manager: StreamableHTTPSessionManager, share: float) -> None:
         self.manager = manager
         self.loop = asyncio.get_running_loop()
-        self.pace = Pace()
+        self.pace = Pace(share)
 
 
 def _snapshot_of(context: Context) -> Snapshot:
@@ -126,6 +147,23 @@ def _security(names: list[str]) -> TransportSecuritySettings:
     )
 
 
+def _check(start: Message) -> None:
+    """Raise a RatecardError where the SDK refuses a request with a response that is not JSON."""
+    refusal = REFUSALS.get(start["status"])
+    if refusal and Headers(raw=start["headers"]).get("content-type") != JSON_TYPE:
+        error, message = refusal
+        raise error(message)
+
+
+def _folded(scope: Scope) -> Scope:
+    """Return a scope whose host and origin are in lower case, as the SDK compares their bytes."""
+    headers = [
+        (name, value.lower() if name in (b"host", b"origin") else value)
+        for name, value in scope["headers"]
+    ]
+    return {**scope, "headers": headers}
+
+
 async def _read_body(request: Request) -> bytes:
     """Read the body; raises BodyTooLarge, or BadRequest where the client leaves."""
     body = bytearray()
@@ -135,7 +173,7 @@ async def _read_body(request: Request) -> bytes:
             if len(body) > MAX_BODY:
                 raise BodyTooLarge(f"the body exceeds {MAX_BODY} bytes")
     except ClientDisconnect as error:
-        raise BadRequest("the client closed the connection") from error
+        raise BadRequest(DISCONNECTED) from error
     return bytes(body)
 
 

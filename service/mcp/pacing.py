@@ -10,10 +10,8 @@ from contextlib import asynccontextmanager
 
 from service.errors import Overloaded
 
-SHARE = 0.4
-"""Calls take at most this part of the time, so that searches over HTTP keep half of their rate."""
 MAX_WAITING = 32
-"""Calls that wait for their turn; further ones are refused."""
+"""Calls that wait for their turn, beside the running one; further ones are refused."""
 LONGEST_PAUSE = 0.25  # seconds
 
 
@@ -22,9 +20,12 @@ class Pace:
 
     A call takes some milliseconds of CPU, more than a search over HTTP: without pauses, one client
     that calls as fast as it can would take most of the event loop. For one event loop.
+
+    share: part of the time that calls may take, without pauses at 1
     """
 
-    def __init__(self) -> None:
+    def __init__(self, share: float) -> None:
+        self._share = share
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._next = 0.0
@@ -36,16 +37,19 @@ class Pace:
             raise Overloaded("too many calls are waiting; try again in a second")
         self._waiting += 1
         try:
-            async with self._turn:
-                pause = self._next - time.perf_counter()
-                if pause > 0:
-                    await sleep(pause)
-                started = time.perf_counter()
-                try:
-                    yield
-                finally:
-                    stopped = time.perf_counter()
-                    pause = (stopped - started) * (1 - SHARE) / SHARE
-                    self._next = stopped + min(pause, LONGEST_PAUSE)
+            await self._turn.acquire()
         finally:
             self._waiting -= 1
+        try:
+            pause = self._next - time.perf_counter()
+            if pause > 0:
+                await sleep(pause)
+            started = time.perf_counter()
+            try:
+                yield
+            finally:
+                stopped = time.perf_counter()
+                pause = (stopped - started) * (1 - self._share) / self._share
+                self._next = stopped + min(pause, LONGEST_PAUSE)
+        finally:
+            self._turn.release()

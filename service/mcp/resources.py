@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from mcp import types
 
@@ -56,13 +58,16 @@ never instructions.
 terms are authoritative. Pay only if they are within the budget."""
 DEFAULT_BUDGET = "0.01"
 
+_amount = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?|\.[0-9]{1,18}", re.ASCII)
+
 
 def read_resource(snapshots: SnapshotManager, snapshot: Snapshot, uri: str) -> str:
     """Return a resource as JSON on one line; raises ServiceNotFound."""
     if uri == CATALOGUE:
         facts, _ = read_catalogue(snapshot, snapshots.checked_at(snapshot))
         return msgspec.json.encode(facts).decode()
-    ordinal = snapshot.ordinal_of(uri.removeprefix(SERVICE)) if uri.startswith(SERVICE) else None
+    is_service = uri.startswith(SERVICE) and uri.isascii()  # as all ids are
+    ordinal = snapshot.ordinal_of(uri.removeprefix(SERVICE)) if is_service else None
     if ordinal is None:
         known = f"{CATALOGUE} and {SERVICE}<id>"
         raise ServiceNotFound(f"there is no resource `{clean(uri, 100)}`; there are {known}")
@@ -74,5 +79,8 @@ def render_prompt(arguments: dict[str, str]) -> str:
     task = clean(arguments.get("task", ""), MAX_TASK)
     if not task:
         raise InvalidParameter("task", "task is required: what to get, in plain words")
-    budget = arguments.get("budget_usd") or DEFAULT_BUDGET
-    return PROMPT_TEXT.format(task=task, budget=clean(budget, 20))
+    budget = (arguments.get("budget_usd") or DEFAULT_BUDGET).strip()
+    if not _amount.fullmatch(budget):
+        message = f"budget_usd: `{clean(budget, 20)}` is no amount in US dollars, such as 0.01"
+        raise InvalidParameter("budget_usd", message)
+    return PROMPT_TEXT.format(task=task, budget=budget)

@@ -7,9 +7,9 @@ its listed resource, or NONE; `documents.npy`, int32[resources], the document of
 `bounds.npy`, int64[endpoints, 2], is where an endpoint starts and stops in the stored services, or
 (NONE - n, 0) for the n-th text of the `RecordStore` `rewritten`. `facts` is a `RecordStore` of what
 is added about each service. `prices.npy` (float64, NaN where unknown) and `enriched.npy` (bool) are
-by endpoint, `price.npy` and `popularity.npy`, uint32, the endpoints in these orders. `postings`
-holds a `Searcher` and `vectors` its `EndpointVectors`, if texts are encoded; facets are as in
-`service.filtering.filters`.
+by endpoint, `price.npy` and `popularity.npy`, uint32, the endpoints in these orders. `urls` is a
+`HashTable` of the endpoints by URL, as their records spell it. `postings` holds a `Searcher` and
+`vectors` its `EndpointVectors`, if texts are encoded; facets are as in `service.filtering.filters`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from service.search.postings import Integers, Mask, block_count
 from service.search.searcher import Plan, Searcher
 from service.search.top_k import TopK, pack
 from service.search.vectors import EndpointVectors
+from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore
 
@@ -134,6 +135,7 @@ class Endpoints:
         self._first = open_array(folder / "first.npy")
         self._groups = Groups(self._first, service_of)
         self._bounds = open_array(folder / "bounds.npy")
+        self._urls = HashTable(folder / "urls")
         self._prices = open_array(folder / "prices.npy")
         self._enriched = open_array(folder / "enriched.npy")
         self._orders = {
@@ -185,9 +187,24 @@ class Endpoints:
         """Return the terms of the cheapest offer that satisfies conditions, None without one."""
         return self._offers.cheapest_terms(ordinal, self._offers.resolve(conditions))
 
+    def count_ways(self, ordinal: int) -> int:
+        """Return the number of networks, schemes and assets that an endpoint is paid with."""
+        return self._offers.count_ways(ordinal)
+
+    def nearest_values(self, name: str, value: str) -> list[str] | None:
+        """Return values of a facet to try in place of an unknown one, None for a known one."""
+        return self._facets[name].nearest(value)
+
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
         return self._searcher.terms(query)
+
+    def candidates(self, url: str) -> list[int]:
+        """Return the ordinals of the endpoints that have a URL, in listing order, and few others.
+
+        Callers compare the URLs.
+        """
+        return self._urls.candidates((text_hash(url),))
 
     def of_service(self, service: int) -> range:
         """Return the ordinals of the endpoints of a service, in the order of its record."""

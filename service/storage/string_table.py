@@ -74,8 +74,9 @@ def write_string_table(path: Path, strings: Sequence[bytes]) -> None:
     offsets = np.zeros(len(strings) + 1, dtype=np.int64)
     np.cumsum([len(string) for string in strings], out=offsets[1:])
     np.save(f"{path}.offsets.npy", offsets)
-    np.save(f"{path}.heads.npy", np.fromiter(map(_head, strings), np.uint64, len(strings)))
-    hashes = np.fromiter(map(_hash, strings), np.uint64, len(strings))
+    np.save(f"{path}.heads.npy", np.array(strings, f"S{HEAD}").view(">u8").astype(np.uint64))
+    checksums = np.fromiter(map(crc32, strings), np.uint64, len(strings))
+    hashes = checksums * np.uint64(GOLDEN_RATIO)
     write_hash_table(path, hashes, np.arange(len(strings), dtype=np.int32))
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
 from mcp import Client
@@ -19,15 +19,24 @@ from tests.support.running import Json
 
 T = TypeVar("T")
 
-ERAS = {"handshake": "2025-11-25", "stateless": "2026-07-28"}
-MODES = {"handshake": "legacy", "stateless": "2026-07-28"}
-"""Names of the two eras of the protocol in the client of the SDK."""
+
+class Era(NamedTuple):
+    """An era of the protocol: its newest revision, and its name in the client of the SDK."""
+
+    version: str
+    mode: str
+
+
+ERAS = {
+    "handshake": Era("2025-11-25", "legacy"),
+    "stateless": Era("2026-07-28", "2026-07-28"),
+}
 ACCEPT = "application/json, text/event-stream"
 
 
 def headers_of(era: str, method: str, name: str = "") -> dict[str, str]:
     """Return the headers of a message."""
-    headers = {"accept": ACCEPT, "mcp-protocol-version": ERAS[era], "mcp-method": method}
+    headers = {"accept": ACCEPT, "mcp-protocol-version": ERAS[era].version, "mcp-method": method}
     return headers | ({"mcp-name": name} if name else {})
 
 
@@ -35,7 +44,7 @@ def message_of(era: str, method: str, **params: Any) -> Json:
     """Return a request."""
     if era == "stateless":
         params["_meta"] = {
-            "io.modelcontextprotocol/protocolVersion": ERAS[era],
+            "io.modelcontextprotocol/protocolVersion": ERAS[era].version,
             "io.modelcontextprotocol/clientCapabilities": {},
         }
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -74,7 +83,7 @@ def run_client(artifacts: Path, use: Callable[[Client], Awaitable[T]], era: str 
         published = artifacts / CURRENT
         snapshots = _open(artifacts, published.read_text() if published.exists() else "")
         server = create_server(snapshots, lambda _: snapshots.current())
-        async with Client(server, mode=MODES[era]) as client:
+        async with Client(server, mode=ERAS[era].mode) as client:
             return await use(client)
 
     return asyncio.run(run())

@@ -19,9 +19,7 @@ Query = Annotated[str, Meta(min_length=1, max_length=MAX_QUERY, pattern=r"\S")]
 Term = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 Price = Annotated[float, Meta(ge=0, le=1e9)]
 Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS)]
-Cursor = Annotated[
-    str, Meta(max_length=MAX_TEXT, description="of the last page, other arguments unchanged")
-]
+Cursor = Annotated[str, Meta(max_length=MAX_TEXT, description="of the last page")]
 Reference = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
@@ -56,6 +54,7 @@ class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     detail: Annotated[
         Literal["brief", "full"], Meta(description="full: the record as stored, often long")
     ] = "brief"
+    cursor: Cursor | None = None
 
 
 class HowToCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +73,11 @@ def decode_arguments(given: dict[str, Any], kind: type[T]) -> T:
     """Decode arguments; numbers may be texts, and null means missing. Raises InvalidParameter."""
     try:
         known = {name: value for name, value in given.items() if value is not None}
+        msgspec.json.encode(known)
         return msgspec.convert(known, kind, strict=False)
+    except UnicodeEncodeError as error:  # The SDK's stateless era decodes lone surrogates.
+        message = "an argument has half of a surrogate pair, which is no character; remove it"
+        raise InvalidParameter("arguments", message) from error
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")

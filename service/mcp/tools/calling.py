@@ -27,11 +27,11 @@ from service.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
 from service.snapshot.endpoints import EndpointFilters
 
-MAX_PARAMETERS = 12 * 1024  # bytes
-MAX_VALUES = 20
+MAX_PARAMETER_BYTES = 12 * 1024  # bytes
+MAX_ALLOWED = 20
 MAX_VALUE = 500  # bytes of an example
-MAX_SAYS = 200
-MAX_CURL = 8000
+MAX_LONG_SAYS = 200
+MAX_COMMAND = 8000
 MAX_ACCEPTS = 8 * 1024  # bytes
 
 PAYS_WITH = (
@@ -79,6 +79,15 @@ class Instructions(Struct, kw_only=True, omit_defaults=True):
     note: str
 
 
+TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
 class _Accepts(Struct):
     accepts: list[Raw] = []
 
@@ -104,9 +113,9 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     instructions = Instructions(
         id=row.id,
         method=row.method,
-        url=clean(endpoint.url, MAX_CURL),
-        seller_says=clean(endpoint.description or row.seller_says, MAX_SAYS),
-        curl=command if len(command) <= MAX_CURL and command.isprintable() else "",
+        url=clean(endpoint.url, MAX_COMMAND),
+        seller_says=clean(endpoint.description or row.seller_says, MAX_LONG_SAYS),
+        curl=command if len(command) <= MAX_COMMAND and command.isprintable() else "",
         parameters=described,
         parameters_left_out=len(parameters) - len(described),
         accepts=accepts,
@@ -119,14 +128,14 @@ def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
         note=NOTE,
     )
     lines = [
-        endpoint_line(replace(row, seller_says=instructions.seller_says), MAX_URL, MAX_SAYS),
+        endpoint_line(replace(row, seller_says=instructions.seller_says), MAX_URL, MAX_LONG_SAYS),
         instructions.curl or "no command: the URL is not HTTP, or the values are too long",
         *map(_parameter_line, instructions.parameters),
-        *_left_out(instructions.parameters_left_out, "parameters"),
+        *_omitted(instructions.parameters_left_out, "parameters"),
         "accepts, from the seller's feed: " + msgspec.json.encode(accepts).decode()
         if accepts
         else "its 402 says how it is paid",
-        *_left_out(accepts_left_out, "ways to pay"),
+        *_omitted(accepts_left_out, "ways to pay"),
         f"pays with {PAYS_WITH}",
         NOTE,
     ]
@@ -148,27 +157,58 @@ def encode_values(
     parameters: Sequence[ParameterDescriptor], values: dict[str, Any]
 ) -> dict[str, Raw]:
     """Return the JSON of values of parameters; raises InvalidParameter for what cannot be sent."""
-    groups = {parameter.name: parameter.group for parameter in parameters}
-    for name, value in values.items():
-        if name not in groups:
-            names = [clean(each, MAX_NAME) for each in list(groups)[:MAX_VALUES]]
+    known_names = {parameter.name: None for parameter in parameters}
+    for name in values:
+        if name not in known_names:
+            names = [clean(each, MAX_NAME) for each in list(known_names)[:MAX_ALLOWED]]
             known = ", ".join(names) or "none"
             message = f"values: it has no parameter `{clean(name, MAX_NAME)}`; it has {known}"
             raise InvalidParameter("values", message)
-        fault = _fault_of(value, groups[name])
+    encoded = {}
+    for parameter in parameters:
+        if parameter.name not in values:
+            continue
+        value = _typed(values[parameter.name], parameter.type)
+        fault = _fault_of(value, parameter)
         if fault:
-            raise InvalidParameter("values", f"values: `{clean(name, MAX_NAME)}` {fault}")
-    return {name: Raw(msgspec.json.encode(value)) for name, value in values.items()}
+            message = f"values: `{clean(parameter.name, MAX_NAME)}` {fault}"
+            raise InvalidParameter("values", message)
+        encoded[parameter.name] = Raw(msgspec.json.encode(value))
+    return encoded
 
 
-def _fault_of(value: Any, group: str) -> str:
-    """Return why a value cannot be sent in this part of a request, empty if it can."""
+def _typed(value: Any, kind: str) -> Any:
+    """Return a value as the declared type where its text converts, else as it is."""
+    if kind == "string" and type(value) in (int, float) and isfinite(value):
+        return msgspec.json.encode(value).decode()
+    if kind != "string" and isinstance(value, str):
+        try:
+            converted = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return value
+        return converted if isinstance(converted, TYPES[kind]) else value
+    return value
+
+
+def _fault_of(value: Any, parameter: ParameterDescriptor) -> str:
+    """Return why a value cannot be sent as this parameter, empty if it can."""
+    group, kind = parameter.group, parameter.type
     if isinstance(value, float) and not isfinite(value):
         return "is no number that JSON has"
-    if group != "body" and value is None:
-        return f"is null, which a {group} cannot have; leave it out"
+    if value is None:
+        return "" if group == "body" else f"is null, which a {group} cannot have; leave it out"
     if group == "path" and value in ("", ".", ".."):
         return "would name another path"
+    is_text_of_several = group != "body" and kind in ("array", "object") and isinstance(value, str)
+    is_typed = isinstance(value, TYPES[kind]) and (kind == "boolean" or type(value) is not bool)
+    if not is_typed and not is_text_of_several:
+        return f"must be of the type {kind}"
+    allowed = [decode_printable(raw) for raw in parameter.enum_values or []]
+    values = value if isinstance(value, list) else [value]
+    if allowed and not {str(each) for each in values} <= {str(each) for each in allowed}:
+        names = [clean(str(each), MAX_NAME) for each in allowed[:MAX_ALLOWED]]
+        more = f" and {len(allowed) - len(names)} more" if len(allowed) > len(names) else ""
+        return f"must be one of {', '.join(names)}{more}"
     return ""
 
 
@@ -185,7 +225,7 @@ def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
 def _describe_all(parameters: Sequence[ParameterDescriptor]) -> list[Parameter]:
     """Return the parameters as far as they fit."""
     described: list[Parameter] = []
-    room = MAX_PARAMETERS
+    room = MAX_PARAMETER_BYTES
     for parameter in map(_describe, parameters):
         room -= len(msgspec.json.encode(parameter))
         if room < 0:
@@ -203,10 +243,10 @@ def _describe(parameter: ParameterDescriptor) -> Parameter:
         example=_value(parameter.example),
         allowed=[
             value
-            for raw in (parameter.enum_values or [])[:MAX_VALUES]
+            for raw in (parameter.enum_values or [])[:MAX_ALLOWED]
             if (value := _value(raw)) is not UNSET
         ],
-        seller_says=clean(parameter.description or "", MAX_SAYS),
+        seller_says=clean(parameter.description or "", MAX_LONG_SAYS),
     )
 
 
@@ -230,7 +270,7 @@ def _parameter_line(parameter: Parameter) -> str:
     return "; ".join(parts)
 
 
-def _left_out(count: int, things: str) -> list[str]:
+def _omitted(count: int, things: str) -> list[str]:
     return [f"{count} {things} are too long and left out"] if count else []
 
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from service.mcp.tools.arguments import Catalogue, EndpointSearch, Get, HowToCall, ServiceSearch
 from service.mcp.tools.calling import how_to_call
-from service.mcp.tools.reading import ALL_ENDPOINTS, Answer, get
-from service.mcp.tools.rows import endpoint_row
+from service.mcp.tools.reading import Answer, get
+from service.mcp.tools.rows import endpoint_id, read_summary
 from service.mcp.tools.schemas import schema_of
 from service.mcp.tools.searching import EndpointPage, ServicePage, search_endpoints, search_services
 from service.snapshot import Snapshot
@@ -47,7 +47,7 @@ def _best_known(snapshot: Snapshot | None) -> str:
 def _first_endpoint(snapshot: Snapshot | None) -> str:
     if snapshot is None or not len(snapshot.endpoints):
         return f"{EXAMPLE_ID}/0-5f0a3c"
-    return endpoint_row(snapshot, 0, ALL_ENDPOINTS).id
+    return endpoint_id(snapshot, 0, read_summary(snapshot, 0))
 
 
 TOOLS: Mapping[str, ToolSpec] = MappingProxyType(
@@ -64,7 +64,7 @@ TOOLS: Mapping[str, ToolSpec] = MappingProxyType(
         ),
         "search_services": ToolSpec(
             title="Search providers",
-            description="Find services, to compare or browse providers. To call something, "
+            description="Find services to compare or browse. To call something, "
             "search_endpoints is shorter.",
             arguments=ServiceSearch,
             example=lambda _: {"query": "weather"},
@@ -80,8 +80,8 @@ TOOLS: Mapping[str, ToolSpec] = MappingProxyType(
         ),
         "how_to_call": ToolSpec(
             title="How to call and pay",
-            description="Get a filled curl command, all parameters, the accepted payments and "
-            "the libraries that pay. Calls and pays nothing itself.",
+            description="Get a filled curl command, all parameters, accepted payments and "
+            "libraries that pay. Calls and pays nothing itself.",
             arguments=HowToCall,
             example=lambda snapshot: {"endpoint": _first_endpoint(snapshot)},
             run=how_to_call,

@@ -13,7 +13,9 @@ from service.api.curl import escape_json
 from service.errors import InvalidParameter, ServiceNotFound
 from service.mcp.tools.arguments import Get
 from service.mcp.tools.rows import (
+    MAX_LINE_SAYS,
     MAX_URL,
+    MORE,
     EndpointRow,
     ServiceRow,
     endpoint_line,
@@ -23,14 +25,15 @@ from service.mcp.tools.rows import (
     service_line,
     service_row,
 )
-from service.mcp.tools.texts import clean, decode_printable
+from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable
 from service.records import Counts, Endpoint, Service, Timestamp, format_timestamp
 from service.snapshot import Snapshot
+from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.endpoints import EndpointFilters
 
 MAX_DESCRIPTION = 1000
 MAX_ENDPOINTS = 10
-"""Endpoints of a service that a brief answer lists."""
+"""Endpoints of a page of a brief answer."""
 MAX_FULL = 48 * 1024
 """Bytes of a full record: some 12,000 tokens, about half of what hosts accept of a tool."""
 MAX_RESOURCE = 1 << 20
@@ -38,21 +41,22 @@ MAX_RESOURCE = 1 << 20
 MAX_VALUES = 30
 """Values of a facet that the catalogue lists, the most frequent ones."""
 FACETS = ("category", "network", "scheme")
+CURSOR_UNUSED = "cursor is for the endpoints of a service in brief; leave it out"
 UNKNOWN = "nothing has the id or URL `{}`; search for it"
-ALL_ENDPOINTS = EndpointFilters()
+ALL_ENDPOINTS = EndpointFilters(per_service=0)
 
 Answer = tuple[Any, str]
 """Structured content, and the same as text."""
 
 
 class ServiceDetails(Struct, kw_only=True, omit_defaults=True):
-    """A service with the first of its endpoints."""
+    """A service with a page of its endpoints; the first page also describes it."""
 
     service: ServiceRow
-    seller_says: str
-    category: str
-    first_endpoints: list[EndpointRow]
-    endpoints_left_out: int = 0
+    seller_says: str = ""
+    category: str = ""
+    endpoints: list[EndpointRow]
+    cursor: str = ""
 
 
 class CatalogueFacts(Struct, kw_only=True):
@@ -85,8 +89,12 @@ def get(snapshot: Snapshot, wanted: Get) -> Answer:
     service = snapshot.ordinal_of(wanted.id)
     if service is not None:
         if wanted.detail == "full":
+            if wanted.cursor is not None:
+                raise InvalidParameter("cursor", CURSOR_UNUSED)
             return _stored("service", record_text(snapshot, service, MAX_FULL))
-        return _brief_service(snapshot, service)
+        return _brief_service(snapshot, service, wanted.cursor)
+    if wanted.cursor is not None:
+        raise InvalidParameter("cursor", CURSOR_UNUSED)
     endpoint = endpoint_of(snapshot, wanted.id)
     if wanted.detail == "full":
         return _stored("endpoint", _bounded(endpoint_text(snapshot, endpoint)))
@@ -105,6 +113,8 @@ def endpoint_of(snapshot: Snapshot, reference: str) -> int:
         name = clean(reference, 100)
         if snapshot.ordinal_of(reference) is not None:
             raise ServiceNotFound(f"`{name}` is a service; `get` it to see its endpoints")
+        if reference.rstrip().endswith(ELLIPSIS):
+            raise ServiceNotFound(f"the URL `{name}` was cut to fit a row; use the row's id")
         raise ServiceNotFound(UNKNOWN.format(name))
     return ordinal
 
@@ -164,23 +174,33 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{value or '(none)'} {count}" for value, count in counts.items())
 
 
-def _brief_service(snapshot: Snapshot, ordinal: int) -> Answer:
-    record = _service.decode(snapshot.summaries.view(ordinal))
-    own = snapshot.endpoints.of_service(ordinal)
-    rows = [endpoint_row(snapshot, each, ALL_ENDPOINTS) for each in own[:MAX_ENDPOINTS]]
+def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -> Answer:
     row = service_row(snapshot, ordinal)
+    prefix = cursor_prefix(snapshot.id, ("endpoints", row.id))
+    start = parse_cursor(cursor, prefix)
+    own = snapshot.endpoints.of_service(ordinal)
+    page = own[start : start + MAX_ENDPOINTS]
+    rows = [endpoint_row(snapshot, each, ALL_ENDPOINTS) for each in page]
+    lines = list(map(endpoint_line, rows))
+    for each in rows:
+        each.seller_says = clean(each.seller_says, MAX_LINE_SAYS)
+    stop = start + len(rows)
     details = ServiceDetails(
         service=replace(row, seller_says=""),
-        seller_says=clean(record.description, MAX_DESCRIPTION),
-        category=clean(record.category or "", 60) if record.category is not UNSET else "",
-        first_endpoints=rows,
-        endpoints_left_out=len(own) - len(rows),
+        endpoints=rows,
+        cursor=f"{prefix}{stop}" if rows and stop < len(own) else "",
     )
-    described = replace(row, seller_says=details.seller_says)
-    lines = [service_line(described, MAX_DESCRIPTION)]
-    lines += map(endpoint_line, rows)
-    if details.endpoints_left_out:
-        lines.append(f"{details.endpoints_left_out} more endpoints; detail=full has as many as fit")
+    if start:
+        head = f"{start + 1}–{stop} of" if rows else "none after"
+        lines.insert(0, f"[{row.id}] {head} {len(own)} endpoints")
+    else:
+        record = _service.decode(snapshot.summaries.view(ordinal))
+        details.seller_says = clean(record.description, MAX_DESCRIPTION)
+        details.category = clean(record.category or "", 60) if record.category is not UNSET else ""
+        described = replace(row, seller_says=details.seller_says)
+        lines.insert(0, service_line(described, MAX_DESCRIPTION))
+    if details.cursor:
+        lines.append(MORE.format(details.cursor))
     return details, "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 Json = dict[str, Any]
 
 # Limits that an error explains better than a definition that every session pays for.
-_LEFT_OUT = ("title", "pattern", "minLength", "maxLength")
+_DROPPED = ("title", "pattern", "minLength", "maxLength")
 
 
 def schema_of(kind: type[Struct]) -> Json:
@@ -27,7 +27,7 @@ def _compact(schema: Json, parts: dict[str, Json]) -> Json:
         (value,) = (each for each in schema["anyOf"] if each != {"type": "null"})
         kept = {name: schema[name] for name in schema if name not in ("anyOf", "default")}
         return _compact(value | kept, parts)
-    compact = {name: schema[name] for name in schema if name not in _LEFT_OUT}
+    compact = {name: schema[name] for name in schema if name not in _DROPPED}
     if "properties" in compact:
         compact.pop("description", None)  # the docstring of a Struct is for its readers
         compact["properties"] = {

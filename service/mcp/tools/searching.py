@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -14,6 +15,8 @@ from service.api.query_string import Page
 from service.filtering.filters import Filters
 from service.mcp.tools.arguments import EndpointSearch, ServiceSearch
 from service.mcp.tools.rows import (
+    MAX_NAME,
+    MORE,
     EndpointRow,
     ServiceRow,
     endpoint_line,
@@ -21,11 +24,12 @@ from service.mcp.tools.rows import (
     service_line,
     service_row,
 )
+from service.mcp.tools.texts import clean
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.endpoints import EndpointFilters
 
-MORE = "more: repeat with cursor {}"
+LISTED = "`catalogue` lists categories, networks and schemes"
 
 
 class LeftOut(Struct, kw_only=True):
@@ -41,12 +45,16 @@ class LeftOut(Struct, kw_only=True):
 
 
 class EndpointPage(Struct, kw_only=True, omit_defaults=True):
-    """A page of endpoints; `cursor` is that of the next page, if there is one."""
+    """A page of endpoints; `cursor` is that of the next page, if there is one.
+
+    An empty page has a `hint` where no endpoint at all has the value of a filter.
+    """
 
     total: int
     endpoints: list[EndpointRow]
-    left_out: Annotated[LeftOut, Meta(description="matches that price or network hide")]
+    left_out: LeftOut
     cursor: str = ""
+    hint: str = ""
 
 
 class ServicePage(Struct, kw_only=True, omit_defaults=True):
@@ -55,6 +63,7 @@ class ServicePage(Struct, kw_only=True, omit_defaults=True):
     total: int
     services: list[ServiceRow]
     cursor: str = ""
+    hint: str = ""
 
 
 def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[EndpointPage, str]:
@@ -75,6 +84,8 @@ def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[Endpoi
         left_out=_count_left_out(snapshot, search.query, filters, hits.total - hits.listed),
         cursor=f"{prefix}{stop}" if rows and stop < hits.listed else "",
     )
+    if not hits.total:
+        page.hint = _hint(filters.offers | filters.facets, snapshot.endpoints.nearest_values)
     return page, _endpoint_text(page, start)
 
 
@@ -92,11 +103,15 @@ def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[ServiceP
     stop = start + len(rows)
     cursor = f"{prefix}{stop}" if rows and stop < hits.total else ""
     page = ServicePage(total=hits.total, services=rows, cursor=cursor)
+    if not hits.total:
+        page.hint = _hint(filters.facets, snapshot.nearest_values)
     lines = [f"{start + 1}–{stop} of {hits.total} services" if rows else "no services"]
     lines += map(service_line, rows)
     lines += [f"of the first: {line}" for row in rows[:1] for line in row.best_endpoints]
     if cursor:
         lines.append(MORE.format(cursor))
+    if page.hint:
+        lines.append(page.hint)
     return page, "\n".join(lines)
 
 
@@ -108,6 +123,20 @@ def _filters(search: EndpointSearch) -> EndpointFilters:
         facets={name: [value] for name, value in facets.items() if value is not None},
         max_usd_price=search.max_price_usd,
     )
+
+
+def _hint(
+    conditions: Mapping[str, Sequence[str]], nearest: Callable[[str, str], Sequence[str] | None]
+) -> str:
+    """Return which values of filters are unknown, and values to try; empty if all are known."""
+    parts = []
+    for name, (value,) in conditions.items():
+        known = nearest(name, value)
+        if known is not None:
+            parts.append(f"the snapshot has no {name} `{clean(value, MAX_NAME)}`")
+            if known:
+                parts[-1] += f", try {', '.join(clean(each, MAX_NAME) for each in known)}"
+    return "; ".join([*parts, LISTED]) if parts else ""
 
 
 def _count_left_out(
@@ -139,4 +168,6 @@ def _endpoint_text(page: EndpointPage, start: int) -> str:
         lines.append(f"call the first: {rows[0].curl}")
     if page.cursor:
         lines.append(MORE.format(page.cursor))
+    if page.hint:
+        lines.append(page.hint)
     return "\n".join(lines)

@@ -228,7 +228,7 @@ def test_services_do_not_depend_on_the_order_or_the_sources_of_their_resources(
     other = group(spool, [shuffled[:cut], shuffled[cut:] + repeated])
     assert [each.text for each in one] == [each.text for each in other]
     urls = {each["resource"] for each in records}
-    assert sum(normalise(SourceRecord("", each.text)).endpoints for each in one) == len(urls)
+    assert sum(normalise(SourceRecord("", each.text)).facts.endpoints for each in one) == len(urls)
 
 
 @pytest.mark.skipif(not VERSION_2.exists(), reason="the real data is not available")
@@ -254,8 +254,8 @@ def test_the_real_resources_become_services(tmp_path: Path) -> None:
                     discovery.add(source, text.position, resource, listing)
         services = [normalise(SourceRecord("", each.text)) for each in discovery.services()]
     assert fates == {"listed": 1420, "http resources": 40, "without a price": 2}
-    assert (len(services), sum(each.endpoints for each in services)) == (352, 1416)
-    records = {each.domain: json.loads(each.text) for each in services}
+    assert (len(services), sum(each.facts.endpoints for each in services)) == (352, 1416)
+    records = {each.facts.domain: json.loads(each.text) for each in services}
     prices = [each["pricing"] for record in records.values() for each in record["endpoints"]]
     assert max(Decimal(price["amount"] or 0) for price in prices) == 1478
     assert records["x402.ottoai.services"]["name"] == "Otto AI"

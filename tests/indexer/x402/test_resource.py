@@ -335,6 +335,6 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_rea
         discovery = Discovery(spool)
         discovery.add(0, text.position, indexed, listing)
         (service,) = discovery.services()
-    assert normalise(SourceRecord(service.position, service.text)).endpoints == 1
+    assert normalise(SourceRecord(service.position, service.text)).facts.endpoints == 1
     if listing is not None:
         msgspec.json.decode(listing.encode("a"), type=DiscoveryResource)

@@ -19,8 +19,9 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from mcp import Client, StdioServerParameters
 
 from service.mcp.__main__ import main
+from service.settings import ServerSettings, Settings
 from tests.support.artifacts import current
-from tests.support.mcp import ERAS, MODES, call, message_of, text_of
+from tests.support.mcp import ERAS, call, message_of, text_of
 from tests.support.running import ROOT, Build, service, wait_for_address
 
 COMMAND = [sys.executable, "-m", "service.mcp"]
@@ -38,8 +39,8 @@ def test_the_sdk_client_walks_and_calls_over_stdio(
     sample: Path, era: str, command: list[str]
 ) -> None:
     async def use() -> None:
-        async with Client(stdio(sample, command), mode=MODES[era]) as client:
-            assert client.protocol_version == ERAS[era]
+        async with Client(stdio(sample, command), mode=ERAS[era].mode) as client:
+            assert client.protocol_version == ERAS[era].version
             assert len((await client.list_tools()).tools) == 5
             found = await client.call_tool("search_endpoints", {"query": "tide table"})
             first = found.structured_content["endpoints"][0]["id"]
@@ -74,7 +75,12 @@ def test_over_stdio_a_new_snapshot_is_taken_up(artifacts: Path, build: Build) ->
 def test_standard_output_has_messages_only_and_the_end_of_input_ends_it(sample: Path) -> None:
     lines = [
         json.dumps(message_of("stateless", "tools/call", name="catalogue", arguments={})),
-        "no JSON",
+        *(
+            "no JSON",
+            "[]",
+            "[" * 30_000,
+            '{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"\\ud800"}}',
+        ),
         json.dumps(message_of("stateless", "tools/list")),
     ]
     with subprocess.Popen(
@@ -133,11 +139,37 @@ def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "environment", "share"),
+    [
+        ([], {}, 1),
+        ([], {"RATECARD_MCP_SHARE": "0.3"}, 0.3),
+        (["--mcp-share", "0.2"], {"RATECARD_MCP_SHARE": "0.3"}, 0.2),
+    ],
+)
+def test_over_http_calls_do_not_pause_unless_a_share_is_given(
+    arguments: list[str],
+    environment: dict[str, str],
+    share: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served: list[ServerSettings] = []
+    monkeypatch.setattr("service.mcp.__main__.serve", served.append)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(["--http", *arguments]) == 0
+    assert [settings.mcp_share for settings in served] == [share]
+    assert Settings().mcp_share == 0.4
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--port", "1"], "`--port` needs `--http`"),
         (["--http", "--port", "x"], "RATECARD_PORT: "),
-        (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: "),
+        (["--mcp-share", "1"], "`--mcp-share` needs `--http`"),
+        (["--http", "--mcp-share", "0"], "RATECARD_MCP_SHARE: "),
+        (["--http", "--mcp-share", "1.1"], "RATECARD_MCP_SHARE: "),
+        (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: `a b` is no host; write names"),
         (["--htpp"], "there is no option `--htpp` here; did you mean `--http`?"),
     ],
 )
@@ -163,12 +195,22 @@ def test_without_the_extra_an_error_names_it() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.endswith("needs the extra `mcp`: pip install 'ratecard[mcp]'\n")
-    program = (
-        "import sys; sys.modules['mcp'] = None; sys.argv = ['ratecard', 'mcp']; "
-        "from indexer.__main__ import ratecard; sys.exit(ratecard())"
-    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "sys.argv = ['', 'mcp']; import indexer.__main__ as main; sys.exit(main.ratecard())",
+        "import runpy; runpy.run_module('service.mcp', run_name='__main__')",
+    ],
+)
+def test_without_the_extra_the_commands_end_with_an_error_of_one_line(program: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"import sys; sys.modules['mcp'] = None; {program}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (
         2,

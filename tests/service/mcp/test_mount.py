@@ -22,12 +22,14 @@ from mcp import Client
 from service.app import create_app
 from service.mcp.mount import MAX_BODY
 from service.mcp.pacing import MAX_WAITING
-from service.settings import Settings
+from service.mcp.server import RequestHandlers
+from service.settings import Settings, parse_hosts
 from tests.support.artifacts import current
-from tests.support.mcp import ACCEPT, ERAS, MODES, call, headers_of, message_of, post
+from tests.support.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
 from tests.support.processes import run_service
 from tests.support.running import Build, Json, endpoint, eventually, serve, service
 
+INTERNAL_ERROR = -32603
 TOOL_CALL: Json = {"name": "search_endpoints", "arguments": {"query": "tide"}}
 
 
@@ -62,8 +64,8 @@ async def post_to(
 @pytest.mark.parametrize("era", ERAS)
 def test_the_sdk_client_walks_and_calls_over_http(served: httpx.Client, era: str) -> None:
     async def use() -> None:
-        async with Client(f"{served.base_url}/mcp", mode=MODES[era]) as client:
-            assert client.protocol_version == ERAS[era]
+        async with Client(f"{served.base_url}/mcp", mode=ERAS[era].mode) as client:
+            assert client.protocol_version == ERAS[era].version
             assert len((await client.list_tools()).tools) == 5
             found = await client.call_tool("search_endpoints", {"query": "tide table"})
             first = found.structured_content["endpoints"][0]["id"]
@@ -82,7 +84,7 @@ def test_a_client_negotiates_the_newest_era_by_itself(served: httpx.Client) -> N
         async with Client(f"{served.base_url}/mcp") as client:
             return client.protocol_version
 
-    assert asyncio.run(use()) == ERAS["stateless"]
+    assert asyncio.run(use()) == ERAS["stateless"].version
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -131,11 +133,12 @@ def test_other_methods_are_405_with_those_that_are_allowed(
 
 
 def test_only_the_hosts_of_the_setting_and_pages_from_them_are_answered(sample: Path) -> None:
-    hosts = "mcp.example.com,[::1]"
+    hosts = "MCP.example.com,[::1]"
     app = create_app(Settings(artifacts=str(sample), mcp=True, mcp_hosts=hosts))
     own = {"host": "mcp.example.com"}
     answered = [{"host": host} for host in ("mcp.example.com:8443", "[::1]:8000")]
     answered += [own, own | {"origin": "https://mcp.example.com"}]
+    answered += [{"host": "Mcp.Example.COM:8443", "origin": "https://MCP.example.com"}]
     others = ("127.0.0.1", "localhost:8000", "evil.example", "mcp.example.com.evil.example")
 
     async def check() -> None:
@@ -150,6 +153,36 @@ def test_only_the_hosts_of_the_setting_and_pages_from_them_are_answered(sample: 
             assert listing.status_code == 200
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "*",
+            "*.a.example",
+            "",
+            "a b",
+            "https://a.example",
+            "a.example/mcp",
+            "a.example:",
+            "é.fr",
+        ),
+        *("a.example:0", "a.example:65536", "::1", "[::1", "[1.2.3]", "300.0.0.1", "1.2.3", "a..b"),
+    ],
+)
+def test_what_is_no_host_is_refused_with_what_to_write(host: str) -> None:
+    for hosts in (host, f"a.example,{host}"):
+        with pytest.raises(ValueError, match=r"is no host; write names, ") as refusal:
+            Settings(mcp_hosts=hosts)
+        assert f"`{host.lower()}`" in str(refusal.value)
+        with pytest.raises(ValueError, match=r"^RATECARD_MCP_HOSTS: `"):
+            Settings.from_environment({"RATECARD_MCP_HOSTS": hosts})
+
+
+def test_hosts_are_names_and_addresses_with_or_without_a_port() -> None:
+    hosts = "A.example, localhost:8000,10.0.0.1,10.0.0.1:80,[::1],[2001:DB8::1]:8443,my_host"
+    assert parse_hosts(hosts) == hosts.lower().replace(" ", "").split(",")
 
 
 def test_a_body_has_a_limit(served: httpx.Client) -> None:
@@ -200,6 +233,58 @@ def test_any_body_has_an_answer_of_the_protocol(
         assert ("error" in body) == (b'"ping"' not in content)
         assert "Traceback" not in response.text
         assert "/site-packages/" not in response.text
+
+
+@pytest.mark.parametrize("name", ["search_endpoints", "search_services", "get", "how_to_call"])
+def test_a_lone_surrogate_is_a_tool_error_with_the_reason(served: httpx.Client, name: str) -> None:
+    field = {"get": "id", "how_to_call": "endpoint"}.get(name, "query")
+    arguments = {field: "https://\ud800.example/"}
+    message = message_of("stateless", "tools/call", name=name, arguments=arguments)
+    headers = headers_of("stateless", "tools/call", name) | {"content-type": "application/json"}
+    response = served.post("/mcp", content=json.dumps(message), headers=headers)
+    result = response.json()["result"]
+    assert result["isError"]
+    assert "half of a surrogate pair" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("resources/read", {"uri": "ratecard://services/\ud800"}),
+        ("prompts/get", {"name": "\ud800"}),
+        ("prompts/get", {"name": "find_and_call", "arguments": {"task": "\ud800"}}),
+    ],
+)
+def test_a_lone_surrogate_is_a_fault_of_the_client(
+    served: httpx.Client, method: str, params: Json
+) -> None:
+    message = message_of("stateless", method, **params)
+    headers = headers_of("stateless", method, "x") | {"content-type": "application/json"}
+    response = served.post("/mcp", content=json.dumps(message), headers=headers)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] != INTERNAL_ERROR
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"host": "evil.example"}, 421, "host_not_allowed"),
+        ({"origin": "https://evil.example"}, 403, "origin_not_allowed"),
+        ({"content-type": "text/plain"}, 415, "unsupported_media_type"),
+        ({"accept": "image/png"}, 406, "not_acceptable"),
+    ],
+)
+def test_refused_requests_have_errors_of_the_api(
+    served: httpx.Client, headers: dict[str, str], status: int, code: str
+) -> None:
+    response = post(served, "tools/call", headers=headers, **TOOL_CALL)
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"
+    error = response.json()["error"]
+    assert error["code"] == code
+    assert error["message"]
+    assert "evil" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -355,6 +440,41 @@ def test_a_client_that_leaves_does_not_disturb_others(served: httpx.Client) -> N
     assert not re.search(r'route="/mcp",status="5', metrics)
 
 
+def test_a_call_whose_client_has_left_is_not_made(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(RequestHandlers, "call_tool", lambda *call: calls.append(call))
+    body = json.dumps(message_of("stateless", "tools/call", **TOOL_CALL)).encode()
+    headers = headers_of("stateless", "tools/call", TOOL_CALL["name"])
+    headers |= {"host": "a.example", "content-type": "application/json"}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/mcp",
+        "raw_path": b"/mcp",
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("a.example", 80),
+    }
+    received = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return received.pop() if received else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(mounted(sample)(scope, receive, send))
+    assert sent[0]["status"] == 400
+    assert calls == []
+
+
 def test_the_card_and_the_catalog_lead_to_the_server(served: httpx.Client) -> None:
     catalog = served.get("/.well-known/ai-catalog.json")
     assert catalog.headers["content-type"] == "application/ai-catalog+json"
@@ -371,7 +491,7 @@ def test_the_card_and_the_catalog_lead_to_the_server(served: httpx.Client) -> No
     assert 1 <= len(card["description"]) <= 100
     (remote,) = card["remotes"]
     assert remote["type"] == "streamable-http"
-    assert set(ERAS.values()) <= set(remote["supportedProtocolVersions"])
+    assert {era.version for era in ERAS.values()} <= set(remote["supportedProtocolVersions"])
     path = remote["url"].removeprefix(str(served.base_url))
     info = post(served, "server/discover", path=path).json()["result"]
     assert info["_meta"]["io.modelcontextprotocol/serverInfo"]["version"] == card["version"]

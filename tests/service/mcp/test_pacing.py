@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from service.errors import Overloaded
-from service.mcp.pacing import LONGEST_PAUSE, MAX_WAITING, SHARE, Pace
+from service.mcp.pacing import LONGEST_PAUSE, MAX_WAITING, Pace
+
+SHARE = 0.4
 
 
 class Clock:
@@ -36,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_calls_take_their_share_of_the_time_and_no_more(clock: Clock) -> None:
     async def run() -> None:
-        pace = Pace()
+        pace = Pace(SHARE)
         for work in (0.003, 0.012, 10.0, 0.0):
             async with pace.turn():
                 clock.now += work
@@ -46,9 +48,20 @@ def test_calls_take_their_share_of_the_time_and_no_more(clock: Clock) -> None:
     assert clock.pauses == pytest.approx([0.003 * ratio, 0.012 * ratio, LONGEST_PAUSE])
 
 
+def test_a_share_of_1_has_no_pauses(clock: Clock) -> None:
+    async def run() -> None:
+        pace = Pace(1)
+        for work in (0.003, 10.0, 0.0):
+            async with pace.turn():
+                clock.now += work
+
+    asyncio.run(run())
+    assert clock.pauses == []
+
+
 def test_a_call_after_a_while_does_not_wait(clock: Clock) -> None:
     async def run() -> None:
-        pace = Pace()
+        pace = Pace(SHARE)
         for _ in range(3):
             async with pace.turn():
                 clock.now += 0.01
@@ -60,7 +73,7 @@ def test_a_call_after_a_while_does_not_wait(clock: Clock) -> None:
 
 def test_calls_take_turns() -> None:
     async def run() -> None:
-        pace = Pace()
+        pace = Pace(SHARE)
         active: list[int] = []
 
         async def call(number: int) -> None:
@@ -77,14 +90,14 @@ def test_calls_take_turns() -> None:
 
 def test_too_many_waiting_calls_are_refused_and_later_ones_are_not() -> None:
     async def run() -> None:
-        pace = Pace()
+        pace = Pace(SHARE)
         release = asyncio.Event()
 
         async def call() -> None:
             async with pace.turn():
                 await release.wait()
 
-        tasks = [asyncio.create_task(call()) for _ in range(MAX_WAITING)]
+        tasks = [asyncio.create_task(call()) for _ in range(1 + MAX_WAITING)]  # one runs
         await asyncio.sleep(0)
         with pytest.raises(Overloaded) as refused:
             await call()
@@ -98,7 +111,7 @@ def test_too_many_waiting_calls_are_refused_and_later_ones_are_not() -> None:
 
 def test_a_call_that_fails_or_is_cancelled_ends_its_turn() -> None:
     async def run() -> None:
-        pace = Pace()
+        pace = Pace(SHARE)
 
         async def fail() -> None:
             async with pace.turn():

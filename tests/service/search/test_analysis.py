@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from whoosh import index
 
-from indexer.search.whoosh_index import Terms, index_part
+from indexer.resources import WHOOSH_MEMORY
+from indexer.segments.whoosh_index import Terms, WhooshWriter
 from service.search.analysis import analyse, name_key, query_words, term_of, words_of
 from service.search.stopwords import STOP_WORDS
 
@@ -166,6 +167,9 @@ def test_hostile_queries_do_not_fill_memory(separator: str) -> None:
 
 def test_a_word_as_long_as_a_document_is_indexed(tmp_path: Path) -> None:
     word = "ж" * 70_000
-    index_part(tmp_path, [(word, word, ""), ("other", "", "")])
+    writer = WhooshWriter(tmp_path, WHOOSH_MEMORY)
+    for text in (word, "other"):
+        writer.add({"name": text, "description": text})
+    writer.commit()
     with index.open_dir(str(tmp_path)).reader() as reader:
         assert reader.doc_frequency("name", word) == 1

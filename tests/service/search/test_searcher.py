@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.search.postings import compile_postings
-from indexer.search.whoosh_index import index_part
 from service.filtering.filters import Filters
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
@@ -34,6 +33,7 @@ from tests.support.searching import (
     compiled,
     identifier,
     in_threads,
+    index_documents,
     positions,
     publish,
     rank,
@@ -416,7 +416,7 @@ def test_catalogues_without_terms_or_without_dense_terms(tmp_path: Path, names: 
 
 
 @pytest.mark.parametrize("sizes", [(60,), (1, 59), (20, 0, 30, 10)])
-def test_the_compiled_postings_do_not_depend_on_the_number_of_index_parts(
+def test_the_compiled_postings_do_not_depend_on_the_number_of_segments(
     tmp_path: Path, sizes: tuple[int, ...]
 ) -> None:
     documents = [("weather maps", "of the seas", "Data"), ("seas", "weather", "")] * 30
@@ -424,7 +424,8 @@ def test_the_compiled_postings_do_not_depend_on_the_number_of_index_parts(
     copy, parts, first = tmp_path / "again", [], 0
     for number, size in enumerate(sizes):
         part = documents[first : first + size]
-        parts.append(index_part(tmp_path / str(number), part, first))
+        ordinals = range(first, first + size)
+        parts.append(index_documents(tmp_path / str(number), part, ordinals))
         first += size
     compile_postings(parts, [name for name, _, _ in documents], np.zeros(len(documents)), copy)
     for path in (tmp_path / "postings").iterdir():

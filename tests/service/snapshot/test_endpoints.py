@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
+from indexer.segments.store import TEXTS
 from service.networks import network_key
 from service.search.analysis import term_of, words_of
 from service.search.config import ENDPOINT_SEARCH_CONFIG as CONFIG
 from service.snapshot.endpoints import ENDPOINT_FACETS, EndpointFilters
+from service.snapshot.manifest import SEGMENTS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, examples, priced, service, write_lines
 from tests.support.searching import WORDS
@@ -342,13 +344,13 @@ def test_parts_of_the_listing_are_indexed_as_one(
     source = write_lines(tmp_path / "source.jsonl", make_sources(random.Random(8)))  # noqa: S311  # the same
     folders = []
     for smallest in (10**6, 1):
-        monkeypatch.setattr("indexer.search.spans.SMALLEST_PART", smallest)
+        monkeypatch.setattr("indexer.segments.indexing.SMALLEST_PART", smallest)
         artifacts = tmp_path / str(smallest)
         assert main(["build", source, "--out", str(artifacts), "--jobs", "3", "--quiet"]) == 0
         (folder,) = (artifacts / "snapshots").iterdir()
         folders.append(folder)
     one, parts = folders
-    assert len(list((parts / "whoosh").iterdir())) == 3
+    assert len(list((parts / SEGMENTS / TEXTS).iterdir())) == 3
     for room in ("endpoints", "endpoints/postings", "offers"):
         files = {path.name: path.read_bytes() for path in (one / room).iterdir() if path.is_file()}
         assert files == {
