@@ -17,13 +17,8 @@ def ratecard() -> int:
 
         return serve(arguments[1:], "ratecard serve")
     if arguments[:1] == ["mcp"]:
-        try:
-            from service.mcp.__main__ import main as serve_mcp  # noqa: PLC0415  # an optional dependency
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "mcp":
-                raise
-            print("error: this needs the extra `mcp`: pip install 'ratecard[mcp]'", file=sys.stderr)
-            return 2
+        from service.mcp.__main__ import main as serve_mcp  # noqa: PLC0415  # loads the service
+
         return serve_mcp(arguments[1:], "ratecard mcp")
     return main(arguments, "ratecard")
 

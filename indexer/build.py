@@ -4,63 +4,69 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import closing, suppress
 from datetime import UTC, datetime
-from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Raw
 from msgspec.structs import replace
 
-from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Entry, Listed
-from indexer.catalogue.outliers import Outlier, find_outliers
+from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Listed
+from indexer.catalogue.known_records import (
+    KnownRecords,
+    KnownRecordsDamaged,
+    open_known_records,
+)
+from indexer.catalogue.normaliser import Normaliser, Result
+from indexer.catalogue.outliers import find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
-from indexer.catalogue.record import given_id, normalise
+from indexer.catalogue.record import given_id
 from indexer.encoder.embedding_cache import check_embeddings_file
-from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.encoder.parameters import check_installed, name_fitted
-from indexer.encoder.quantising import concatenate
 from indexer.errors import InvalidRecord
+from indexer.indexing import Indexer
 from indexer.options import BuildOptions, EncoderKind, Ranking
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.progress import Progress, track
-from indexer.record_store import (
-    read_record_store,
-    write_ids,
-    write_records,
-    write_summaries,
-)
+from indexer.record_store import Keys, write_ids, write_records
 from indexer.report import Report, make_report, recall, remember
-from indexer.resources import available_cpus, available_memory
-from indexer.search.filters import write_filters
+from indexer.resources import available_cpus, available_memory, worker_count
 from indexer.search.offers import OfferWriter
-from indexer.search.postings import compile_postings, popularity
-from indexer.search.spans import indexing
-from indexer.search.vectors import write_vectors
-from indexer.snapshot.documents import read_documents
+from indexer.segments.indexing import Resources
+from indexer.segments.kept import Kept
+from indexer.segments.store import SegmentCounts
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.snapshot.endpoints import compile_endpoints, write_endpoints
-from indexer.snapshot.publish import identify, list_files, publish, reuse, since_last, stage
+from indexer.snapshot.publish import (
+    identify,
+    kept_snapshots,
+    list_files,
+    publish,
+    reuse,
+    since_last,
+    stage,
+)
 from indexer.snapshot.resources import ListedResources, write_resources
-from indexer.sources.fingerprint import take_fingerprint
+from indexer.sources.fingerprint import hash_program, take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
 from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
 from indexer.x402.discovery import Discovery, read_endpoints
 from indexer.x402.resource import Unlisted, read_resource
 from service.records import Counts
-from service.snapshot.manifest import FORMAT, Manifest, Source
+from service.snapshot.manifest import FORMAT, SEGMENTS, Manifest, Source
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 REPLACED = "replaced by a newer listing"
 DUPLICATE = "has the URL, method and tool of another listing, which is newer or more complete"
-EMBEDDINGS = "embeddings.db"
-"""The file in the artifacts folder that keeps the vectors of the transformer."""
+SOURCES = "sources"
+"""The folder of a snapshot that keeps the facts of its source records for the next build."""
+SPOOL_BUFFER = 2**18  # bytes
 
 
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
@@ -78,10 +84,16 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         settings = [options.policy, str(options.max_rejects), FORMAT, ranking]
         with progress.stage("compare with the last build"):
             fingerprint = take_fingerprint(inputs, settings)
-            report = recall(options.out, fingerprint, options.rejects)
+            report = None
+            if not options.from_scratch:
+                report = recall(options.out, fingerprint, options.rejects)
         if report is None or reuse(options.out, report.snapshot) is None:
-            with collect_rejects(options.rejects, inputs.paths) as rejects:
-                report = _Build(staging, options, encoder, inputs, rejects, progress).run()
+            snapshots = [] if options.from_scratch else kept_snapshots(options.out)
+            with (
+                closing(Kept(options.out, snapshots)) as kept,
+                collect_rejects(options.rejects, inputs.paths) as rejects,
+            ):
+                report = _Build(staging, options, encoder, inputs, kept, rejects, progress).run()
             remember(options.out, staging, fingerprint, options.rejects, report)
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
@@ -97,8 +109,11 @@ def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]
         name = name_fitted(encoder)
         if options.embeddings is not None:
             check_embeddings_file(options.embeddings)
-    configs = (replace(each, encoder=name) for each in (ranking.search, ranking.endpoint_search))
-    return encoder, Ranking(ranking.encoder, *configs)
+    search = replace(ranking.search, encoder=name)
+    endpoint_search = replace(ranking.endpoint_search, encoder=name)
+    if not options.endpoints:
+        endpoint_search = replace(endpoint_search, field_weights={}, encoder="")
+    return encoder, Ranking(ranking.encoder, search, endpoint_search)
 
 
 class _Build:
@@ -110,18 +125,23 @@ class _Build:
         options: BuildOptions,
         encoder: StaticEncoder | None,
         inputs: Inputs,
+        kept: Kept,
         rejects: Rejects,
         progress: Progress,
     ) -> None:
         self._staging = staging
         self._built = staging / "snapshot"
         self._options = options
-        self._encoder = encoder
         self._inputs = inputs
         self._rejects = rejects
         self._progress = progress
         self._jobs = options.jobs or available_cpus()
         self._memory = options.memory or available_memory()
+        resources = Resources(self._jobs, self._memory)
+        self._indexer = Indexer(staging, options, encoder, resources, kept, progress)
+        self._kept, self._reused = kept, 0
+        with progress.stage("read what is kept"):
+            self._known = _known_records(kept)
 
     def run(self) -> Report:
         now = datetime.now(UTC)
@@ -130,10 +150,10 @@ class _Build:
         overlays = read_overlays(self._inputs.overlays)
         self._built.mkdir()
         with (
-            (self._staging / "spool").open("w+b") as spool,
+            (self._staging / "spool").open("w+b", buffering=SPOOL_BUFFER) as spool,
             (self._staging / "resources").open("w+b") as resource_spool,
         ):
-            catalogue, discovery = Catalogue(spool), Discovery(resource_spool)
+            catalogue, discovery = Catalogue(spool, self._kept.records), Discovery(resource_spool)
             self._read(catalogue, discovery)
             catalogue.identify(rejects)
             self._match(catalogue, discovery)
@@ -150,7 +170,7 @@ class _Build:
                 rejects.check(self._options.max_rejects)
                 self._amend(catalogue, overlays, payments)
             listing = catalogue.order()
-            self._write(catalogue, [listed.id for listed in listing])
+            keys = self._write(catalogue, [listed.id for listed in listing])
             offers = OfferWriter()
             listed = self._write_resources(discovery, listing, offers)
 
@@ -159,40 +179,61 @@ class _Build:
         configs = (ranking.search, ranking.endpoint_search)
         snapshot_id = identify(stored, configs)
         before, changes = since_last(self._options.out, self._built)
-        manifest = reuse(self._options.out, snapshot_id)
+        manifest = None
+        if not self._options.from_scratch:
+            manifest = reuse(self._options.out, snapshot_id)
         if manifest is not None:
-            outliers = find_outliers(read_record_store(self._built, "records"))
+            outliers = find_outliers(self._indexer.columns_of(keys))
+            segments = SegmentCounts(0, 0, 0)
         else:
             entries = [listed.entry for listed in listing]
-            outliers = self._index(entries, listed, offers)
+            indexed = self._indexer.write(entries, keys, listed, offers)
+            outliers, segments = indexed.outliers, indexed.segments
             endpoint_count = sum(entry.endpoints for entry in entries)
             resource_count = len(listed.keys)
+            self._known.write(self._built / SEGMENTS / SOURCES, hash_program())
             manifest = Manifest(
                 format=FORMAT,
                 id=snapshot_id,
                 built_at=now,
                 counts=Counts(len(entries), endpoint_count, resource_count, payment_count),
                 sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
-                files=list_files(self._built, known=stored),
+                files=list_files(self._built, known=stored | indexed.files),
             )
             with self._progress.stage("publish"):
                 publish(self._options.out, self._built, manifest)
-        return make_report(manifest, rejects, before, changes, outliers, ranking.search.encoder)
+        return make_report(
+            manifest,
+            rejects,
+            before,
+            changes,
+            outliers,
+            ranking.search.encoder,
+            self._reused,
+            segments,
+        )
 
     def _read(self, catalogue: Catalogue, discovery: Discovery) -> None:
         """Add the records of all sources to the catalogue, or to the rejects."""
         sources = self._inputs.sources
         sizes = [None if source.is_compressed else source.size for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
-        with self._progress.stage("read", total, in_bytes=True) as reading:
+        workers = worker_count(self._jobs, self._memory)
+        with (
+            self._progress.stage("read", total, in_bytes=True) as reading,
+            Normaliser(self._known, workers) as normaliser,
+        ):
             for number, source in enumerate(sources):
                 tally = self._rejects.tally(source.name)
-                for record in read_records(source.path, source.name):
+                records = read_records(source.path, source.name)
+                for record, result in normaliser.normalise(records):
                     reading.advance(len(record.text) + 1)
-                    self._add(catalogue, discovery, number, tally, record)
+                    self._add(catalogue, discovery, number, tally, record, result)
+            self._reused = normaliser.reused
             for service in discovery.services():
                 record = SourceRecord(service.position, service.text)
-                catalogue.add(service.source, record.position, normalise(record), service.group)
+                normalised = self._known.normalise(record)
+                catalogue.add(service.source, record.position, normalised, service.group)
 
     def _add(
         self,
@@ -201,16 +242,19 @@ class _Build:
         source: int,
         tally: Tally,
         record: SourceRecord,
+        result: Result,
     ) -> None:
-        """Validate a record, and add it to the catalogue or to the discovered resources."""
+        """Add a record to the catalogue, to the discovered resources or to the rejects."""
 
         def reject(path: str, reason: str) -> Reject:
             return Reject(tally.source, record.position, given_id(record.text), path, reason)
 
         tally.records += 1
         try:
-            if not record.is_resource:
-                catalogue.add(source, record.position, normalise(record))
+            if isinstance(result, InvalidRecord):
+                raise result
+            if result is not None:
+                catalogue.add(source, record.position, result)
                 return
             resource, resource_listing = read_resource(record, self._options.policy)
             replaced = discovery.add(source, record.position, resource, resource_listing)
@@ -261,15 +305,17 @@ class _Build:
                 (text,) = catalogue.texts([service_id])
                 filled = text if usage is None else fill_usage(text, usage)
                 calls = 0 if usage is None else usage.whole.calls
-                catalogue.amend(service_id, filled, calls, overlay, self._rejects)
+                catalogue.amend(service_id, filled, calls, overlay, self._known, self._rejects)
         self._rejects.unused_overlays += [
             f"{overlay.where}: {overlay.id}" for overlay in overlays.values()
         ]
 
-    def _write(self, catalogue: Catalogue, ids: list[str]) -> None:
+    def _write(self, catalogue: Catalogue, ids: list[str]) -> Keys:
+        """Write the services; returns the hashes of their records."""
         with self._progress.stage("write the services", len(ids)) as writing:
-            write_records(self._built, track(catalogue.texts(ids), writing.advance))
+            keys = write_records(self._built, catalogue.runs(track(ids, writing.advance)))
             write_ids(self._built, ids)
+        return keys
 
     def _write_resources(
         self, discovery: Discovery, listing: list[Listed], offers: OfferWriter
@@ -288,71 +334,10 @@ class _Build:
         with self._progress.stage("write the resources"):
             return write_resources(self._built / "resources", listings, offers)
 
-    def _write_encoder(self, documents: int) -> Path | None:
-        """Write the encoder of queries; returns the folder of the encoder of documents."""
-        if self._encoder is None:
-            return None
-        folder = self._built / "encoder"
-        if self._options.ranking.encoder is EncoderKind.STATIC:
-            write_encoder(folder, self._encoder)
-            return folder
-        from indexer.encoder.fitting import Fitting  # noqa: PLC0415  # needs the extra `semantic`
 
-        fitting = Fitting(
-            self._encoder,
-            partial(read_documents, self._built),
-            self._staging / "documents",
-            self._options.embeddings or self._options.out / EMBEDDINGS,
-            shared=self._options.embeddings is not None,
-        )
-        texts = 2 * documents + len(self._encoder.pieces)
-        with self._progress.stage("embed", texts) as embedding:
-            singles = fitting.embed(self._jobs, embedding.advance)
-        with self._progress.stage("fit the encoder"):
-            write_encoder(folder, fitting.fit(singles, documents))
-        return self._staging / "documents"
-
-    def _index(
-        self, entries: list[Entry], listed: ListedResources, offers: OfferWriter
-    ) -> list[Outlier]:
-        """Write the indexes of the stored services and endpoints; returns suspicious prices.
-
-        The summaries, the filters and the prices are computed while the workers index.
-        """
-        built, count, options = self._built, len(entries), self._options
-        encoder = self._write_encoder(
-            sum(1 + entry.endpoints for entry in entries) + len(listed.keys)
-        )
-        with (
-            self._progress.stage("index", count) as indexed,
-            indexing(
-                built / "whoosh",
-                built,
-                count,
-                indexed.advance,
-                encoder=encoder,
-                jobs=self._jobs,
-                memory=self._memory,
-            ) as results,
-        ):
-            write_summaries(built, read_record_store(built, "records"))
-            calls = [entry.calls for entry in entries]
-            write_filters(built / "filters", read_record_store(built, "records"), calls)
-            endpoint_counts = [entry.endpoints for entry in entries]
-            documents = write_endpoints(built, endpoint_counts, listed, offers, encoder)
-            outliers = find_outliers(read_record_store(built, "records"))
-            spans = results()
-        with self._progress.stage("compile"):
-            names = [entry.name for entry in entries]
-            prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
-            services = [span.services for span in spans]
-            compile_postings(services, names, prior, built / "postings", options.ranking.search)
-            vectors = None
-            if encoder is not None:
-                vectors = concatenate(part.vectors for part in services if part.vectors)
-                write_vectors(built / "vectors", vectors)
-        with self._progress.stage("compile the endpoints"):
-            compile_endpoints(
-                spans, documents, vectors, built / "endpoints", options.ranking.endpoint_search
-            )
-        return outliers
+def _known_records(kept: Kept) -> KnownRecords:
+    """Return the facts of source records that the last build kept, none where it has none."""
+    for folder in kept.whole(SOURCES):
+        with suppress(KnownRecordsDamaged):
+            return open_known_records(folder, hash_program(), kept.records)
+    return KnownRecords()

@@ -94,6 +94,8 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     max_rejects: maximum share of malformed records in one source
     ranking: how texts are encoded and ranked
     embeddings: the file that keeps the vectors of the transformer; None for one in `out`
+    endpoints: whether endpoints are found by their texts
+    from_scratch: use nothing that earlier builds kept
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
     """
@@ -110,3 +112,5 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     embeddings: Path | None = None
     jobs: int | None = None
     memory: int | None = None
+    endpoints: bool = True
+    from_scratch: bool = False

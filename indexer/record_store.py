@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from msgspec import Raw
+import numpy.typing as npt
 
 from service.storage.hash_table import text_hash, write_hash_table
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_list = msgspec.json.Decoder(list[Raw])
+KEY_SIZE = 16
+"""The bytes of the hash of a record."""
+Keys = npt.NDArray[np.uint8]
+BUFFER = 2**18  # bytes that are written at a time
 
 
 def write_record_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
     """Write the files of a `RecordStore`; returns the count of texts."""
     offsets = array("q", [0])
-    with (folder / f"{name}.json").open("wb") as file:
+    with (folder / f"{name}.json").open("wb", buffering=BUFFER) as file:
         for text in texts:
             if len(offsets) > 1:
                 file.write(b",")
@@ -31,37 +32,58 @@ def write_record_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
     return len(offsets) - 1
 
 
-def read_record_store(folder: Path, name: str, span: range | None = None) -> Iterator[bytes]:
-    """Yield the texts of a store in order, or those of a span of ordinals.
+def read_record_store(
+    folder: Path, name: str, ordinals: Sequence[int] | None = None
+) -> Iterator[bytes]:
+    """Yield the texts of a store in order, or those of some ordinals.
 
     The file is read and not mapped: pages of a mapping would count as memory of the process.
     """
-    offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False)
-    if span is not None:
-        offsets = offsets[span.start : span.stop + 1]
+    offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False).tolist()
     with (folder / f"{name}.json").open("rb") as file:
-        file.seek(int(offsets[0]))
-        for start, stop in pairwise(offsets.tolist()):
-            yield file.read(stop - start - 1)
-            file.read(1)
+        for ordinal in range(len(offsets) - 1) if ordinals is None else ordinals:
+            start, stop = offsets[ordinal : ordinal + 2]
+            if file.tell() != start:
+                file.seek(start)
+            yield file.read(stop - start)[: stop - start - 1]
 
 
-def write_records(folder: Path, texts: Iterable[bytes]) -> None:
-    """Write the stored services in listing order, and a hash of each (uint64) for entity tags."""
-    tags = array("Q")
+class Run(NamedTuple):
+    """Consecutive records of a store, joined by commas; their sizes, and their hashes in a row."""
 
-    def hashed() -> Iterator[bytes]:
-        for text in texts:
-            tags.append(int.from_bytes(blake2b(text, digest_size=8).digest(), "little"))
-            yield text
-
-    write_record_store(folder, "records", hashed())
-    np.save(folder / "tags.npy", np.asarray(tags, np.uint64))
+    content: bytes
+    sizes: Sequence[int]
+    keys: bytes
 
 
-def write_summaries(folder: Path, texts: Iterable[bytes]) -> None:
-    """Write the services with empty `endpoints` and an `endpointCount`, for short answers."""
-    write_record_store(folder, "summaries", map(_summarise, texts))
+def run_of(text: bytes) -> Run:
+    """Return one record as a run."""
+    return Run(text, (len(text),), record_key(text))
+
+
+def record_key(text: bytes) -> bytes:
+    """Return the hash of a record."""
+    return blake2b(text, digest_size=KEY_SIZE).digest()
+
+
+def write_records(folder: Path, runs: Iterable[Run]) -> Keys:
+    """Write the stored services in listing order, and 64 bits of the hash of each for entity tags.
+
+    Returns the hashes, uint8[services, KEY_SIZE].
+    """
+    digests, sizes = bytearray(), array("q", [0])
+    with (folder / "records.json").open("wb", buffering=BUFFER) as file:
+        for run in runs:
+            if digests:
+                file.write(b",")
+            file.write(run.content)
+            sizes.extend(run.sizes)
+            digests += run.keys
+    offsets = np.cumsum(np.asarray(sizes, np.int64) + 1) - 1
+    np.save(folder / "records.offsets.npy", offsets)
+    keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
+    np.save(folder / "tags.npy", np.ascontiguousarray(keys[:, :8]).view("<u8").ravel())
+    return keys
 
 
 def write_ids(folder: Path, ids: list[str]) -> None:
@@ -69,9 +91,3 @@ def write_ids(folder: Path, ids: list[str]) -> None:
     write_record_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
     hashes = np.fromiter(map(text_hash, ids), np.uint64, len(ids))
     write_hash_table(folder / "ids", hashes, np.arange(len(ids), dtype=np.int32))
-
-
-def _summarise(text: bytes) -> bytes:
-    fields = _fields.decode(text)
-    count = len(_list.decode(fields["endpoints"]))
-    return msgspec.json.encode(fields | {"endpoints": Raw(b"[]"), "endpointCount": count})

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
+from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import Changes
 from indexer.sources.fingerprint import Fingerprint
 from indexer.sources.rejects import OTHER_REASONS, Reject, Rejects, Tally
@@ -22,7 +23,13 @@ FUTURE = "is more than an hour in the future"
 
 
 class Report(Struct, rename="camel"):
-    """The outcome of a build; `changes` is None where there was no snapshot to compare with."""
+    """The outcome of a build; `changes` is None where there was no snapshot to compare with.
+
+    reused_records: source records that the last build had validated
+    indexed: services whose texts were indexed anew
+    segments: segments of the snapshot; 0 where the snapshot existed
+    merged: segments that were merged to fewer
+    """
 
     snapshot: str
     changed: bool
@@ -30,8 +37,12 @@ class Report(Struct, rename="camel"):
     endpoints: int
     resources: int
     payments: int
+    reused_records: int
     bytes: int
     encoder: str
+    indexed: int
+    segments: int
+    merged: int
     seconds: float
     stages: dict[str, float]
     sources: list[Tally]
@@ -67,6 +78,8 @@ def make_report(
     changes: Changes | None,
     outliers: list[Outlier],
     encoder: str,
+    reused_records: int,
+    segments: SegmentCounts,
 ) -> Report:
     """Return the report of a build of this manifest; `before` is the id that was served."""
     for tally in rejects.tallies:
@@ -80,8 +93,12 @@ def make_report(
         endpoints=counts.endpoints,
         resources=counts.resources,
         payments=counts.payments,
+        reused_records=reused_records,
         bytes=sum(file.bytes for file in manifest.files.values()),
         encoder=encoder,
+        indexed=segments.indexed,
+        segments=segments.segments,
+        merged=segments.merged,
         seconds=0.0,
         stages={},
         sources=rejects.tallies,
@@ -108,7 +125,9 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     digest = fingerprint and fingerprint.digest
     if (digest, listed, served) != (last.digest, last.rejects, last.report.snapshot):
         return None
-    return msgspec.structs.replace(last.report, changed=False, changes=None)
+    return msgspec.structs.replace(
+        last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0
+    )
 
 
 def remember(

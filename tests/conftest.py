@@ -16,7 +16,13 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  
 from indexer.__main__ import main
 from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
 
-LONGEST = ("test_whoosh_distributions.py", "test_crash.py", "test_hostile.py", "test_soak.py")
+LONGEST = (
+    "test_whoosh_distributions.py",
+    "test_crash.py",
+    "test_many_builds.py",
+    "test_hostile.py",
+    "test_soak.py",
+)
 
 
 settings.register_profile("ratecard", max_examples=examples(100), deadline=None)

@@ -1,4 +1,4 @@
 """The catalogue: records validated, normalised, given ids, amended by overlays, and ordered.
 
-Imports `sources`, `urls`, `text` and `errors`, and the test networks of `x402`.
+Imports `columns`, `sources`, `urls`, `text` and `errors`, and the test networks of `x402`.
 """

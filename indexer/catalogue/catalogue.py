@@ -9,18 +9,24 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
+from indexer.catalogue.known_records import KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.record import Normalised, normalise
+from indexer.catalogue.record import Facts, Normalised
 from indexer.errors import InvalidRecord, SourceError
+from indexer.record_store import Run, run_of
+from indexer.segments.kept import NOT_KEPT, KeptRecords
 from indexer.sources.records import SourceRecord
 from indexer.sources.rejects import Reject, Rejects
 
+LONGEST_RUN = 256  # records
 NO_SOURCE = -1
 NO_GROUP = -1
 
 
 class Entry(Struct, gc=False):
-    """A spooled record: its place in its source and in the spool, and what decides its order.
+    """A record: its place in its source, and what decides its order.
+
+    Its text is in the spool from `start` to `stop`, or in a `row` of the kept records.
 
     `group` is the number that `Discovery` gave to the service, or to the discovered service that
     the record replaces, or NO_GROUP.
@@ -35,10 +41,11 @@ class Entry(Struct, gc=False):
     calls: int
     endpoints: int
     summary_derived: bool
-    start: int
-    stop: int
+    start: int = 0
+    stop: int = 0
     discovered: bool = False
     group: int = NO_GROUP
+    row: int = NOT_KEPT
 
 
 class Listed(Struct, gc=False):
@@ -55,15 +62,22 @@ class Catalogue:
     record that somebody wrote replaces what was discovered.
     """
 
-    def __init__(self, spool: BinaryIO) -> None:
-        self._spool = spool
+    def __init__(self, spool: BinaryIO, kept: KeptRecords) -> None:
+        self._spool, self._kept = spool, kept
+        self._end = 0
         self._discovered: list[Entry] = []
         self._entries: list[Entry] = []
         self._services: dict[str, Entry] = {}
 
-    def add(self, source: int, position: str, record: Normalised, group: int = NO_GROUP) -> None:
+    def add(
+        self, source: int, position: str, record: Normalised | Stored, group: int = NO_GROUP
+    ) -> None:
         """Add a record of a source, by its index in `Rejects.tallies`, or a discovered service."""
-        entry = self._write(source, position, record)
+        if isinstance(record, Stored):
+            entry = _entry(source, position, record.facts)
+            entry.row = record.row
+        else:
+            entry = self._write(source, position, record)
         entry.discovered, entry.group = group != NO_GROUP, group
         (self._discovered if entry.discovered else self._entries).append(entry)
 
@@ -105,11 +119,25 @@ class Catalogue:
         """Yield the JSON of these services."""
         self._spool.flush()
         for service_id in ids:
+            yield self._text(service_id, self._services[service_id])
+
+    def runs(self, ids: Iterable[str]) -> Iterator[Run]:
+        """Yield the JSON of these services in runs: consecutive kept records are one."""
+        self._spool.flush()
+        start = stop = 0
+        for service_id in ids:
             entry = self._services[service_id]
-            text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
-            if entry.id is None:
-                text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
-            yield text
+            if entry.row == stop and start < stop < start + LONGEST_RUN:
+                stop += 1
+                continue
+            if start < stop:
+                yield self._kept.run(start, stop)
+            start, stop = entry.row, entry.row + 1  # an empty run if it is not kept
+            if entry.row == NOT_KEPT:
+                start = stop = 0
+                yield run_of(self._text(service_id, entry))
+        if start < stop:
+            yield self._kept.run(start, stop)
 
     def amend(
         self,
@@ -117,6 +145,7 @@ class Catalogue:
         text: bytes,
         added_calls: int,
         overlay: Overlay | None,
+        known: KnownRecords,
         rejects: Rejects,
     ) -> None:
         """Replace the JSON of a service, with an overlay applied, or remove the service.
@@ -135,15 +164,15 @@ class Catalogue:
                 if not entry.discovered:
                     rejects.tallies[entry.source].left_out["removed by an overlay"] += 1
                 return
-            record = normalise(SourceRecord(entry.position, amended))
+            record = known.normalise(SourceRecord(entry.position, amended))
         except InvalidRecord as error:
             where = overlay.where if overlay is not None else "the usage from payments"
             raise SourceError(
                 f"{where}: makes {service_id} invalid: {error}; nothing was published"
             ) from error
-        if overlay is None or not overlay.names("endpoints"):
-            record.calls = min(record.calls, entry.calls + added_calls)
         amended_entry = self._write(entry.source, entry.position, record)
+        if overlay is None or not overlay.names("endpoints"):
+            amended_entry.calls = min(amended_entry.calls, entry.calls + added_calls)
         amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
         self._services[service_id] = amended_entry
 
@@ -154,22 +183,34 @@ class Catalogue:
             key=lambda listed: (not listed.entry.enriched, -listed.entry.calls, listed.id),
         )
 
+    def _text(self, service_id: str, entry: Entry) -> bytes:
+        if entry.row != NOT_KEPT:
+            return self._kept.run(entry.row, entry.row + 1).content
+        text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
+        if entry.id is None:
+            text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
+        return text
+
     def _write(self, source: int, position: str, record: Normalised) -> Entry:
-        start = self._spool.tell()
-        stop = start + self._spool.write(record.text)
-        return Entry(
-            source=source,
-            position=position,
-            id=record.id,
-            domain=record.domain,
-            name=record.name,
-            enriched=record.enriched,
-            calls=record.calls,
-            endpoints=record.endpoints,
-            summary_derived=record.summary_derived,
-            start=start,
-            stop=stop,
-        )
+        entry = _entry(source, position, record.facts)
+        entry.start = self._end
+        self._end += self._spool.write(record.text)
+        entry.stop = self._end
+        return entry
+
+
+def _entry(source: int, position: str, facts: Facts) -> Entry:
+    return Entry(
+        source=source,
+        position=position,
+        id=facts.id,
+        domain=facts.domain,
+        name=facts.name,
+        enriched=facts.enriched,
+        calls=int(facts.calls),
+        endpoints=facts.endpoints,
+        summary_derived=bool(facts.summary),
+    )
 
 
 def _reject_duplicate(rejects: Rejects, service_id: str, entry: Entry, earlier: Entry) -> None:

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from statistics import median
 
-import msgspec
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.x402.testnets import mainnet_prices
+from indexer.columns.record_columns import RecordColumns
 
 MAGNITUDES = 3
 """Flag prices that are 10 to this power above or below the median."""
 MIN_SERVICES = 10
 """Priced services of a category below which its median is not used."""
+SLACK = 1e-6
+"""Orders of magnitude by which the logarithms of NumPy may be off."""
 
-
-class Price(Struct, rename="camel"):
-    """The prices of an endpoint as decimal strings, empty where there is none."""
-
-    amount: str
-    currency: str
-    network: str = ""
-    min_amount: str = ""
-    max_amount: str = ""
-
-
-class PricedEndpoint(Struct):
-    """The fields of an endpoint that are compared."""
-
-    pricing: Price
-
-
-class PricedService(Struct):
-    """The fields of a service that are compared."""
-
-    id: str
-    endpoints: list[PricedEndpoint]
-    category: str = ""
+Prices = npt.NDArray[np.float64]
 
 
 class Outlier(Struct):
@@ -58,55 +38,50 @@ class Outlier(Struct):
         )
 
 
-class PriceRange(Struct, gc=False):
-    """The lowest and the highest price of a service in one currency."""
-
-    id: str
-    category: str
-    lowest: float
-    highest: float
-
-
-_decoder = msgspec.json.Decoder(PricedService)
-
-
-def find_outliers(services: Iterable[bytes]) -> list[Outlier]:
-    """Return the services, as JSON, with a suspicious price, the farthest from the median first.
+def find_outliers(columns: RecordColumns) -> list[Outlier]:
+    """Return the services with a suspicious price, the farthest from the median first.
 
     Prices are compared within a category and a currency; prices of 0 are not.
     """
-    groups: dict[tuple[str, str], list[PriceRange]] = defaultdict(list)
-    for service in map(_decoder.decode, services):
-        for currency, prices in _prices(service).items():
-            group = groups[service.category.casefold(), currency]
-            group.append(PriceRange(service.id, service.category, min(prices), max(prices)))
-    outliers = [
-        outlier
-        for (_, currency), ranges in groups.items()
-        for outlier in _outliers(currency, ranges)
-    ]
+    ranges = columns.service_runs["prices"]
+    services, prices = ranges.owners, ranges.items
+    strings = columns.strings.strings()
+    keys: dict[str, int] = {}
+    folded = [keys.setdefault(string.casefold(), len(keys)) for string in strings]
+    categories = np.asarray(folded)[columns.services["category"]][services]
+    ids = columns.service_runs["id"].strings()
+    outliers = []
+    for group in _groups(categories << 32 | prices["currency"]):
+        own = prices[group]
+        for member, price, usual in _far_from_median(own["lowest"], own["highest"]):
+            service = int(services[group[member]])
+            category = strings[columns.services["category"][service]]
+            currency = strings[own["currency"][member]]
+            outliers.append(Outlier(ids[service], category, currency, price, usual))
     return sorted(
         outliers, key=lambda outlier: (-_magnitudes(outlier.price, outlier.usual), outlier.id)
     )
 
 
-def _outliers(currency: str, ranges: list[PriceRange]) -> Iterator[Outlier]:
-    if len(ranges) < MIN_SERVICES:
-        return
-    usual = median(math.sqrt(each.lowest * each.highest) for each in ranges)
-    for each in ranges:
-        price = max(each.lowest, each.highest, key=lambda price: _magnitudes(price, usual))
+def _groups(keys: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the places of each key that is frequent enough, in the order of the first ones."""
+    _, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(firsts[numbers], kind="stable")
+    sizes = np.bincount(numbers)[np.argsort(firsts)]
+    for stop, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
+        if size >= MIN_SERVICES:
+            yield order[stop - size : stop]
+
+
+def _far_from_median(lowest: Prices, highest: Prices) -> Iterator[tuple[int, float, float]]:
+    """Yield the members of a group that are far from its median, their price, and the usual one."""
+    usual = median(np.sqrt(lowest * highest).tolist())
+    distances = np.abs(np.log10(np.stack((lowest, highest)) / usual)).max(axis=0)
+    for member in np.flatnonzero(distances >= MAGNITUDES - SLACK).tolist():
+        ends = (float(lowest[member]), float(highest[member]))
+        price = max(ends, key=lambda price: _magnitudes(price, usual))
         if _magnitudes(price, usual) >= MAGNITUDES:
-            yield Outlier(each.id, each.category, currency, price, float(f"{usual:.3g}"))
-
-
-def _prices(service: PricedService) -> dict[str, list[float]]:
-    prices: dict[str, list[float]] = defaultdict(list)
-    for price in mainnet_prices(endpoint.pricing for endpoint in service.endpoints):
-        for amount in (price.amount, price.min_amount, price.max_amount):
-            if amount and (value := float(amount)) > 0:
-                prices[price.currency].append(value)
-    return prices
+            yield member, price, float(f"{usual:.3g}")
 
 
 def _magnitudes(price: float, usual: float) -> float:

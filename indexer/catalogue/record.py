@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from decimal import ROUND_HALF_DOWN, Context, Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -24,17 +25,29 @@ _exact = Context(prec=250)  # digits; amounts have at most 100
 _decimal = lru_cache(maxsize=1 << 14)(Decimal)
 
 
-class Normalised(Struct):
-    """A valid record: its compact JSON, and what decides its id and its place in the listing."""
+class Facts(Struct, array_like=True, gc=False):
+    """The values of a valid record that decide its id and its place in the listing.
 
-    text: bytes
+    calls: in the last 30 days, as a decimal number: MessagePack has no integers beyond 64 bits
+    summary: the JSON of the derived `priceSummary`; empty for a record that has its own
+    is_compact: whether the JSON of the record has no white space to remove
+    """
+
     id: str | None
     domain: str
     name: str
     enriched: bool
-    calls: int
+    calls: str
     endpoints: int
-    summary_derived: bool
+    summary: bytes
+    is_compact: bool
+
+
+class Normalised(NamedTuple):
+    """A valid record: its compact JSON, and its facts."""
+
+    text: bytes
+    facts: Facts
 
 
 class Identifiers(Struct):
@@ -56,20 +69,26 @@ def normalise(source: SourceRecord) -> Normalised:
     record = decode_or_invalid(_decoder, source.text)
     check_depth(source.text)
     compact = msgspec.json.format(source.text, indent=-1)
-    summary_derived = record.price_summary is UNSET
-    if summary_derived:
+    summary = b""
+    if record.price_summary is UNSET:
         summary = msgspec.json.encode(summarise_prices(record.endpoints))
-        compact = b'%b,"priceSummary":%b}' % (compact[:-1], summary)
-    return Normalised(
-        text=compact,
+    facts = Facts(
         id=None if record.id is UNSET else record.id,
         domain=_domain(record),
         name=record.name,
         enriched=record.enriched is True,
-        calls=sum(count_calls(endpoint.quality) for endpoint in record.endpoints),
+        calls=str(sum(count_calls(endpoint.quality) for endpoint in record.endpoints)),
         endpoints=len(record.endpoints),
-        summary_derived=summary_derived,
+        summary=summary,
+        is_compact=compact == source.text,
     )
+    return Normalised(_add_summary(compact, summary), facts)
+
+
+def restore(text: bytes, facts: Facts) -> Normalised:
+    """Return what `normalise` returns for the text of a record with these facts."""
+    compact = text if facts.is_compact else msgspec.json.format(text, indent=-1)
+    return Normalised(_add_summary(compact, facts.summary), facts)
 
 
 def given_id(text: bytes) -> Raw | None:
@@ -130,6 +149,10 @@ def count_calls(quality: EndpointQuality | UnsetType | None) -> int:
     if isinstance(quality, EndpointQuality) and quality.l30_days_total_calls is not UNSET:
         return int(quality.l30_days_total_calls)
     return 0
+
+
+def _add_summary(compact: bytes, summary: bytes) -> bytes:
+    return b'%b,"priceSummary":%b}' % (compact[:-1], summary) if summary else compact
 
 
 def _domain(record: CatalogueRecord) -> str:

@@ -107,6 +107,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_ranking_options(parser)
     parser.add_argument(
+        "--no-endpoints",
+        action="store_false",
+        dest="endpoints",
+        help="do not index the texts of endpoints: no search for endpoints finds any by words",
+    )
+    parser.add_argument(
         "--jobs",
         type=_positive,
         metavar="N",
@@ -117,6 +123,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_size,
         metavar="SIZE",
         help="plan for this much memory, such as 2G (what is available)",
+    )
+    parser.add_argument(
+        "--from-scratch",
+        action="store_true",
+        help="derive everything anew, and nothing from what the last build kept",
     )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="report in JSON, on standard output")
@@ -141,6 +152,8 @@ def run(options: argparse.Namespace) -> int:
         embeddings=options.embeddings,
         jobs=options.jobs,
         memory=options.memory,
+        endpoints=options.endpoints,
+        from_scratch=options.from_scratch,
     )
     report = build_snapshot(build_options, Progress(quiet=options.quiet or options.json))
     if options.json:
@@ -166,6 +179,12 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
     stages = {name: taken for name, taken in report.stages.items() if taken >= SHORTEST_STAGE}
     if len(stages) > 1:
         yield ", ".join(f"{name} {taken:.1f} s" for name, taken in stages.items())
+    if report.segments:
+        known = f"{report.reused_records:,} known records"
+        anew = f"{report.indexed:,} of {report.services:,} services indexed anew"
+        merged = f", {report.merged} were merged" if report.merged else ""
+        segments = f"{report.segments} segment{'s' * (report.segments != 1)}"
+        yield f"{known}; {anew}; {segments}{merged}"
     counts = f"{report.services:,} services, {report.endpoints:,} endpoints"
     if report.resources:
         counts += f", {report.resources:,} listed resources"

@@ -1,4 +1,5 @@
 """Writers of what `service.search` and `service.filtering` read.
 
-May import those, `indexer.encoder`, `service.storage`, `indexer.x402` and the modules below it.
+May import those, `indexer.encoder`, `indexer.columns`, `service.storage`, `indexer.x402` and the
+modules below it.
 """

@@ -13,11 +13,17 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from indexer.columns.ragged import Integers, Ragged, Rows
+from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import write_facet
+from indexer.x402.stablecoins import is_usd
 from indexer.x402.testnets import is_test_network
 from service.filtering.offers import COLUMNS, NONE, OFFER_KEYS
 from service.networks import network_label
 from service.storage.string_table import write_string_table
+
+# Fields of the columns of endpoints, by the names of the keys of offers.
+ENDPOINT_FIELDS = {"network": "network", "scheme": "scheme", "payTo": "pay_to"}
 
 
 class Offer(Struct, frozen=True):
@@ -92,6 +98,32 @@ class OfferWriter:
         self._starts.append(offer.start)
         self._stops.append(offer.stop)
 
+    def add_prices(self, columns: RecordColumns, is_unlisted: npt.NDArray[np.bool_]) -> Rows:
+        """Add the prices of those endpoints as offers that no feed lists, in their order.
+
+        Returns the ordinals of the endpoints that have offers now: some name nothing to pay.
+        """
+        endpoints, strings = columns.endpoints, columns.strings
+        is_offer = ~np.isnan(endpoints["price"])
+        for field in ENDPOINT_FIELDS.values():
+            is_offer |= endpoints[field] != EMPTY
+        owners = np.flatnonzero(is_offer & is_unlisted)
+        endpoints = endpoints[owners]
+        for name, column in self._columns.items():
+            is_known = name in ENDPOINT_FIELDS
+            numbers = endpoints[ENDPOINT_FIELDS[name]] if is_known else np.zeros_like(owners)
+            column.extend(numbers, strings)
+        self._currencies.extend(endpoints["currency"], strings)
+        is_dollar = of_strings(is_usd, endpoints["currency"], strings) == 1
+        is_dollar &= of_strings(is_test_network, endpoints["network"], strings) == 0
+        prices = np.ascontiguousarray(endpoints["price"])
+        self._prices.frombytes(prices.tobytes())
+        self._usd_prices.frombytes(np.where(is_dollar, prices, nan).tobytes())
+        nowhere = array("q", [NONE]) * len(owners)
+        self._starts += nowhere
+        self._stops += nowhere
+        return owners
+
     def write(
         self, folder: Path, entries: int, owners: npt.NDArray[np.int32], endpoints: int
     ) -> None:
@@ -131,8 +163,12 @@ class OfferWriter:
 
         Nobody is paid real money there.
         """
-        names = [is_test_network(string) for string in self._strings.strings]
-        is_test = np.array([*names, False])[np.asarray(self._columns["network"].numbers, np.int32)]
+        strings = self._strings.strings
+        numbers = np.asarray(self._columns["network"].numbers, np.int32)
+        is_test_number = np.zeros(len(strings) + 1, np.bool_)  # the last is NONE
+        for number in np.unique(numbers[numbers != NONE]).tolist():
+            is_test_number[number] = is_test_network(strings[number])
+        is_test = is_test_number[numbers]
         has_main = np.zeros(endpoints + 1, np.bool_)
         has_main[owners[~is_test]] = True
         has_main[NONE] = False
@@ -169,3 +205,8 @@ class _Column:
         if number is None:
             number = self._known[value] = self._strings[self._key(value)]
         self.numbers.append(number)
+
+    def extend(self, numbers: Integers, strings: Ragged) -> None:
+        """Add values by their numbers in a table of strings."""
+        own = of_strings(lambda value: self._strings[self._key(value)], numbers, strings)
+        self.numbers.frombytes(own.astype(np.int32).tobytes())

@@ -1,4 +1,4 @@
-"""Compiling the postings of the Whoosh index: each gets its BM25F impact."""
+"""Compiling the postings of the segments: each gets its BM25F impact."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from indexer.search.parts import Part
 from indexer.search.query_expansion import write_names, write_query_expansion
-from indexer.search.whoosh_index import FieldPostings, Part
+from indexer.segments.postings import FieldPostings
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,
@@ -76,13 +77,12 @@ class _Run(NamedTuple):
     """The postings of one field in one part.
 
     `terms` (int64) are their term numbers, ascending, and `bounds` say where the postings of each
-    begin. `start` is the first ordinal of the part, `norms` the length norms of all documents.
+    begin. `norms` are the length norms of all documents.
     """
 
     terms: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.int64]
     field: FieldPostings
-    start: int
     weight: float
     norms: npt.NDArray[np.float64]
 
@@ -91,7 +91,7 @@ class _Run(NamedTuple):
         start, stop = np.searchsorted(self.terms, (chunk.start, chunk.stop)).tolist()
         postings = slice(self.bounds[start], self.bounds[stop])
         owners = np.repeat(self.terms[start:stop], np.diff(self.bounds[start : stop + 1]))
-        ordinals = self.field.documents[postings].astype(np.int64) + self.start
+        ordinals = self.field.documents[postings].astype(np.int64)
         counts = self.field.counts[postings].astype(np.float64)
         return owners * documents + ordinals, self.weight * counts / self.norms[ordinals]
 
@@ -101,25 +101,24 @@ def _runs(
 ) -> Iterator[_Run]:
     number = {term: position for position, term in enumerate(terms)}
     for name, weight in config.field_weights.items():
-        fields = [(part.start, part.fields[name]) for part in parts if name in part.fields]
+        fields = [part.fields[name] for part in parts if name in part.fields]
         norms = _length_norms(fields, documents, config.length_normalisation)
-        for start, field in fields:
+        for field in fields:
             numbers = np.fromiter((number[term] for term in field.terms), np.int64)
             bounds = np.concatenate(([0], np.cumsum(field.sizes)))
-            yield _Run(numbers, bounds, field, start, weight, norms)
+            yield _Run(numbers, bounds, field, weight, norms)
 
 
 def _length_norms(
-    fields: Iterable[tuple[int, FieldPostings]], documents: int, b: float
+    fields: Iterable[FieldPostings], documents: int, b: float
 ) -> npt.NDArray[np.float64]:
     """Return 1 - b + b · length / average length of a field in each document.
 
     Lengths are sums of counts: exact, where Whoosh stores one byte.
     """
     lengths = np.zeros(documents)
-    for start, field in fields:
-        own = np.bincount(field.documents, weights=field.counts)
-        lengths[start : start + len(own)] += own
+    for field in fields:
+        lengths += np.bincount(field.documents, weights=field.counts, minlength=documents)
     # Documents without the field would lower the average length of the others.
     average = lengths.sum() / max(np.count_nonzero(lengths), 1)
     norms: npt.NDArray[np.float64] = 1 - b + b * lengths / max(average, 1e-9)

@@ -21,7 +21,7 @@ from service.search.spelling import (
     letter_codes,
     max_edits,
 )
-from service.storage.hash_table import text_hash, write_hash_table
+from service.storage.hash_table import stable_order, text_hash, write_hash_table
 from service.storage.string_table import write_string_table
 
 BATCH = 4096  # words whose deletions are hashed at a time
@@ -39,11 +39,11 @@ def write_query_expansion(
     `document_frequencies` is aligned with `terms`.
     """
     write_string_table(folder / "terms", terms)
-    entries = sorted((word.encode(), term.encode()) for word, term in vocabulary.items())
-    number = {term: position for position, term in enumerate(terms)}
-    word_terms = np.array([number[term] for _, term in entries], dtype=np.int32)
-    words = [word.decode() for word, _ in entries]
-    write_string_table(folder / "words", [word for word, _ in entries])
+    # The order of code points is that of UTF-8.
+    words = sorted(vocabulary)
+    number = {term.decode(): position for position, term in enumerate(terms)}
+    word_terms = np.array([number[vocabulary[word]] for word in words], dtype=np.int32)
+    write_string_table(folder / "words", [word.encode() for word in words])
     np.save(folder / "word_terms.npy", word_terms)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
     write_hash_table(folder / "one_deletion", *_deletions(words, candidates, 0, 1))
@@ -74,14 +74,15 @@ def find_corrections(
     hashes, members = _deletions(
         words, [position for position in frequent if _is_candidate(words[position])], 0, 1
     )
-    order = np.argsort(hashes, kind="stable")
+    order = stable_order(hashes)
     hashes, members = hashes[order], members[order]
     rare_hashes, rare_members = _deletions(words, rare, 0, 1)
-    starts, ends = (np.searchsorted(hashes, rare_hashes, side=side) for side in ("left", "right"))
+    starts = np.searchsorted(hashes, rare_hashes)
+    shared = np.flatnonzero(np.append(hashes, np.uint64(0))[starts] == rare_hashes)
+    ends = np.searchsorted(hashes, rare_hashes[shared], side="right")
     highest = np.zeros(len(words), dtype=np.int64)
-    for position in np.flatnonzero(ends > starts):
-        word = rare_members[position]
-        for other in members[starts[position] : ends[position]]:
+    for word, start, end in zip(rare_members[shared], starts[shared], ends, strict=True):
+        for other in members[start:end]:
             frequency = frequencies[other]
             if (
                 frequency < max(frequencies[word] * config.rare_ratio, highest[word])

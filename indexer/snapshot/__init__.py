@@ -1,5 +1,5 @@
 """Writers of resources, endpoints and ecosystem tables; publishing, rolling back and comparing.
 
-May import `service.search`, `service.snapshot`, `service.storage`, `indexer.search`, `indexer.x402`
-and the modules below them.
+May import `service.search`, `service.snapshot`, `service.storage`, `indexer.search`,
+`indexer.columns`, `indexer.x402` and the modules below them.
 """

@@ -14,6 +14,7 @@ from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
 from service.snapshot.manifest import MANIFEST, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
+from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore
 
 LONGEST_SHOWN = 200  # characters
@@ -95,6 +96,7 @@ class PricedService(Struct, rename="camel"):
 
 _service = msgspec.json.Decoder(PricedService)
 _fields = msgspec.json.Decoder(dict[str, Raw])
+_ids = msgspec.json.Decoder(list[str])
 
 
 def compare(old: Path, new: Path) -> Difference:
@@ -115,18 +117,16 @@ def compare(old: Path, new: Path) -> Difference:
 
 
 def count_changes(old: Path, new: Path) -> Changes:
-    """Count the services that were added, changed and removed, decoding none.
+    """Count the services that were added, changed and removed, by the hashes of their records.
 
-    A folder needs no more than its records and ids: it may hold a snapshot that is being built.
+    A folder needs no more than its ids and hashes: it may hold a snapshot that is being built.
     Raises SnapshotDamaged as `compare` does.
     """
-    changes = Changes(0, 0, 0)
     with _reporting_damage(old, new):
-        for before, after in _differences(old, new):
-            changes.changed += bool(before and after)
-            changes.added += not before
-            changes.removed += not after
-    return changes
+        before, after = _hashes(old), _hashes(new)
+        kept = before.keys() & after.keys()
+        changed = sum(before[service_id] != after[service_id] for service_id in kept)
+        return Changes(len(after) - len(kept), changed, len(before) - len(kept))
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:
@@ -169,6 +169,12 @@ def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, LookupError, msgspec.MsgspecError) as error:
         raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
+
+
+def _hashes(folder: Path) -> dict[str, int]:
+    """Return the hash of each service by its id."""
+    ids = _ids.decode(b"[%b]" % (folder / "ids.json").read_bytes())
+    return dict(zip(ids, open_array(folder / "tags.npy").tolist(), strict=True))
 
 
 def _differences(old: Path, new: Path) -> Iterator[tuple[bytes, bytes]]:

@@ -9,11 +9,10 @@ import msgspec
 
 from indexer.encoder.parameters import Document
 from indexer.record_store import read_record_store
-from indexer.search.endpoint_texts import EndpointText
-from indexer.search.spans import Text
+from indexer.segments.texts import EndpointText, ServiceText
 from indexer.snapshot.endpoints import declared_endpoint
 
-_text = msgspec.json.Decoder(Text)
+_text = msgspec.json.Decoder(ServiceText)
 _endpoint = msgspec.json.Decoder(EndpointText)
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +25,15 @@ from indexer.resources import available_cpus
 from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.search.config import SearchConfig
-from service.snapshot.manifest import FORMAT, MANIFEST, File, Manifest, sha256, verify
+from service.snapshot.manifest import (
+    FORMAT,
+    MANIFEST,
+    File,
+    Manifest,
+    read_manifest,
+    sha256,
+    verify,
+)
 from service.snapshot.publication import (
     CURRENT,
     EPOCH,
@@ -41,6 +50,8 @@ KEPT = 3
 ID_DIGITS = 20
 LOCK = ".lock"
 STAGING = "staging"
+REPLACED = "replaced"
+"""The folder in the staging folder of a snapshot that another one of its id replaces."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +77,7 @@ def stage(artifacts: Path) -> Iterator[Path]:
     (artifacts / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
     with _lock(artifacts):
         staging = artifacts / STAGING
+        _restore(artifacts)
         with suppress(FileNotFoundError):
             shutil.rmtree(staging)
         staging.mkdir()
@@ -82,14 +94,18 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
 
     Raises OSError, also for an array that was not written whole.
     """
-    files = dict(known)
-    for path in sorted(Path(parent, name) for parent, names in _walk(folder) for name in names):
-        name = path.relative_to(folder).as_posix()
-        if name not in files:
-            if path.suffix == ".npy":
-                _check_array(path)
-            files[name] = File(path.stat().st_size, sha256(path))
-    return files
+    paths = (Path(parent, name) for parent, names in _walk(folder) for name in names)
+    by_name = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
+    unknown = [path for name, path in by_name.items() if name not in known]
+    # In this thread alone: NumPy parses headers with ast, which threads break in CPython 3.11.
+    for path in unknown:
+        if path.suffix == ".npy":
+            _check_array(path)
+    with ThreadPoolExecutor(available_cpus()) as pool:
+        described = dict(zip(unknown, pool.map(_describe, unknown), strict=True))
+    return dict(known) | {
+        name: described[path] for name, path in by_name.items() if name not in known
+    }
 
 
 def identify(files: Mapping[str, File], configs: Sequence[SearchConfig]) -> str:
@@ -110,12 +126,24 @@ def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:
     return manifest
 
 
+def kept_snapshots(artifacts: Path) -> list[str]:
+    """Return the ids of the snapshots on disk: the served one first, then the newest."""
+    newest = [publication.id for publication in reversed(read_history(artifacts))]
+    with suppress(SnapshotUnavailable):
+        newest.insert(0, read_current(artifacts).id)
+    existing = (path.name for path in (artifacts / SNAPSHOTS).iterdir())
+    known = dict.fromkeys([*newest, *sorted(existing)])
+    return [each for each in known if (artifacts / SNAPSHOTS / each / MANIFEST).exists()]
+
+
 def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
     """Return the id of the served snapshot, and how the one in `built` differs, if known."""
     served = ""
     try:
         served = read_current(artifacts).id
-        return served, count_changes(artifacts / SNAPSHOTS / served, built)
+        folder = artifacts / SNAPSHOTS / served
+        read_manifest(folder)  # another format has other hashes
+        return served, count_changes(folder, built)
     except SnapshotUnavailable:
         return served, None
 
@@ -133,8 +161,10 @@ def publish(artifacts: Path, built: Path, manifest: Manifest) -> None:
     write_durably(built / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
     sync(built)
     folder = artifacts / SNAPSHOTS / manifest.id
-    if folder.exists():  # it is damaged: a whole one would have been reused
-        folder.rename(built.with_name("damaged"))
+    if folder.exists():  # damaged, or built from scratch; `_restore` undoes half an exchange
+        replaced = artifacts / STAGING / REPLACED
+        replaced.mkdir()
+        folder.rename(replaced / manifest.id)
     built.rename(folder)
     sync(folder.parent)
     make_current(artifacts, manifest.id)
@@ -194,6 +224,15 @@ def _lock(artifacts: Path) -> Iterator[None]:
             file.close()
 
 
+def _restore(artifacts: Path) -> None:
+    """Put a snapshot back that a killed build moved away, and did not replace."""
+    with suppress(FileNotFoundError):
+        for replaced in (artifacts / STAGING / REPLACED).iterdir():
+            folder = artifacts / SNAPSHOTS / replaced.name
+            if not folder.exists():
+                replaced.rename(folder)
+
+
 def _prune(artifacts: Path) -> None:
     """Move the snapshots beyond the last three to the staging folder, which is removed.
 
@@ -227,6 +266,10 @@ def _built_at(path: Path, *, known: bool) -> datetime | None:
             if header.id == path.name:
                 return header.built_at
     return EPOCH if known else None
+
+
+def _describe(path: Path) -> File:
+    return File(path.stat().st_size, sha256(path))
 
 
 def _check_array(path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from indexer.columns.extraction import endpoint_key
 from indexer.record_store import write_record_store
 from indexer.search.offers import Offer, OfferWriter, StringNumbers
 from indexer.x402.listing import EntryKeys, Listing
-from service.storage.hash_table import text_hash
 
 
 class ListedResources(NamedTuple):
@@ -51,11 +51,6 @@ def write_resources(
     write_record_store(folder, "texts", texts())
     first_offers = columns.write(folder)
     return ListedResources(np.asarray(services, np.int32), np.asarray(keys), first_offers)
-
-
-def endpoint_key(url: str, method: str, tool: str) -> int:
-    """Return a hash of what identifies an endpoint of a service."""
-    return text_hash(f"{method}\n{tool}\n{url}")
 
 
 class _Columns:

@@ -32,7 +32,9 @@ def roll_back(artifacts: Path) -> str:
         while history:
             publication = history[-1]
             try:
-                manifest = verify(artifacts / SNAPSHOTS / publication.id, available_cpus())
+                manifest = verify(
+                    artifacts / SNAPSHOTS / publication.id, available_cpus(), with_segments=False
+                )
                 break
             except SnapshotUnavailable as error:
                 damaged.append(f"passed over {error}")

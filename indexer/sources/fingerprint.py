@@ -59,9 +59,7 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
     """
     names = [source.name for source in inputs.sources]
     roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
-    versions = [sys.version, *dependency_versions()]
-    code = _hash_own_code()
-    digest = hashlib.sha256(msgspec.json.encode([settings, names, roles, versions, code]))
+    digest = hashlib.sha256(msgspec.json.encode([settings, names, roles, hash_program()]))
     files = {}
     for path in inputs.paths:
         if path == STANDARD_INPUT or not Path(path).is_file():
@@ -75,6 +73,12 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
 def dependency_versions() -> list[str]:
     """Return the installed versions of the dependencies, empty for those that are not installed."""
     return [_version(distribution) for distribution in DEPENDENCIES]
+
+
+def hash_program() -> str:
+    """Hash the code of this program, and the versions of Python and of the dependencies."""
+    versions = [sys.version, *dependency_versions(), _hash_own_code()]
+    return hashlib.sha256(msgspec.json.encode(versions)).hexdigest()
 
 
 @cache

@@ -29,6 +29,7 @@ from indexer.text import (
 
 MAX_DOCUMENT = 2 * 2**30  # bytes
 CHUNK = 2**20  # bytes
+BUFFER = 2**18  # bytes; lines across the end of a buffer are copied twice
 STANDARD_INPUT = "-"
 
 ENVELOPE_KEYS = ("services", "items", "resources")
@@ -105,7 +106,7 @@ def _open(name: str) -> io.BufferedReader:
         if sys.stdin is None:
             raise SourceError(f"{name}: standard input is closed")
         return io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
-    return Path(name).open("rb")
+    return io.BufferedReader(io.FileIO(name), BUFFER)
 
 
 def _suggest(name: str) -> str:

@@ -70,7 +70,12 @@ class Snapshot:
         offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", offers)
         self.endpoints = Endpoints(
-            folder / "endpoints", offers, self._ids, self.services, self.resources.texts, semantics
+            folder / "endpoints",
+            offers,
+            self._ids,
+            self.services,
+            self.resources.texts,
+            semantics if "endpoints/vectors/rows.npy" in manifest.files else None,
         )
         self.ecosystem = Ecosystem(folder / "ecosystem")
         self._tags = items_of(open_array(folder / "tags.npy"))
@@ -132,6 +137,10 @@ class Snapshot:
         top = self.endpoints.rank_resources(query, matches, limit, offset)
         return self.resources.page(top.total, top.ordinals.tolist())
 
+    def nearest_values(self, name: str, value: str) -> Sequence[str] | None:
+        """Return values of a facet to try in place of an unknown one, None for a known one."""
+        return self._filters.nearest_values(name, value)
+
     def _page(self, matches: Mask | None, limit: int, offset: int, filters: Filters) -> Hits:
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
         facets = self._filters.count(filters.counted, matches) if filters.counted else None
@@ -153,7 +162,7 @@ def open_snapshot(artifacts: str | Path) -> Snapshot:
 def open_folder(folder: Path, checked_at: datetime) -> Snapshot:
     """Open a snapshot folder as `open_snapshot` does, whether or not it is the published one."""
     manifest = read_manifest(folder)
-    check_sizes(folder, manifest)
+    check_sizes(folder, manifest.served_files)
     try:
         return Snapshot(folder, manifest, checked_at)
     except SnapshotUnsupported:

@@ -14,13 +14,14 @@ from tests.support.running import Json
 
 STAGES = {
     "compare with the last build",
+    "read what is kept",
     "read",
     "count the payments",
     "write the services",
     "index",
     "write the resources",
     "compile",
-    "compile the endpoints",
+    "write the endpoints",
     "publish",
 }
 """The stages of a build with payments."""
@@ -39,6 +40,12 @@ def current(artifacts: Path) -> str:
 def folder(artifacts: Path) -> Path:
     """Return the folder of the published snapshot."""
     return artifacts / "snapshots" / current(artifacts)
+
+
+def disk_usage(artifacts: Path) -> int:
+    """Return the bytes of all files in a folder; a file with several hard links counts once."""
+    states = (path.stat() for path in artifacts.rglob("*") if path.is_file())
+    return sum({(state.st_dev, state.st_ino): state.st_size for state in states}.values())
 
 
 def flip_a_bit(path: Path) -> None:

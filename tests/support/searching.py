@@ -14,8 +14,13 @@ import numpy as np
 from whoosh import index
 
 from indexer.__main__ import main
+from indexer.record_store import KEY_SIZE
+from indexer.resources import WHOOSH_MEMORY
+from indexer.search.parts import Part, part_of
 from indexer.search.postings import compile_postings
-from indexer.search.whoosh_index import FIELDS, index_part
+from indexer.segments.segment import WHOOSH, Origin, SegmentWriter, read_segment
+from indexer.segments.texts import ServiceText
+from indexer.segments.whoosh_index import FIELDS
 from service.search.config import SEARCH_CONFIG
 from service.search.postings import Mask
 from service.search.searcher import Searcher
@@ -23,6 +28,7 @@ from service.search.top_k import TopK
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, endpoint, service, write_lines
 
+ORIGIN = Origin("", "", endpoints=True)
 Document = tuple[str, str, str]
 """Name, description and category."""
 
@@ -77,9 +83,22 @@ def compiled(
     """Index and compile documents, each with its prior, and open a searcher."""
     priors = np.array(prior if prior is not None else [0.0] * len(documents), dtype=np.float64)
     names = [name for name, _, _ in documents]
-    part = index_part(folder / "whoosh", documents)
+    part = index_documents(folder / "segment", documents)
     compile_postings([part], names, priors, folder / "postings")
     return Searcher(folder / "postings")
+
+
+def index_documents(
+    folder: Path, documents: Sequence[Document], ordinals: Sequence[int] | None = None
+) -> Part:
+    """Write a segment of documents, and return its postings; ordinals are positions by default."""
+    writer = SegmentWriter(folder, ORIGIN, WHOOSH_MEMORY, None)
+    for position, (name, description, category) in enumerate(documents):
+        key = position.to_bytes(KEY_SIZE, "big")
+        writer.add(key, ServiceText(name, description, [], category))
+    writer.finish()
+    numbers = range(len(documents)) if ordinals is None else ordinals
+    return part_of(read_segment(folder).services, np.array(numbers, np.int32))
 
 
 def rank(
@@ -115,7 +134,7 @@ class BruteForceRanking:
         }
         self._lengths: dict[str, Counter[int]] = {field: Counter() for field in FIELDS}
         self._impacts: dict[str, Counter[int]] = {}
-        with index.open_dir(str(folder / "whoosh")).reader() as reader:
+        with index.open_dir(str(folder / "segment" / WHOOSH)).reader() as reader:
             for field, term in reader.all_terms():
                 matcher = reader.postings(field, term)
                 while matcher.is_active():

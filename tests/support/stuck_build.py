@@ -1,4 +1,4 @@
-"""A program that builds with two workers that never end."""
+"""A program that builds with two workers that never end, those of a given stage."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from tests.support.workers import never_end, several_cpus
 
 WORKERS = 2
 
+FUNCTIONS = {
+    "read": "indexer.catalogue.normaliser.normalise_texts",
+    "index": "indexer.segments.indexing.index_services",
+}
+"""The functions that workers run, by the stage of the build."""
+
 
 def interrupt() -> None:
     """Send SIGINT to this thread, which is not the main one, after a line on standard input."""
@@ -24,6 +30,10 @@ if __name__ == "__main__":
     # A test run in the background of a shell inherits that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt, daemon=True).start()
+    _, stage, *arguments = sys.argv
     with several_cpus(WORKERS), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("indexer.search.spans.index_span", never_end)
-        sys.exit(main(sys.argv[1:]))
+        patch.setattr(FUNCTIONS[stage], never_end)
+        if stage == "read":  # start workers at the first record, and send them one at a time
+            patch.setattr("indexer.catalogue.normaliser.WORKERS_FROM", 0)
+            patch.setattr("indexer.catalogue.normaliser.BATCH", 1)
+        sys.exit(main(arguments))

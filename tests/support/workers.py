@@ -63,5 +63,5 @@ def several_cpus(count: int) -> Iterator[None]:
     """Pretend to have some CPUs, and index in parts however few services there are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.sched_getaffinity", lambda _: set(range(count)))
-        patch.setattr("indexer.search.spans.SMALLEST_PART", 1)
+        patch.setattr("indexer.segments.indexing.SMALLEST_PART", 1)
         yield

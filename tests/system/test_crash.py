@@ -23,7 +23,7 @@ import pytest
 from indexer import __main__ as program
 from indexer import build as pipeline
 from indexer.snapshot.publish import KEPT, list_files
-from service.snapshot.manifest import verify
+from service.snapshot.manifest import SEGMENTS, verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import snapshots
@@ -38,6 +38,13 @@ FAULTS = (KILL, *ERRORS)
 WRITES = 20
 CALLS = "%file,%desc"
 """Classes of system calls on files, for strace."""
+LINKS = "link,linkat"
+COPY = "sendfile"
+"""The system call of `shutil.copyfile`."""
+UNCHANGED_SERVICES = 20
+"""Services that all snapshots have, so that their segments are shared."""
+LEAST_SHARED = 20
+"""Files of the segments that a build shares with the snapshots before."""
 
 ALLOCATION = "mmap"
 """A call that is excluded, as its number varies from run to run."""
@@ -171,7 +178,8 @@ class FaultInjector:
     """Injects faults into builds of artifacts that a service serves.
 
     The snapshots `first`, `second` and `old` are published in this order. Faulty builds publish
-    `new`; a build without faults publishes `new` or `other` afterwards.
+    `new`; a build without faults publishes `new` or `other` afterwards. Each of them has segments
+    of those before, and the files of a build from nothing.
     """
 
     def __init__(self, folder: Path, builds: Builds) -> None:
@@ -179,10 +187,13 @@ class FaultInjector:
         self._builds = builds
         self._copy = folder / "copy"
         self._sources = {name: source(folder, name) for name in (*PUBLISHED, "new", "other")}
-        self._ids = {name: self._publish(name, self._copy) for name in ("other", "new")}
-        with serve(self._copy) as client:
+        roots = {name: folder / "from nothing" / name for name in self._sources}
+        self._ids = {name: self._publish(name, root) for name, root in roots.items()}
+        self._hashes = {self._ids[name]: served_hashes(root) for name, root in roots.items()}
+        with serve(roots["new"]) as client:
             self._expected = {self._ids["new"]: dict(fetch_all(client))}
-        self._ids |= {name: self._publish(name, self.artifacts) for name in PUBLISHED}
+        for name in PUBLISHED:
+            assert self._publish(name, self.artifacts) == self._ids[name]
         self._pristine = folder / "pristine"
         link(self.artifacts, self._pristine)
         self._served = {self._ids["old"]}  # snapshots that CURRENT has named
@@ -192,11 +203,11 @@ class FaultInjector:
         self._client = client
         self._expected[self._ids["old"]] = dict(fetch_all(client))
 
-    def calls(self, function: str, traced: str) -> list[Call]:
-        """Return the system calls of a build of `new` without faults, from a function on."""
+    def calls(self, function: str, traced: str, *options: str) -> list[Call]:
+        """Return the system calls of a build of `new` from a function on; options are of strace."""
         link(self.artifacts, self._copy)
         trace = self._copy.with_name("trace")
-        options = ("-e", f"trace={traced}", "-o", str(trace))
+        options = ("-e", f"trace={traced}", "-o", str(trace), *options)
         outcome = self._builds.trace(function, self._sources["new"], self._copy, *options)
         assert outcome == Outcome(0, "")
         numbers: Counter[str] = Counter()
@@ -206,13 +217,17 @@ class FaultInjector:
             calls.append(Call(name, numbers[name], line))
         return [call for call in calls if call.name != ALLOCATION]
 
-    def inject(self, function: str, call: Call, fault: str) -> None:
-        """Build `new` with a fault at a system call; check the artifacts and the next builds."""
+    def inject(self, function: str, call: Call, fault: str, *others: str) -> None:
+        """Build `new` with a fault at a system call; check the artifacts and the next builds.
+
+        `others` are more options of strace that inject faults.
+        """
         print(function, call, fault)  # noqa: T201  # shown when the test fails
         options = ["-o", os.devnull, "-e", f"trace={call.name},{SYNC}"]
         options += ["-e", f"inject={call.name}:{fault}:when={call.number}"]
         if call.name != SYNC:  # skip fsync
             options += ["-e", f"inject={SYNC}:retval=0"]
+        options += others
         outcome = self._builds.trace(function, self._sources["new"], self.artifacts, *options)
         served, _ = read_current(self.artifacts)
         history = [*PUBLISHED, "new"] if served == self._ids["new"] else [*PUBLISHED]
@@ -265,6 +280,7 @@ class FaultInjector:
         assert self._publish(name, artifacts) == self._ids[name]
         published = [*(earlier for earlier in history if earlier != name), name]
         assert snapshots(artifacts) == {self._ids[recent] for recent in published[-KEPT:]}
+        assert served_hashes(artifacts) == self._hashes[self._ids[name]]
         assert {path.name for path in artifacts.iterdir()} == FILES
         for snapshot_id in snapshots(artifacts):
             verify(artifacts / SNAPSHOTS / snapshot_id)
@@ -294,7 +310,16 @@ def link(folder: Path, copy: Path) -> None:
 
 
 def source(folder: Path, name: str) -> str:
-    return write_lines(folder / f"{name}.jsonl", [service("one", name=f"One {name}")])
+    others = [service(f"other-{number}") for number in range(UNCHANGED_SERVICES)]
+    return write_lines(folder / f"{name}.jsonl", [service("one", name=f"One {name}"), *others])
+
+
+def served_hashes(artifacts: Path) -> dict[str, str]:
+    """Return the hashes of the files of the published snapshot, but for the segments."""
+    files = verify(artifacts / SNAPSHOTS / read_current(artifacts).id).files
+    return {
+        name: file.sha256 for name, file in files.items() if not name.startswith(f"{SEGMENTS}/")
+    }
 
 
 def sample(calls: Sequence[Call], number: int) -> list[Call]:
@@ -340,6 +365,22 @@ def test_a_fault_while_writing_changes_nothing(injector: FaultInjector) -> None:
     writes = sample(calls[:first_sync], WRITES)
     for call, fault in faults(writes, sample(writes, 4)):
         injector.inject("read_overlays", call, fault)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("has_links", [True, False], ids=["links", "copies"])
+def test_a_fault_while_sharing_segments_changes_nothing(
+    injector: FaultInjector, has_links: bool
+) -> None:
+    options: list[str] = []
+    if not has_links:
+        options = ["-e", f"trace={LINKS},{COPY},{SYNC}", "-e", f"inject={LINKS}:error=EXDEV"]
+    names = LINKS.split(",") if has_links else [COPY]
+    traced = injector.calls("read_overlays", LINKS, *options)
+    calls = [call for call in traced if call.name in names]
+    assert len(calls) > LEAST_SHARED
+    for call, fault in faults(calls, sample(calls, len(FAULTS))):
+        injector.inject("read_overlays", call, fault, *options)
 
 
 @pytest.mark.soak

@@ -203,7 +203,7 @@ def test_every_file_and_every_name_in_a_file_exists(name: str) -> None:
 def test_the_smallest_record_is_a_record(name: str) -> None:
     pattern = r'^```json\n\[?(\{"id".+?)\]?\n```'
     (record,) = re.findall(pattern, DOCUMENTS[name], re.MULTILINE | re.DOTALL)
-    assert normalise(SourceRecord("line 1", record.encode())).id == "tidewatch-example"
+    assert normalise(SourceRecord("line 1", record.encode())).facts.id == "tidewatch-example"
 
 
 def test_the_snippets_of_the_readme_run(

@@ -587,8 +587,9 @@ def file_names(artifacts: Path) -> set[str]:
     (snapshot,) = (artifacts / "snapshots").iterdir()
     assert re.fullmatch("[0-9a-f]{20}", snapshot.name)
     names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*")}
-    # Whoosh names its files randomly.
-    return {re.sub("MAIN_[0-9a-z]{16}", "", name.replace(snapshot.name, "")) for name in names}
+    # Whoosh names its files randomly, and a segment is named by a hash of its texts.
+    random = re.compile("MAIN_[0-9a-z]{16}|(?<=/texts/)[0-9a-f]{20}")
+    return {random.sub("", name.replace(snapshot.name, "")) for name in names}
 
 
 # `facets=` can mean an empty list (valid) or a list of an empty name (invalid): skip both. OpenAPI

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
+from collections import defaultdict
 from collections.abc import Iterable
+from math import log10, sqrt
+from statistics import median
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from indexer.catalogue.outliers import MAGNITUDES, MIN_SERVICES, Outlier, find_outliers
 from tests.support.artifacts import reported
+from tests.support.columns import columns_of
 from tests.support.running import (
     Build,
     Json,
@@ -23,7 +26,7 @@ from tests.support.running import (
 
 
 def outliers(records: Iterable[Json]) -> list[Outlier]:
-    return find_outliers(json.dumps(record).encode() for record in records)
+    return find_outliers(columns_of(records))
 
 
 def test_prices_far_from_the_median_are_reported_and_published(
@@ -94,3 +97,51 @@ def test_all_amounts_can_be_compared(prices: list[tuple[str, str]]) -> None:
     for each in outliers(records):
         ratio = max(each.price / each.usual, each.usual / each.price)
         assert ratio > 10**MAGNITUDES * 0.99
+
+
+def magnitudes(price: float, usual: float) -> float:
+    return abs(log10(price / usual))
+
+
+def expected_outliers(records: list[Json]) -> set[tuple[str, str, float]]:
+    """Return the id, the currency and the price of each, service by service."""
+    groups: dict[tuple[str, str], list[tuple[str, float, float]]] = defaultdict(list)
+    for record in records:
+        prices: dict[str, list[float]] = defaultdict(list)
+        for each in record["endpoints"]:
+            prices[each["pricing"]["currency"]].append(float(each["pricing"]["amount"]))
+        for currency, own in prices.items():
+            group = groups[record.get("category", "").casefold(), currency]
+            group.append((record["id"], min(own), max(own)))
+    found = set()
+    for (_, currency), own_ranges in groups.items():
+        if len(own_ranges) < MIN_SERVICES:
+            continue
+        usual = median(sqrt(lowest * highest) for _, lowest, highest in own_ranges)
+        for service_id, *ends in own_ranges:
+            price = max(ends, key=lambda price: magnitudes(price, usual))
+            if magnitudes(price, usual) >= MAGNITUDES:
+                found.add((service_id, currency, price))
+    return found
+
+
+common = st.sampled_from(["0.01", "0.01", "0.01", "0.02", "10", "9.999", "0.00001", "300"])
+services = st.tuples(
+    st.sampled_from(["", "Data", "DATA"]),
+    st.lists(st.tuples(common, st.sampled_from(["USDC", "EURC"])), max_size=3),
+)
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(st.lists(services, min_size=2 * MIN_SERVICES, max_size=6 * MIN_SERVICES))
+def test_each_suspicious_price_is_found(given_services: list[Any]) -> None:
+    records = [
+        service(f"s{number}", category=category, endpoints=[endpoint(*each) for each in prices])
+        for number, (category, prices) in enumerate(given_services)
+    ]
+    found = outliers(records)
+    assert {(each.id, each.currency, each.price) for each in found} == expected_outliers(records)
+    distances = [-magnitudes(each.price, each.usual) for each in found]
+    assert distances == sorted(distances)
+    categories = {each["id"]: each["category"] for each in records}
+    assert all(each.category == categories[each.id] for each in found)

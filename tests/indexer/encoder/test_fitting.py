@@ -79,7 +79,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(snapshot).as_posix(): path.read_bytes()
         for path in snapshot.rglob("*")
-        if path.is_file() and "whoosh" not in path.parts and path.name != "manifest.json"
+        if path.is_file() and "segments" not in path.parts and path.name != "manifest.json"
     }
 
 

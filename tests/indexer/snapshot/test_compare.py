@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import Misuse
-from indexer.record_store import write_ids, write_record_store
+from indexer.record_store import run_of, write_ids, write_records
 from indexer.snapshot.compare import (
     Changes,
     compare,
@@ -32,7 +32,7 @@ def published(artifacts: Path) -> Path:
 def stored(folder: Path, records: list[Json]) -> Path:
     """Write a folder with records and ids only, as a build does before it indexes."""
     folder.mkdir(parents=True)
-    write_record_store(folder, "records", (json.dumps(record).encode() for record in records))
+    write_records(folder, (run_of(json.dumps(record).encode()) for record in records))
     write_ids(folder, [record["id"] for record in records])
     return folder
 
@@ -232,6 +232,9 @@ def test_a_damaged_snapshot_is_not_compared(artifacts: Path, build: Build) -> No
     with pytest.raises(SnapshotDamaged, match="No such file"):
         find_snapshot(artifacts, folder.name)
     with pytest.raises(SnapshotDamaged, match="No such file"):
+        compare(folder, folder)
+    (folder / "tags.npy").unlink()
+    with pytest.raises(SnapshotDamaged, match=r"tags\.npy"):
         count_changes(folder, folder)
 
 

@@ -71,7 +71,8 @@ def test_unchanged_inputs_are_not_read_again(
     assert READ_STAGE in first["stages"]
     assert list(second["stages"]) == ["compare with the last build"]
     assert (first["changed"], second["changed"], second["changes"]) == (True, False, None)
-    for key in ("changed", "changes", "stages", "seconds"):
+    assert (first["indexed"], second["indexed"]) == (first["services"], 0)
+    for key in ("changed", "changes", "stages", "seconds", "indexed"):
         del first[key], second[key]
     assert second == first
     assert first["firstRejects"]

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import pytest
 
 from indexer.errors import IndexerError
-from indexer.search.pool import start_workers
+from indexer.pool import start_workers
 from tests.support.artifacts import ids, snapshots
-from tests.support.running import ROOT, Build, endpoint, service, write_lines
-from tests.support.stuck_build import WORKERS
+from tests.support.running import ROOT, Build, service, write_lines
+from tests.support.stuck_build import FUNCTIONS, WORKERS
 from tests.support.workers import (
     RUNNING,
     double,
@@ -32,6 +32,8 @@ from tests.support.workers import (
 
 TIMEOUT = 60
 """Seconds."""
+NEW_IDS = list("abcdef")
+"""More records than workers, so that calls wait for a worker when the build is interrupted."""
 
 
 def run(function: Callable[..., Any], *tasks: tuple[Any, ...]) -> tuple[list[Any], int]:
@@ -86,7 +88,7 @@ def test_a_worker_that_ends_early_fails_the_build_with_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     function, message = ENDS[end]
-    monkeypatch.setattr("indexer.search.spans.index_span", function)
+    monkeypatch.setattr("indexer.segments.indexing.index_services", function)
     with several_cpus(3):
         assert build([service("a"), service("b"), service("c")]) == 1
     reported = capsys.readouterr().err
@@ -103,8 +105,8 @@ def test_a_failing_build_ends_its_workers(
         raise OSError(28, "No space left on device")
 
     before = children()
-    monkeypatch.setattr("indexer.search.spans.index_span", never_end)
-    monkeypatch.setattr("indexer.build.write_filters", fail)
+    monkeypatch.setattr("indexer.indexing._write_vectors", never_end)
+    monkeypatch.setattr("indexer.indexing.write_filters", fail)
     with several_cpus(2):
         assert build([service("a"), service("b")]) == 1
     assert children() == before
@@ -122,9 +124,9 @@ def test_workers_do_not_run_the_program_that_builds(tmp_path: Path, artifacts: P
     program.write_text(
         "import os, sys\n"
         "from indexer.__main__ import main\n"
-        "from indexer.search import spans\n"
+        "from indexer.segments import indexing\n"
         "os.sched_getaffinity = lambda _: {0, 1}\n"
-        "spans.SMALLEST_PART = 1\n"
+        "indexing.SMALLEST_PART = 1\n"
         "print('the program runs')\n"
         "main(sys.argv[1:])\n"
     )
@@ -144,14 +146,14 @@ def test_workers_do_not_run_the_program_that_builds(tmp_path: Path, artifacts: P
 
 
 @contextmanager
-def stuck_build(source: str, artifacts: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a build in its own session, with two workers that never end.
+def stuck_build(stage: str, source: str, artifacts: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a build in its own session, with two workers of a stage that never end.
 
     All processes inherit its standard error, which is closed when all of them have ended.
     """
     program = [sys.executable, "-m", "tests.support.stuck_build"]
     with subprocess.Popen(
-        [*program, "build", source, "--out", str(artifacts)],
+        [*program, stage, "build", source, "--out", str(artifacts)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -184,15 +186,18 @@ def interrupt_another_thread(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.parametrize("stage", FUNCTIONS)
 @pytest.mark.parametrize("end", [kill, press_ctrl_c, interrupt_another_thread])
 def test_an_interrupted_build_leaves_no_process_and_the_next_build_succeeds(
-    end: Callable[[subprocess.Popen[str]], None], tmp_path: Path, artifacts: Path, build: Build
+    end: Callable[[subprocess.Popen[str]], None],
+    stage: str,
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
 ) -> None:
     assert build([service("before")]) == 0
-    source = write_lines(
-        tmp_path / "new.jsonl", [service("a"), service("b", endpoints=[endpoint()])]
-    )
-    with stuck_build(source, artifacts) as process:
+    source = write_lines(tmp_path / "new.jsonl", [service(each) for each in NEW_IDS])
+    with stuck_build(stage, source, artifacts) as process:
         end(process)
         _, reported = process.communicate(timeout=TIMEOUT)
     if end is kill:
@@ -201,5 +206,5 @@ def test_an_interrupted_build_leaves_no_process_and_the_next_build_succeeds(
         assert (process.returncode, reported) == (128 + signal.SIGINT, "error: interrupted\n")
     assert ids(artifacts) == ["before"]
     assert build(source) == 0
-    assert ids(artifacts) == ["a", "b"]
+    assert ids(artifacts) == NEW_IDS
     assert not (artifacts / "staging").exists()

@@ -1,29 +1,27 @@
-"""The Whoosh index over the name, description and category of every service.
+"""The Whoosh index of a segment: the name, description and category of its services.
 
-It is written in parts, each an index of a span of the listing; each part is read back as plain
-arrays, which are compiled to postings. Only what all distributions of Whoosh offer publicly is
-used.
+It is read back as plain arrays. Only what all distributions of Whoosh offer publicly is used.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from whoosh import index
 from whoosh.fields import FieldType, Schema
 from whoosh.formats import Existence
 
-from indexer.encoder.quantising import EncodedTexts
 from indexer.errors import IndexerError
-from indexer.resources import MIB, WHOOSH_MEMORY
+from indexer.resources import MIB
+from indexer.segments.postings import FieldPostings
 from indexer.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.analysis import term_of
 
@@ -31,32 +29,6 @@ FIELDS = ("name", "description", "category")
 
 WRITE_LOCK = "MAIN_WRITELOCK"
 """An empty file that a Whoosh writer leaves behind, of use to a second writer alone."""
-
-
-class FieldPostings(NamedTuple):
-    """The postings of one field of a part.
-
-    `terms` are in byte order and `sizes` (int64) are the counts of their postings. The postings are
-    `documents` (int32), numbered from 0 in each part, and `counts` (float32), the term frequencies.
-    """
-
-    terms: list[bytes]
-    sizes: npt.NDArray[np.int64]
-    documents: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.float32]
-
-
-class Part(NamedTuple):
-    """The index of the services from the ordinal `start` on.
-
-    `fields` are its postings by field, `vocabulary` maps each folded word to its term; `vectors`
-    are those of the texts, if these are encoded.
-    """
-
-    start: int
-    fields: dict[str, FieldPostings]
-    vocabulary: dict[str, str]
-    vectors: EncodedTexts | None = None
 
 
 class Terms(FieldType):  # type: ignore[misc]  # Whoosh is untyped
@@ -69,47 +41,60 @@ class Terms(FieldType):  # type: ignore[misc]  # Whoosh is untyped
     def __init__(self, *, scorable: bool = False) -> None:
         super().__init__(format=Existence(), analyzer=None, scorable=scorable)
 
-    def index(self, value: str, **_: Any) -> Iterator[tuple[bytes, int, float, bytes]]:
-        """Yield each term with its frequency, its weight, and the value of its posting (none)."""
-        counts = Counter(chain.from_iterable(map(_terms_of_piece, value.split())))
-        for term, count in counts.items():
+    def index(
+        self, value: str | Mapping[bytes, int], **_: Any
+    ) -> Iterator[tuple[bytes, int, float, bytes]]:
+        """Yield each term with its frequency, its weight, and the value of its posting (none).
+
+        `value` is a text, or the counts of its terms.
+        """
+        for term, count in (count_terms(value) if isinstance(value, str) else value).items():
             yield term, count, float(count), b""
 
 
-def index_part(
-    folder: Path,
-    documents: Iterable[tuple[str, str, str]],
-    start: int = 0,
-    memory: int = WHOOSH_MEMORY,
-) -> Part:
-    """Index `(name, description, category)` in listing order, beginning with the ordinal `start`.
+def count_terms(text: str) -> Counter[bytes]:
+    """Return the terms of a text with their counts."""
+    return Counter(chain.from_iterable(map(_terms_of_piece, text.split())))
 
-    Beyond `memory` bytes of postings, Whoosh spills to disk. Raises IndexerError if it lost a
-    document.
+
+class WhooshWriter:
+    """Writes an index in a folder.
+
+    Beyond `memory` bytes of postings, Whoosh spills to disk.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    schema = Schema(**{field: Terms() for field in FIELDS})
-    writer = index.create_in(str(folder), schema).writer(limitmb=memory // MIB)
-    pieces: set[str] = set()
-    count = 0
-    try:
-        for document in documents:
-            for text in document:
-                pieces.update(text.split())
-            writer.add_document(**dict(zip(FIELDS, document, strict=True)))
-            count += 1
-    except BaseException:
-        writer.cancel()
-        raise
-    writer.commit(optimize=True)
-    (folder / WRITE_LOCK).unlink(missing_ok=True)
-    words = {word.text for piece in pieces for word in words_of_piece(piece)}
-    vocabulary = {word: term_of(word) for word in words}
-    return Part(start, _read_back(folder, count), vocabulary)
+
+    def __init__(self, folder: Path, memory: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        schema = Schema(**{field: Terms() for field in FIELDS})
+        self._folder = folder
+        self._writer = index.create_in(str(folder), schema).writer(limitmb=memory // MIB)
+        self._count = 0
+
+    def add(self, document: Mapping[str, str | Mapping[bytes, int]]) -> None:
+        """Add the next document, by the text of each field, or the counts of its terms."""
+        self._writer.add_document(**document)
+        self._count += 1
+
+    def commit(self) -> dict[str, FieldPostings]:
+        """Write the index; returns the postings by field, the documents numbered as they came.
+
+        Raises IndexerError if Whoosh lost a document.
+        """
+        try:
+            self._writer.commit(optimize=True)
+        except BaseException:
+            with suppress(Exception):  # which closes the files as far as the commit left them open
+                self._writer.cancel()
+            raise
+        (self._folder / WRITE_LOCK).unlink(missing_ok=True)
+        return _read_back(self._folder, self._count)
+
+    def cancel(self) -> None:
+        """Give up an index that was not committed."""
+        self._writer.cancel()
 
 
 def _read_back(folder: Path, count: int) -> dict[str, FieldPostings]:
-    """Return the postings of each field; document numbers are in the order of writing."""
     reader: Any = index.open_dir(str(folder), readonly=True).reader()
     try:
         if reader.doc_count_all() != count:

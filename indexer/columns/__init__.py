@@ -1,0 +1,5 @@
+"""Columns of the stored records: the values that the files of a snapshot are derived from.
+
+May import `indexer.x402` and the modules below it, and what describes
+a snapshot in `service`.
+"""

@@ -1,0 +1,239 @@
+"""Extracting the columns of records, for all files of a snapshot that records are needed for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from math import nan
+from struct import Struct
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from indexer.columns.ragged import RaggedWriter, ragged_texts
+from indexer.columns.record_columns import (
+    EMPTY,
+    ENDPOINT,
+    ENDPOINT_RUNS,
+    SERVICE,
+    SERVICE_RUNS,
+    RecordColumns,
+)
+from indexer.columns.records import (
+    Endpoint,
+    Price,
+    Service,
+    decode_list,
+    decode_members,
+    decode_service,
+    size_of,
+    summarise,
+    without_added_members,
+)
+from indexer.record_store import KEY_SIZE, Keys
+from indexer.x402.testnets import mainnet_prices
+from indexer.x402.untrusted import NULL, string_of
+from service.filtering.filters import FACETS
+from service.networks import network_key, network_label
+from service.snapshot.endpoints import FACET_KEYS as ENDPOINT_FACETS
+from service.storage.hash_table import text_hash
+
+MAX_CALLS = 2**63 - 1
+
+# The same layout as the dtypes of these names.
+_service = Struct("<iid?III")
+_endpoint = Struct("<II?QQdqiiiii")
+_price_range = Struct("<idd")
+_network_key = lru_cache(maxsize=1024)(network_key)
+_network_label = lru_cache(maxsize=1024)(network_label)
+_encode_texts = msgspec.msgpack.Encoder().encode
+
+
+class Extractor:
+    """Extracts the columns of records, one by one."""
+
+    def __init__(self) -> None:
+        self._numbers = _Numbers({"": EMPTY})
+        self._texts = bytearray()
+        self._services = bytearray()
+        self._endpoints = bytearray()
+        self._runs = {name: RaggedWriter(dtype) for name, dtype in SERVICE_RUNS.items()}
+        self._endpoint_runs = {name: RaggedWriter(dtype) for name, dtype in ENDPOINT_RUNS.items()}
+
+    def add(self, text: bytes) -> bytes:
+        """Extract the next record, compact JSON as it is stored; returns the hash of its texts."""
+        service, members = decode_service(text), decode_members(text)
+        prices = [endpoint.pricing for endpoint in service.endpoints]
+        comparable = mainnet_prices(prices)
+        texts = hash_texts(service)
+        self._texts += texts
+        self._add_filters(service, prices)
+        self._add_price_ranges(comparable)
+        endpoints = bytes(members["endpoints"])
+        start, summary = _endpoints_start(text, members), b""
+        if start:
+            stop = start + len(endpoints)
+            self._add_endpoints(start, endpoints, service)
+        else:
+            stop, summary = 0, summarise(members, len(prices))
+            self._add_endpoints(text.index(endpoints), endpoints, service)
+        self._runs["summary"].add(summary)
+        self._services += _service.pack(
+            self._numbers[service.category],
+            self._numbers[service.integration_type],
+            _cheapest(comparable),
+            service.enriched,
+            len(prices),
+            start,
+            stop,
+        )
+        return texts
+
+    def columns(self, keys: Keys) -> RecordColumns:
+        """Return the columns of the records; `keys` are their hashes."""
+        return RecordColumns(
+            keys=keys,
+            texts=np.frombuffer(bytes(self._texts), np.uint8).reshape(-1, KEY_SIZE),
+            services=np.frombuffer(bytes(self._services), SERVICE),
+            endpoints=np.frombuffer(bytes(self._endpoints), ENDPOINT),
+            service_runs={name: run.rows() for name, run in self._runs.items()},
+            endpoint_runs={name: run.rows() for name, run in self._endpoint_runs.items()},
+            strings=ragged_texts([string.encode() for string in self._numbers]),
+        )
+
+    def _distinct(self, values: Sequence[str], key: Callable[[str], str]) -> list[int]:
+        """Return the numbers of values; of several spellings of one the last counts."""
+        if len(values) > 1 and len(set(map(key, values))) < len(values):
+            values = [*{key(value): value for value in values}.values()]
+        return [self._numbers[value] for value in values]
+
+    def _add_filters(self, service: Service, prices: Sequence[Price]) -> None:
+        runs = self._runs
+        networks = service.networks or [price.network for price in prices if price.network]
+        values: dict[str, tuple[Callable[[str], str], list[str]]] = {
+            "network": (_network_key, [_network_label(network) for network in networks]),
+            "scheme": (FACETS["scheme"], [price.scheme for price in prices if price.scheme]),
+            "tag": (FACETS["tag"], service.tags),
+        }
+        for name, (key, own) in values.items():
+            runs[name].add_numbers(self._distinct(own, key))
+        runs["id"].add(service.id.encode())
+        runs["name"].add(service.name.encode())
+
+    def _add_price_ranges(self, prices: Iterable[Price]) -> None:
+        ranges: dict[str, tuple[float, float]] = {}
+        for price in prices:
+            for amount in (price.amount, price.min_amount, price.max_amount):
+                if amount and (value := float(amount)) > 0:
+                    lowest, highest = ranges.get(price.currency, (value, value))
+                    ranges[price.currency] = (min(lowest, value), max(highest, value))
+        packed = [_price_range.pack(self._numbers[name], *own) for name, own in ranges.items()]
+        self._runs["prices"].add(b"".join(packed))
+
+    def _add_endpoints(self, start: int, endpoints: bytes, service: Service) -> None:
+        """Add the endpoints of a service; `start` is where they stand in the record."""
+        key, rewritten = ENDPOINT_FACETS["tag"], bytearray()
+        tags, numbers = self._endpoint_runs["tag"], self._numbers
+        for endpoint, raw in zip(service.endpoints, decode_list(endpoints), strict=True):
+            own_start = start + 1  # after the bracket or a comma
+            start = own_stop = own_start + memoryview(raw).nbytes
+            is_rewritten = endpoint.service is not NULL or endpoint.match is not NULL
+            if is_rewritten:
+                own_start = len(rewritten)
+                rewritten += without_added_members(raw)
+                own_stop = len(rewritten)
+            if endpoint.tags:
+                tags.add_numbers(self._distinct(endpoint.tags, key))
+            else:
+                tags.add(b"")
+            price, quality = endpoint.pricing, endpoint.quality
+            tool = "" if endpoint.tool is NULL else string_of(endpoint.tool)
+            pay_to = "" if endpoint.pay_to is NULL else string_of(endpoint.pay_to)
+            compared = price.compared
+            calls = 0 if quality is None else int(quality.l30_days_total_calls)
+            self._endpoints += _endpoint.pack(
+                own_start,
+                own_stop,
+                is_rewritten,
+                endpoint_key(endpoint.url, endpoint.method, tool),
+                text_hash(endpoint.url),
+                float(compared) if compared else nan,
+                min(MAX_CALLS, calls),
+                numbers[endpoint.method],
+                numbers[price.network],
+                numbers[price.scheme],
+                numbers[pay_to],
+                numbers[price.currency],
+            )
+        self._runs["rewritten"].add(bytes(rewritten))
+
+
+def extract(texts: Iterable[bytes], keys: Keys) -> RecordColumns:
+    """Return the columns of stored records; `keys` are their hashes."""
+    extractor = Extractor()
+    for text in texts:
+        extractor.add(text)
+    return extractor.columns(keys)
+
+
+def endpoint_key(url: str, method: str, tool: str) -> int:
+    """Return a hash of what identifies an endpoint of a service."""
+    return text_hash(f"{method}\n{tool}\n{url}")
+
+
+def hash_texts(service: Service) -> bytes:
+    """Return a hash of the id and of all that is analysed and encoded of a service."""
+    texts = (
+        service.id,
+        service.name,
+        service.description,
+        service.category,
+        [_texts_of(endpoint) for endpoint in service.endpoints],
+    )
+    return blake2b(_encode_texts(texts), digest_size=KEY_SIZE).digest()
+
+
+def _texts_of(endpoint: Endpoint) -> tuple[str, str, list[str], list[str], bytes | None]:
+    return (
+        endpoint.url,
+        endpoint.description,
+        [parameter.name for parameter in endpoint.parameters],
+        endpoint.tags,
+        None if endpoint.tool is NULL else bytes(endpoint.tool),
+    )
+
+
+def _cheapest(prices: Iterable[Price]) -> float:
+    """Return the lowest of prices, NaN if there is none.
+
+    One without a fixed price counts with its bound.
+    """
+    amounts = [price.amount or price.min_amount or price.max_amount for price in prices]
+    return min((float(amount) for amount in amounts if amount), default=nan)
+
+
+def _endpoints_start(text: bytes, members: dict[str, Raw]) -> int:
+    """Return where the value of `endpoints` stands in a record.
+
+    Returns 0 where the summary of the record cannot be spliced: it repeats a name, escapes one that
+    needs no escape, or has an `endpointCount`.
+    """
+    if "endpointCount" in members or msgspec.json.encode(members) != text:
+        return 0
+    start = 1
+    for name, raw in members.items():
+        start += len(msgspec.json.encode(name)) + 1
+        if name == "endpoints":
+            break
+        start += size_of(raw) + 1
+    return start
+
+
+class _Numbers(dict[str, int]):
+    """Numbers of strings in the order in which they came first."""
+
+    def __missing__(self, string: str) -> int:
+        number = self[string] = len(self)
+        return number

@@ -1,0 +1,98 @@
+"""Rows of any length in plain arrays."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+class Ragged(NamedTuple):
+    """The items of all rows end to end.
+
+    sizes: uint32[rows], how many items each has
+    items: of any plain type; uint8 for texts
+    """
+
+    sizes: npt.NDArray[np.uint32]
+    items: npt.NDArray[Any]
+
+    @property
+    def bounds(self) -> Rows:
+        """Where each row starts, and the last one stops."""
+        return bounds_of(self.sizes)
+
+    @property
+    def owners(self) -> npt.NDArray[np.int32]:
+        """The row of each item."""
+        return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
+
+    def take(self, rows: Integers) -> Ragged:
+        """Return these rows, in this order."""
+        return Ragged(self.sizes[rows], self.items[positions(self.bounds, rows)])
+
+    def texts(self) -> list[bytes]:
+        """Return the rows as bytes."""
+        content = self.items.tobytes()
+        return [content[start:stop] for start, stop in pairwise(self.bounds.tolist())]
+
+    def strings(self) -> list[str]:
+        """Return the rows, which are UTF-8, as strings."""
+        return [text.decode() for text in self.texts()]
+
+
+def bounds_of(sizes: npt.NDArray[np.uint32]) -> Rows:
+    """Return where runs of these sizes start, and the last one stops."""
+    bounds = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=bounds[1:])
+    return bounds
+
+
+def positions(bounds: Rows, rows: Integers) -> Rows:
+    """Return the positions of the items of these rows, in their order."""
+    sizes = np.diff(bounds)[rows]
+    own = bounds_of(sizes)
+    return np.arange(own[-1]) + np.repeat(bounds[rows] - own[:-1], sizes)
+
+
+def concatenate_ragged(parts: Sequence[Ragged]) -> Ragged:
+    """Return the rows of all parts, of which there is at least one."""
+    sizes, items = zip(*parts, strict=True)
+    return Ragged(np.concatenate(sizes), np.concatenate(items))
+
+
+def ragged_texts(texts: Sequence[bytes]) -> Ragged:
+    """Return texts as rows of bytes."""
+    sizes = np.fromiter(map(len, texts), np.uint32, len(texts))
+    return Ragged(sizes, np.frombuffer(b"".join(texts), np.uint8))
+
+
+class RaggedWriter:
+    """Collects rows of items of one plain type, given as their bytes or their numbers."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._dtype = np.dtype(dtype)
+        self._size = self._dtype.itemsize
+        self._sizes = array("I")
+        self._items = bytearray()
+
+    def add(self, items: bytes) -> None:
+        """Add the next row, as the bytes of its items."""
+        self._sizes.append(len(items) // self._size)
+        self._items += items
+
+    def add_numbers(self, numbers: Iterable[int]) -> None:
+        """Add the next row of int32 numbers."""
+        self.add(array("i", numbers).tobytes())
+
+    def rows(self) -> Ragged:
+        """Return a copy of the rows so far."""
+        items = np.frombuffer(bytes(self._items), self._dtype)
+        return Ragged(np.asarray(self._sizes, np.uint32).copy(), items)

@@ -1,0 +1,231 @@
+"""The values that a snapshot needs of its records, by record, in plain arrays.
+
+Texts that repeat are numbers of a table of strings, in which the empty string is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.columns.ragged import (
+    Integers,
+    Ragged,
+    Rows,
+    bounds_of,
+    concatenate_ragged,
+    positions,
+    ragged_texts,
+)
+from indexer.record_store import KEY_SIZE, Keys
+
+EMPTY = 0
+"""The number of the empty string."""
+
+NUMBER = np.dtype("<i4")
+"""The number of a string."""
+SERVICE = np.dtype(
+    [
+        ("category", NUMBER),
+        ("integrationType", NUMBER),
+        ("cheapest", "<f8"),  # NaN without a price
+        ("enriched", "?"),
+        ("endpoints", "<u4"),  # how many
+        # Where the value of `endpoints` stands in the record; both 0 where the summary is kept.
+        ("start", "<u4"),
+        ("stop", "<u4"),
+    ]
+)
+ENDPOINT = np.dtype(
+    [
+        # Where it stands in the record, or among the rewritten ones of the service.
+        ("start", "<u4"),
+        ("stop", "<u4"),
+        ("is_rewritten", "?"),
+        ("key", "<u8"),  # as `endpoint_key` returns
+        ("url", "<u8"),  # hash of the URL
+        ("price", "<f8"),  # the one that filters compare, or NaN
+        ("calls", "<i8"),  # in the last 30 days
+        ("method", NUMBER),
+        ("network", NUMBER),
+        ("scheme", NUMBER),
+        ("pay_to", NUMBER),
+        ("currency", NUMBER),
+    ]
+)
+PRICE_RANGE = np.dtype([("currency", NUMBER), ("lowest", "<f8"), ("highest", "<f8")])
+"""The prices of a service in one currency, above 0."""
+TEXT = np.dtype(np.uint8)
+
+# What is ragged: texts, and lists of values without two spellings of one.
+SERVICE_RUNS: dict[str, np.dtype[Any]] = {
+    "id": TEXT,
+    "name": TEXT,
+    "summary": TEXT,  # empty where it can be spliced
+    "network": NUMBER,
+    "scheme": NUMBER,
+    "tag": NUMBER,
+    "prices": PRICE_RANGE,
+    "rewritten": TEXT,  # endpoints without the members that responses add
+}
+ENDPOINT_RUNS: dict[str, np.dtype[Any]] = {"tag": NUMBER}
+"""An endpoint without tags has those of its service."""
+
+
+class RecordColumns(NamedTuple):
+    """The columns of n services, and of their m endpoints in the same order.
+
+    keys: uint8[n, 16], BLAKE2b of each record
+    texts: uint8[n, 16], BLAKE2b of the id and the searched texts of each
+    services: SERVICE[n]
+    endpoints: ENDPOINT[m]
+    service_runs, endpoint_runs: what is ragged, by name
+    strings: the table of strings
+    """
+
+    keys: Keys
+    texts: Keys
+    services: npt.NDArray[np.void]
+    endpoints: npt.NDArray[np.void]
+    service_runs: dict[str, Ragged]
+    endpoint_runs: dict[str, Ragged]
+    strings: Ragged
+
+    @property
+    def first_endpoints(self) -> Rows:
+        """int64[n + 1], the first endpoint of each service."""
+        return bounds_of(self.services["endpoints"])
+
+    def take(self, rows: Integers) -> RecordColumns:
+        """Return the columns of these services, in this order, with their strings alone."""
+        endpoints = positions(self.first_endpoints, rows)
+        taken = self._replace(
+            keys=self.keys[rows],
+            texts=self.texts[rows],
+            services=self.services[rows],
+            endpoints=self.endpoints[endpoints],
+            service_runs={name: run.take(rows) for name, run in self.service_runs.items()},
+            endpoint_runs={name: run.take(endpoints) for name, run in self.endpoint_runs.items()},
+        )
+        return _without_unused_strings(taken)
+
+    def find(self, keys: Keys) -> npt.NDArray[np.int32]:
+        """Return the rows of the services of these keys, -1 for those that are not here."""
+        known = len(self.keys)
+        halves = np.ascontiguousarray(np.concatenate((self.keys, keys))).view(np.uint64)
+        order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: ours before the wanted ones
+        ordered = halves[order]
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        rows = np.empty(len(order), np.int32)
+        rows[order] = order[is_first][np.cumsum(is_first) - 1]
+        return np.where(rows[known:] < known, rows[known:], np.int32(-1))
+
+    def numbers(self) -> list[npt.NDArray[np.int32]]:
+        """Return views of all columns that are numbers of strings."""
+        plain = [self.services, self.endpoints, self.service_runs["prices"].items]
+        lists = [*self.service_runs.values(), *self.endpoint_runs.values()]
+        return [
+            *(each[name] for each in plain for name in _number_fields(each.dtype)),
+            *(run.items for run in lists if run.items.dtype == NUMBER),
+        ]
+
+
+def concatenate(parts: Sequence[RecordColumns]) -> RecordColumns:
+    """Return the columns of the services of all parts, with one table of strings."""
+    if not parts:
+        return no_columns()
+    numbers: dict[bytes, int] = {b"": EMPTY}
+    mapped = []
+    for part in parts:
+        own = [numbers.setdefault(text, len(numbers)) for text in part.strings.texts()]
+        mapped.append(_renumbered(part, np.asarray(own, np.int64), part.strings))
+    return RecordColumns(
+        keys=np.concatenate([part.keys for part in mapped]),
+        texts=np.concatenate([part.texts for part in mapped]),
+        services=np.concatenate([part.services for part in mapped]),
+        endpoints=np.concatenate([part.endpoints for part in mapped]),
+        service_runs={
+            name: concatenate_ragged([part.service_runs[name] for part in mapped])
+            for name in SERVICE_RUNS
+        },
+        endpoint_runs={
+            name: concatenate_ragged([part.endpoint_runs[name] for part in mapped])
+            for name in ENDPOINT_RUNS
+        },
+        strings=ragged_texts([*numbers]),
+    )
+
+
+def of_strings(function: Callable[[str], int], numbers: Integers, strings: Ragged) -> Rows:
+    """Return the values of a function of strings, by their numbers; each is computed once."""
+    is_used = np.zeros(len(strings.sizes), np.bool_)
+    is_used[numbers] = True
+    used = strings.take(np.flatnonzero(is_used)).strings()
+    values = np.zeros(len(is_used), np.int64)
+    values[is_used] = [function(string) for string in used]
+    mapped: Rows = values[numbers]
+    return mapped
+
+
+def no_columns() -> RecordColumns:
+    """Return the columns of no services."""
+    none = np.empty((0, KEY_SIZE), np.uint8)
+    service_runs, endpoint_runs = (
+        {name: Ragged(np.empty(0, np.uint32), np.empty(0, dtype)) for name, dtype in runs.items()}
+        for runs in (SERVICE_RUNS, ENDPOINT_RUNS)
+    )
+    return RecordColumns(
+        keys=none,
+        texts=none,
+        services=np.empty(0, SERVICE),
+        endpoints=np.empty(0, ENDPOINT),
+        service_runs=service_runs,
+        endpoint_runs=endpoint_runs,
+        strings=ragged_texts([b""]),
+    )
+
+
+def _without_unused_strings(columns: RecordColumns) -> RecordColumns:
+    strings = columns.strings
+    is_used = np.zeros(len(strings.sizes), np.bool_)
+    is_used[EMPTY] = True
+    for numbers in columns.numbers():
+        is_used[numbers] = True
+    if is_used.all():
+        return columns
+    used = np.flatnonzero(is_used)
+    return _renumbered(columns, np.cumsum(is_used) - 1, strings.take(used))
+
+
+def _renumbered(columns: RecordColumns, new_numbers: Rows, strings: Ragged) -> RecordColumns:
+    """Return columns with another table of strings, to which their numbers are mapped."""
+
+    def renumber(items: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if items.dtype == NUMBER:
+            numbers: npt.NDArray[Any] = new_numbers[items].astype(NUMBER)
+            return numbers
+        if fields := _number_fields(items.dtype):
+            items = items.copy()
+            for name in fields:
+                items[name] = new_numbers[items[name]]
+        return items
+
+    service_runs, endpoint_runs = (
+        {name: run._replace(items=renumber(run.items)) for name, run in runs.items()}
+        for runs in (columns.service_runs, columns.endpoint_runs)
+    )
+    return columns._replace(
+        services=renumber(columns.services),
+        endpoints=renumber(columns.endpoints),
+        service_runs=service_runs,
+        endpoint_runs=endpoint_runs,
+        strings=strings,
+    )
+
+
+def _number_fields(dtype: np.dtype[Any]) -> list[str]:
+    return [name for name in dtype.names or () if dtype[name] == NUMBER]

@@ -1,0 +1,267 @@
+"""The indexes of the stored services: segments are brought up to date, then compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from indexer.catalogue.catalogue import Entry
+from indexer.catalogue.outliers import Outlier, find_outliers
+from indexer.columns.extraction import extract
+from indexer.columns.record_columns import RecordColumns
+from indexer.columns.record_columns import concatenate as concatenate_columns
+from indexer.columns.summaries import write_summaries
+from indexer.encoder.packaged import StaticEncoder, write_encoder
+from indexer.encoder.quantising import concatenate
+from indexer.options import BuildOptions, EncoderKind
+from indexer.pool import run_beside, start_workers
+from indexer.progress import Progress
+from indexer.record_store import Keys, read_record_store
+from indexer.search.filters import write_filters
+from indexer.search.offers import OfferWriter
+from indexer.search.parts import part_of
+from indexer.search.postings import compile_postings, popularity
+from indexer.search.vectors import write_endpoint_vectors, write_vectors
+from indexer.segments.indexing import Resources, encode_services, index_in_parts, merge_all
+from indexer.segments.kept import Kept, keep
+from indexer.segments.postings import Numbers
+from indexer.segments.segment import Origin, read_segment
+from indexer.segments.store import (
+    SegmentCounts,
+    StoredSegment,
+    UsedSegment,
+    choose_merged,
+    find_segments,
+    link_segments,
+    merged_parts,
+    open_written,
+    selections,
+    split_keys,
+    use_segments,
+)
+from indexer.segments.vectors import Vectors, gather_live_vectors
+from indexer.snapshot.documents import read_documents
+from indexer.snapshot.endpoints import Documents, compile_endpoints, write_endpoints
+from indexer.snapshot.resources import ListedResources
+from indexer.sources.fingerprint import hash_program
+from service.search.config import SearchConfig
+from service.snapshot.manifest import File
+
+EMBEDDINGS = "embeddings.db"
+"""The file in the artifacts folder that keeps the vectors of the transformer."""
+
+
+Segments = Sequence[tuple[Path, Numbers]]
+"""The folders of segments, with the ordinals of their services."""
+
+
+class IndexReport(Struct):
+    """The outcome: suspicious prices, counts for the report, and hashes of files that are known."""
+
+    outliers: list[Outlier]
+    segments: SegmentCounts
+    files: dict[str, File]
+
+
+class Indexer:
+    """Writes the indexes of the stored services into a snapshot that is being built.
+
+    `kept` is what earlier builds left for it.
+    """
+
+    def __init__(
+        self,
+        staging: Path,
+        options: BuildOptions,
+        encoder: StaticEncoder | None,
+        resources: Resources,
+        kept: Kept,
+        progress: Progress,
+    ) -> None:
+        self._staging, self._built = staging, staging / "snapshot"
+        self._options = options
+        self._encoder = encoder
+        self._resources = resources
+        self._has_endpoints = options.endpoints
+        self._kept = kept
+        self._progress = progress
+
+    def columns_of(self, keys: Keys) -> RecordColumns:
+        """Return the columns of the stored services, whose hashes are `keys`."""
+        kept = self._kept.records.columns
+        rows = kept.find(keys)
+        if (rows < 0).any():
+            return extract(read_record_store(self._built, "records"), keys)
+        return kept.take(rows)
+
+    def write(
+        self, entries: Sequence[Entry], keys: Keys, listed: ListedResources, offers: OfferWriter
+    ) -> IndexReport:
+        """Index the services, in listing order, and their endpoints and listed resources.
+
+        `keys` are the hashes of the stored services.
+        """
+        built, ranking = self._built, self._options.ranking
+        texts = sum(1 + entry.endpoints for entry in entries) + len(listed.keys)
+        encoder = self._write_encoder(texts)
+        used, counts, columns = self._update_segments(keys, encoder)
+        names = columns.service_runs["name"].strings()
+        prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
+        segments = [(each.stored.folder, each.ordinals) for each in used]
+        with self._progress.stage("write the endpoints"):
+            endpoints = write_endpoints(
+                built, columns, listed, offers, encoder, indexed=self._has_endpoints
+            )
+        services = (built, segments, names, prior, ranking.search)
+        fitted = self._encode(len(entries), encoder, has_segments=bool(used))
+        beside: tuple[Callable[..., None], tuple[Any, ...]] = (_compile_services, services)
+        if encoder is not None:
+            documents = endpoints if self._has_endpoints else None
+            beside = (_write_vectors, (built, segments, fitted, documents))
+        with (
+            self._progress.stage("compile"),
+            run_beside(*beside, in_process=self._resources.parts(len(entries)) == 1),
+        ):
+            keep(built, columns)
+            write_summaries(built, columns, read_record_store(built, "records"))
+            write_filters(built / "filters", columns, [entry.calls for entry in entries])
+            outliers = find_outliers(columns)
+            if encoder is not None:
+                _compile_services(*services)
+            compile_endpoints(built, segments, endpoints, ranking.endpoint_search)
+        return IndexReport(outliers, counts, link_segments(built, used))
+
+    def _update_segments(
+        self, keys: Keys, encoder: Path | None
+    ) -> tuple[list[UsedSegment], SegmentCounts, RecordColumns]:
+        """Read the records and index the texts that are new, and merge segments."""
+        kind = self._options.ranking.encoder
+        has_vectors = encoder is not None and kind is EncoderKind.STATIC
+        name = self._encoder.name if self._encoder is not None and has_vectors else ""
+        origin = Origin(hash_program(), name, self._has_endpoints)
+        folder = self._staging / "segments"
+        with self._progress.stage("read what is kept"):
+            kept = list(find_segments(self._kept, origin))
+        known = {key for stored in kept for key in split_keys(stored.keys)}
+        columns = self._kept.records.columns
+        rows = columns.find(keys).astype(np.int64)
+        new = np.flatnonzero(~_have_segments(columns, rows, known))
+        with (
+            self._progress.stage("index", len(new)) as stage,
+            index_in_parts(
+                folder,
+                self._built,
+                new,
+                keys[new],
+                known,
+                origin,
+                encoder if has_vectors else None,
+                self._resources,
+                stage.advance,
+            ) as results,
+        ):
+            indexed = results()
+        rows[new] = len(columns.keys) + np.arange(len(new))
+        columns = concatenate_columns([columns, *(part.columns for part in indexed)]).take(rows)
+        keys = columns.texts
+        written = [open_written(part.segment) for part in indexed if part.segment is not None]
+        stored: list[StoredSegment] = [*kept, *written]
+        used = use_segments(stored, keys)
+        merged = choose_merged(used)
+        if merged:
+            parts = merged_parts(merged, self._resources.parts(len(keys)))
+            with self._progress.stage("merge segments"):
+                folders = merge_all(
+                    folder / "merged", selections(merged, parts), origin, self._resources
+                )
+            others = [each.stored for each in used if all(each is not one for one in merged)]
+            used = use_segments([*others, *map(open_written, folders)], keys)
+        added = sum(len(each.keys) for each in written)
+        return used, SegmentCounts(added, len(used), len(merged)), columns
+
+    def _encode(self, count: int, encoder: Path | None, *, has_segments: bool) -> Vectors | None:
+        """Encode the services by a fitted encoder, which is another in each build.
+
+        Returns None where there is no encoder, or the segments have the vectors.
+        """
+        is_fitted = self._options.ranking.encoder is EncoderKind.TRANSFORMER
+        if encoder is None or (has_segments and not is_fitted):
+            return None
+        parts = self._resources.parts(count)
+        bounds = [count * part // parts for part in range(parts + 1)]
+        tasks = [(self._built, range(start, stop), encoder) for start, stop in pairwise(bounds)]
+        with self._progress.stage("encode", count) as stage:
+            if parts == 1:
+                return encode_services(*tasks[0], stage.advance)
+            with start_workers(encode_services, tasks, stage.advance) as results:
+                encoded = results()
+        return Vectors(
+            concatenate(part.services for part in encoded),
+            concatenate(part.endpoints for part in encoded),
+        )
+
+    def _write_encoder(self, documents: int) -> Path | None:
+        """Write the encoder of queries; returns the folder of the encoder of documents."""
+        if self._encoder is None:
+            return None
+        folder = self._built / "encoder"
+        if self._options.ranking.encoder is EncoderKind.STATIC:
+            write_encoder(folder, self._encoder)
+            return folder
+        from indexer.encoder.fitting import Fitting  # noqa: PLC0415  # needs the extra `semantic`
+
+        fitting = Fitting(
+            self._encoder,
+            partial(read_documents, self._built),
+            self._staging / "documents",
+            self._options.embeddings or self._options.out / EMBEDDINGS,
+            shared=self._options.embeddings is not None,
+        )
+        texts = 2 * documents + len(self._encoder.pieces)
+        with self._progress.stage("embed", texts) as embedding:
+            singles = fitting.embed(self._resources.jobs, embedding.advance)
+        with self._progress.stage("fit the encoder"):
+            write_encoder(folder, fitting.fit(singles, documents))
+        return self._staging / "documents"
+
+
+def _compile_services(
+    built: Path,
+    segments: Segments,
+    names: Sequence[str],
+    prior: npt.NDArray[np.float64],
+    config: SearchConfig,
+) -> None:
+    """Write the postings of the services; `names` and `prior` are in listing order."""
+    parts = [part_of(read_segment(folder).services, ordinals) for folder, ordinals in segments]
+    compile_postings(parts, names, prior, built / "postings", config)
+
+
+def _write_vectors(
+    built: Path, segments: Segments, fitted: Vectors | None, documents: Documents | None
+) -> None:
+    """Write the vectors of services and of documents, fitted ones or those of the segments."""
+    services, endpoints = fitted or gather_live_vectors(segments)
+    write_vectors(built / "vectors", services)
+    if documents is not None and documents.other_vectors is not None:
+        write_endpoint_vectors(
+            built / "endpoints" / "vectors",
+            concatenate([endpoints, documents.other_vectors]),
+            services,
+            documents.services,
+        )
+
+
+def _have_segments(
+    columns: RecordColumns, rows: npt.NDArray[np.int64], known: Collection[bytes]
+) -> npt.NDArray[np.bool_]:
+    """Return for each service, by its row in the columns or -1, whether it has a segment."""
+    texts = split_keys(columns.texts)
+    return np.array([row >= 0 and texts[row] in known for row in rows.tolist()], np.bool_)

@@ -1,0 +1,160 @@
+"""The searched texts of services and endpoints, and their analysis to postings.
+
+Texts are cut at white space into pieces, which are numbered as they come; a piece is analysed once,
+when all texts were added.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw, Struct
+
+from indexer.segments.postings import FieldPostings, count_pairs
+from indexer.words import words_of_piece
+from indexer.x402.untrusted import NULL, string_of
+from service.search.analysis import term_of
+
+ENDPOINT_FIELDS = ("path", "description", "parameters", "tags")
+
+
+class ParameterText(Struct):
+    """The part of a parameter that is searched."""
+
+    name: str
+
+
+class EndpointText(Struct):
+    """The part of an endpoint that is searched."""
+
+    url: str
+    description: str = ""
+    parameters: list[ParameterText] = []
+    tags: list[str] = []
+    tool: Raw = NULL
+
+    @property
+    def path(self) -> str:
+        """The path of the URL as words, and the tool of an MCP server."""
+        before, scheme, address = self.url.partition("://")
+        path = (address if scheme else before).partition("/")[2].partition("?")[0]
+        words = unquote(path).replace("/", " ")
+        return words if self.tool is NULL else f"{words} {string_of(self.tool)}"
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """The texts of ENDPOINT_FIELDS."""
+        return (
+            self.path,
+            self.description,
+            " ".join([parameter.name for parameter in self.parameters]),
+            " ".join(self.tags),
+        )
+
+
+class ServiceText(Struct):
+    """The part of a service that is searched."""
+
+    name: str
+    description: str
+    endpoints: list[EndpointText]
+    category: str = ""
+
+
+class Analysed(NamedTuple):
+    """The postings of fields, and of words: the documents that have each word as it is written.
+
+    The terms of `words` are a word, a blank, and the term of the word.
+    """
+
+    fields: dict[str, FieldPostings]
+    words: FieldPostings
+
+
+class TokenFields:
+    """The tokens of the texts of documents, by field."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._pieces = _PieceNumbers()
+        self._tokens = {name: (array("i"), array("i")) for name in names}
+
+    def add(self, contents: Sequence[str]) -> None:
+        """Add the next document, by a text for each field."""
+        number = self._pieces.__getitem__
+        for (tokens, counts), content in zip(self._tokens.values(), contents, strict=True):
+            before = len(tokens)
+            tokens.extend(map(number, content.split()))
+            counts.append(len(tokens) - before)
+
+    def analyse(self, owners: npt.NDArray[np.int64] | None = None, count: int = 0) -> Analysed:
+        """Analyse the documents.
+
+        Words are those of `count` owners of the documents, or of the documents themselves.
+        """
+        cut = _Words(self._pieces)
+        fields, pairs = {}, []
+        for name, (tokens, counts) in self._tokens.items():
+            documents = np.repeat(np.arange(len(counts)), np.asarray(counts, np.int32))
+            words, sizes = cut.words_of(np.asarray(tokens, np.int32))
+            documents = np.repeat(documents, sizes)
+            fields[name] = count_pairs(cut.terms, cut.term_ranks[words], documents, len(counts))
+            pairs.append((words, documents if owners is None else owners[documents]))
+        total = len(counts) if owners is None else count
+        words, documents = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        occurrences = count_pairs(cut.entries, cut.entry_ranks[words], documents, total)
+        ones = np.ones_like(occurrences.counts)
+        return Analysed(fields, occurrences._replace(counts=ones))
+
+
+class _PieceNumbers(dict[str, int]):
+    """Numbers of pieces in the order in which they came first."""
+
+    def __missing__(self, piece: str) -> int:
+        number = self[piece] = len(self)
+        return number
+
+
+class _Words:
+    """The words of the pieces, each analysed once.
+
+    terms, entries: the terms, and the words with their terms, in byte order
+    term_ranks, entry_ranks: int64[words], the position of the term and of the entry of each word
+    """
+
+    def __init__(self, pieces: Sequence[str] | dict[str, int]) -> None:
+        numbers: dict[str, int] = {}
+        cut = [
+            [numbers.setdefault(word.text, len(numbers)) for word in words_of_piece(piece)]
+            for piece in pieces
+        ]
+        self._sizes = np.fromiter(map(len, cut), np.int64, len(cut))
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._words = np.fromiter(chain.from_iterable(cut), np.int64, int(self._sizes.sum()))
+        terms = [term_of(word).encode() for word in numbers]
+        entries = [
+            b"%b %b" % (word.encode(), term) for word, term in zip(numbers, terms, strict=True)
+        ]
+        self.terms, self.entries = sorted(set(terms)), sorted(entries)
+        self.term_ranks = _ranks(terms, self.terms)
+        self.entry_ranks = _ranks(entries, self.entries)
+
+    def words_of(
+        self, pieces: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the words of a sequence of pieces, and how many each piece has."""
+        sizes = self._sizes[pieces]
+        ends = np.cumsum(sizes)
+        places = np.repeat(self._starts[pieces] - (ends - sizes), sizes)
+        places += np.arange(len(places))
+        return self._words[places], sizes
+
+
+def _ranks(items: Sequence[bytes], ordered: Sequence[bytes]) -> npt.NDArray[np.int64]:
+    rank = {item: position for position, item in enumerate(ordered)}
+    return np.fromiter(map(rank.__getitem__, items), np.int64, len(items))

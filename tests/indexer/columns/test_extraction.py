@@ -1,0 +1,273 @@
+"""Columns of records, compared with brute force over the records."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from hashlib import blake2b
+from itertools import pairwise
+from math import isnan
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from indexer.columns.extraction import Extractor, endpoint_key
+from indexer.columns.record_columns import RecordColumns
+from indexer.columns.summaries import write_summaries
+from indexer.record_store import read_record_store
+from indexer.x402.testnets import is_test_network
+from service.networks import network_key, network_label
+from service.snapshot.endpoints import ADDED_MEMBERS
+from tests.support.columns import (
+    columns_of,
+    columns_of_texts,
+    keys_of,
+    records,
+    stored,
+)
+from tests.support.running import Json, endpoint, examples, service
+
+Values = list[list[str]]
+
+
+def values(columns: RecordColumns, name: str) -> Values:
+    """Return the values of a run of each service, in the order of letters."""
+    strings = columns.strings.strings()
+    run = columns.service_runs[name]
+    bounds = run.bounds.tolist()
+    return [
+        sorted(strings[number] for number in run.items[start:stop].tolist())
+        for start, stop in pairwise(bounds)
+    ]
+
+
+def distinct(given: list[str], key: Any) -> list[str]:
+    return sorted({key(value): value for value in given}.values())
+
+
+def on_main_networks(record: Json) -> list[Json]:
+    prices = [each["pricing"] for each in record["endpoints"]]
+    return [each for each in prices if not is_test_network(each.get("network", ""))] or prices
+
+
+def cheapest(record: Json) -> float:
+    amounts = [
+        each["amount"] or each.get("minAmount") or each.get("maxAmount")
+        for each in on_main_networks(record)
+    ]
+    return min((float(amount) for amount in amounts if amount), default=float("nan"))
+
+
+def price_ranges(record: Json) -> dict[str, tuple[float, float]]:
+    amounts: dict[str, list[float]] = {}
+    for price in on_main_networks(record):
+        for name in ("amount", "minAmount", "maxAmount"):
+            if float(price.get(name) or 0) > 0:
+                amounts.setdefault(price["currency"], []).append(float(price[name]))
+    return {currency: (min(each), max(each)) for currency, each in amounts.items()}
+
+
+def compared(price: Json) -> float:
+    bound = price.get("maxAmount", "")
+    amount = price["amount"] or price.get("minAmount", "")
+    if bound and (not price["amount"] or price.get("scheme", "").strip().casefold() == "upto"):
+        amount = bound
+    return float(amount) if amount else float("nan")
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(records, max_size=6))
+def test_services_have_the_values_of_their_records(given_records: list[Json]) -> None:
+    columns = columns_of(given_records)
+    strings = columns.strings.strings()
+    services, runs = columns.services, columns.service_runs
+    assert runs["id"].strings() == [each["id"] for each in given_records]
+    assert runs["name"].strings() == [each["name"] for each in given_records]
+    for name in ("category", "integrationType"):
+        own = [strings[number] for number in services[name].tolist()]
+        assert own == [each.get(name, "") for each in given_records]
+    assert services["enriched"].tolist() == [each.get("enriched", False) for each in given_records]
+    assert services["endpoints"].tolist() == [len(each["endpoints"]) for each in given_records]
+    np.testing.assert_array_equal(services["cheapest"], [cheapest(each) for each in given_records])
+    assert values(columns, "tag") == [
+        distinct(each.get("tags", []), str.casefold) for each in given_records
+    ]
+    prices = [[each["pricing"] for each in record["endpoints"]] for record in given_records]
+    schemes = [[each["scheme"] for each in own if each.get("scheme")] for own in prices]
+    assert values(columns, "scheme") == [distinct(each, str.casefold) for each in schemes]
+    networks = [
+        record.get("networks") or [each["network"] for each in own if each.get("network")]
+        for record, own in zip(given_records, prices, strict=True)
+    ]
+    labels = [[network_label(network) for network in each] for each in networks]
+    assert values(columns, "network") == [distinct(each, network_key) for each in labels]
+    ranges: list[dict[str, tuple[float, float]]] = [{} for _ in given_records]
+    for owner, (currency, lowest, highest) in zip(
+        runs["prices"].owners.tolist(), runs["prices"].items.tolist(), strict=True
+    ):
+        ranges[owner][strings[currency]] = (lowest, highest)
+    assert ranges == [price_ranges(each) for each in given_records]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(records, max_size=6))
+def test_endpoints_have_the_values_of_their_records(given_records: list[Json]) -> None:
+    texts = [stored(record) for record in given_records]
+    columns = columns_of_texts(texts)
+    strings = columns.strings.strings()
+    rewritten = columns.service_runs["rewritten"].texts()
+    tags = columns.endpoint_runs["tag"]
+    own = [
+        (number, each)
+        for number, record in enumerate(given_records)
+        for each in record["endpoints"]
+    ]
+    rows = zip(own, columns.endpoints, range(len(tags.sizes)), strict=True)
+    for (number, each), row, position in rows:
+        text = rewritten[number] if row["is_rewritten"] else texts[number]
+        kept = {name: value for name, value in each.items() if name not in ADDED_MEMBERS}
+        assert json.loads(text[row["start"] : row["stop"]]) == kept
+        assert bool(row["is_rewritten"]) == (kept != each)
+        tool = each["tool"] if isinstance(each.get("tool"), str) else ""
+        assert row["key"] == endpoint_key(each["url"], each["method"], tool)
+        price = each["pricing"]
+        np.testing.assert_array_equal(row["price"], compared(price))
+        quality = each.get("quality") or {}
+        calls = int(quality.get("l30DaysTotalCalls", 0))
+        assert row["calls"] == min(calls, np.iinfo(np.int64).max)
+        pay_to = each["payTo"] if isinstance(each.get("payTo"), str) else ""
+        expected = {
+            "method": each["method"],
+            "network": price.get("network", ""),
+            "scheme": price.get("scheme", ""),
+            "currency": price["currency"],
+            "pay_to": pay_to,
+        }
+        assert {name: strings[row[name]] for name in expected} == expected
+        numbers = tags.take(np.array([position])).items.tolist()
+        assert sorted(strings[tag] for tag in numbers) == distinct(
+            each.get("tags", []), str.casefold
+        )
+
+
+def test_a_service_without_a_price_has_no_cheapest_one() -> None:
+    columns = columns_of([service(endpoints=[]), service(endpoints=[endpoint("")])])
+    assert [isnan(price) for price in columns.services["cheapest"].tolist()] == [True, True]
+
+
+def brute_summary(text: bytes) -> Json:
+    record: Json = json.loads(text)
+    return record | {"endpoints": [], "endpointCount": len(record["endpoints"])}
+
+
+PLAIN = stored(service())
+ODD = {
+    "repeats a name": PLAIN[:-1] + b',"name":"Two"}',
+    "escapes a name": PLAIN.replace(b'"endpoints"', rb'"\u0065ndpoints"'),
+    "escapes another name": PLAIN.replace(b'"description"', rb'"d\u0065scription"'),
+    "escapes in capital letters": PLAIN[:-1] + rb',"\u001F":1}',
+    "counts its endpoints": stored(service(endpointCount=7)),
+    "has its endpoints twice": stored({"x": service()["endpoints"]} | service()),
+    "has endpoints within": stored({"x": service()} | service()),
+    "has endpoints in a text": stored({"x": '"endpoints":[]'} | service()),
+    "has an empty name": PLAIN[:-1] + b',"":1}',
+    "ends with endpoints": stored({"id": "a", **service(None)}),
+    "has no endpoints": stored(service(networks=[], endpoints=[])),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_the_summary_of_an_odd_record_is_that_of_its_members(
+    case: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    texts = [PLAIN, ODD[case], PLAIN]
+    folder = tmp_path_factory.mktemp("summaries")
+    columns = columns_of_texts(texts)
+    write_summaries(folder, columns, texts)
+    summaries = list(read_record_store(folder, "summaries"))
+    assert [json.loads(each) for each in summaries] == [brute_summary(each) for each in texts]
+    assert (
+        summaries[0]
+        == PLAIN.replace(stored({"": service()["endpoints"]})[4:-1], b"[]")[:-1]
+        + b',"endpointCount":1}'
+    )
+    owners = np.repeat([0, 1, 2], columns.services["endpoints"])
+    for owner, row in zip(owners.tolist(), columns.endpoints, strict=True):
+        assert json.loads(texts[owner][row["start"] : row["stop"]]) == service()["endpoints"][0]
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(st.lists(records, min_size=1, max_size=4))
+def test_summaries_have_the_count_in_place_of_the_endpoints(
+    tmp_path_factory: pytest.TempPathFactory, given_records: list[Json]
+) -> None:
+    folder = tmp_path_factory.mktemp("summaries")
+    texts = [stored(record) for record in given_records]
+    write_summaries(folder, columns_of_texts(texts), texts)
+    summaries = [json.loads(each) for each in read_record_store(folder, "summaries")]
+    assert summaries == [brute_summary(text) for text in texts]
+
+
+def texts_key(**fields: Any) -> bytes:
+    return columns_of([service(**fields)]).texts.tobytes()
+
+
+SEARCHED: tuple[Json, ...] = (
+    {"service_id": "two"},
+    {"name": "Two"},
+    {"description": "Two"},
+    {"category": "Two"},
+    {"endpoints": []},
+    {"endpoints": [endpoint(), endpoint()]},
+    *(
+        {"endpoints": [endpoint() | change]}
+        for change in (
+            {"url": "https://api.one.example/v2"},
+            {"description": "v1"},
+            {"tags": ["v1"]},
+            {"tags": ["v", "1"]},
+            {"parameters": [{"name": "v1", "group": "query", "type": "string"}]},
+            {"tool": "v1"},
+            {"tool": ["v1"]},
+            {"tool": None},
+        )
+    ),
+)
+
+
+def test_the_hash_of_the_texts_differs_where_a_searched_text_does() -> None:
+    hashes = [texts_key(), *(texts_key(**fields) for fields in SEARCHED)]
+    assert len(set(hashes)) == len(hashes)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"enriched": True, "provider": "x", "tags": ["x"]},
+        {"endpoints": [endpoint("7", network="Base") | {"method": "PUT", "quality": None}]},
+    ],
+)
+def test_the_hash_of_the_texts_is_the_same_where_other_fields_differ(fields: Json) -> None:
+    assert texts_key(**fields) == texts_key()
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.lists(records, max_size=6), st.integers(0, 6))
+@example([], 0)
+def test_an_extractor_can_be_sent_to_another_process(given_records: list[Json], sent: int) -> None:
+    texts = [stored(record) for record in given_records]
+    extractor = Extractor()
+    for number, text in enumerate(texts):
+        if number == sent:
+            extractor = pickle.loads(pickle.dumps(extractor))  # noqa: S301  # our own
+        extractor.add(text)
+    columns = pickle.loads(pickle.dumps(extractor.columns(keys_of(texts))))  # noqa: S301
+    expected = columns_of_texts(texts)
+    assert columns.services.tobytes() == expected.services.tobytes()
+    assert columns.endpoints.tobytes() == expected.endpoints.tobytes()
+    assert columns.strings.texts() == expected.strings.texts()
+    digests = [blake2b(text, digest_size=16).digest() for text in texts]
+    assert columns.keys.tobytes() == b"".join(digests)

@@ -1,0 +1,88 @@
+"""Files of filters, compared with brute force over the records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.search.filters import write_filters
+from tests.support.columns import columns_of, records
+from tests.support.running import Json, examples, service
+
+Facet = list[tuple[str, list[int]]]
+
+
+def facet(folder: Path, name: str) -> Facet:
+    """Return the values of a facet, each with its services."""
+    values = json.loads((folder / f"{name}.values.json").read_bytes())
+    ordinals = np.load(folder / f"{name}.ordinals.npy")
+    bounds = np.load(folder / f"{name}.offsets.npy")
+    own = [ordinals[start:stop].tolist() for start, stop in pairwise(bounds.tolist())]
+    return list(zip(values, own, strict=True))
+
+
+def expected_facet(values: list[list[str]]) -> Facet:
+    """Return the values without their case, each in its most frequent spelling."""
+    services: dict[str, list[int]] = defaultdict(list)
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    for ordinal, own in enumerate(values):
+        for key, value in {value.casefold(): value for value in own}.items():
+            services[key].append(ordinal)
+            spellings[key][value] += 1
+    shown = {
+        key: min((-count, value) for value, count in counts.items())[1]
+        for key, counts in spellings.items()
+    }
+    named = [(shown[key], ordinals) for key, ordinals in services.items()]
+    return sorted(named, key=lambda pair: (-len(pair[1]), pair[0]))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(records, max_size=12))
+def test_a_facet_has_each_value_in_its_most_frequent_spelling(
+    tmp_path_factory: pytest.TempPathFactory, given_records: list[Json]
+) -> None:
+    folder = tmp_path_factory.mktemp("filters") / "filters"
+    write_filters(folder, columns_of(given_records), [0] * len(given_records))
+    for name in ("tag", "category", "integrationType"):
+        if name == "tag":
+            lists = [each.get("tags", []) for each in given_records]
+        else:
+            lists = [[each.get(name, "")] for each in given_records]
+        assert facet(folder, name) == expected_facet(lists)
+        dense = np.load(folder / f"{name}.dense.npy")
+        assert dense.shape[1] == len(given_records)
+        for mask, (_, ordinals) in zip(dense, expected_facet(lists), strict=False):
+            assert np.flatnonzero(mask).tolist() == ordinals
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.tuples(records, st.integers(0, 3) | st.integers(2**63, 2**66)), max_size=12))
+def test_orders_are_stable(
+    tmp_path_factory: pytest.TempPathFactory, given_records: list[tuple[Json, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("filters") / "filters"
+    columns = columns_of([record for record, _ in given_records])
+    write_filters(folder, columns, [calls for _, calls in given_records])
+    ordinals = range(len(given_records))
+    by_name = sorted(ordinals, key=lambda ordinal: given_records[ordinal][0]["name"].casefold())
+    by_calls = sorted(ordinals, key=lambda ordinal: -given_records[ordinal][1])
+    prices = [
+        float("inf") if price != price else price for price in np.load(folder / "cheapest.npy")
+    ]
+    by_price = sorted(ordinals, key=prices.__getitem__)
+    for name, order in (("name", by_name), ("popularity", by_calls), ("price", by_price)):
+        assert np.load(folder / f"{name}.npy").tolist() == order
+
+
+def test_more_values_than_16_bits_can_number_are_told_apart(tmp_path: Path) -> None:
+    tags = [f"t{number:05}" for number in range(70_000)]
+    write_filters(tmp_path / "filters", columns_of([service(), service(tags=tags)]), [0, 0])
+    assert facet(tmp_path / "filters", "tag") == [(tag, [1]) for tag in tags]

@@ -1,0 +1,351 @@
+"""Builds after other builds: the result is that of a build from nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from math import ceil, log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.__main__ import main
+from indexer.build import build_snapshot
+from indexer.errors import IndexerError
+from indexer.options import STATIC_RANKING, BuildOptions, EncoderKind, default_ranking
+from indexer.record_store import KEY_SIZE
+from indexer.report import Report
+from indexer.segments import store
+from indexer.segments.postings import GONE
+from indexer.segments.segment import SEGMENT, WHOOSH, read_segment
+from indexer.segments.store import (
+    TEXTS,
+    StoredSegment,
+    UsedSegment,
+    choose_merged,
+    merged_parts,
+    selections,
+)
+from service.snapshot.manifest import MANIFEST, SEGMENTS, verify
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import current, flip_a_bit, folder, snapshots
+from tests.support.running import Json, endpoint, examples, service
+
+WORDS = ("weather", "forecast", "forecasts", "forecasting", "maps", "map", "seas", "GPTMaps")
+texts = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+calls = st.sampled_from(("1", "20", "300"))
+endpoints = st.builds(
+    lambda path, description, calls: (
+        endpoint()
+        | {
+            "url": f"https://api.example/{path.replace(' ', '/')}",
+            "description": description,
+            "quality": {"l30DaysTotalCalls": calls, "l30DaysUniquePayers": "1"},
+        }
+    ),
+    texts,
+    texts,
+    calls,
+)
+services = st.builds(
+    lambda name, description, endpoints, enriched: {
+        "name": name or "none",
+        "description": description,
+        "category": name[:4],
+        "endpoints": endpoints,
+        "enriched": enriched,
+    },
+    texts,
+    texts,
+    st.lists(endpoints, max_size=3),
+    st.booleans(),
+)
+ids = st.sampled_from("abcdefghijkl")
+catalogues = st.dictionaries(ids, services, max_size=12)
+changes = st.dictionaries(ids, st.none() | services | calls, min_size=1, max_size=4)
+
+
+def change(catalogue: dict[str, Json], changed: dict[str, Any]) -> dict[str, Json]:
+    """Return a catalogue with services added, replaced, removed, renamed or called otherwise."""
+    after = dict(catalogue)
+    for service_id, value in changed.items():
+        record = after.pop(service_id, None)
+        if isinstance(value, dict):
+            after[service_id] = value
+        elif isinstance(value, str) and record is not None:
+            renamed = f"{service_id}{value}" if value == "20" else service_id
+            use = {"l30DaysTotalCalls": value, "l30DaysUniquePayers": "1"}
+            own = [each | {"quality": use} for each in record["endpoints"]]
+            after[renamed] = record | {"endpoints": own}
+    return after
+
+
+def publish(
+    folder: Path, catalogue: dict[str, Json], *, from_scratch: bool = False, words_only: bool = True
+) -> Report:
+    """Build a catalogue, and return the report."""
+    records = [{"id": service_id} | record for service_id, record in catalogue.items()]
+    source = folder / "source.jsonl"
+    source.write_text("".join(json.dumps(each) + "\n" for each in records) or "[]")
+    options = BuildOptions(
+        sources=(str(source),),
+        out=folder / "artifacts",
+        ranking=default_ranking(EncoderKind.NONE) if words_only else STATIC_RANKING,
+        from_scratch=from_scratch,
+    )
+    return build_snapshot(options)
+
+
+def served_files(artifacts: Path) -> dict[str, bytes]:
+    """Return the files of the published snapshot, but for the segments and the manifest."""
+    root = folder(artifacts)
+    files = (path for path in root.rglob("*") if path.is_file())
+    names = {path.relative_to(root).as_posix(): path for path in files}
+    return {
+        name: path.read_bytes()
+        for name, path in names.items()
+        if not name.startswith(f"{SEGMENTS}/") and name != MANIFEST
+    }
+
+
+def segments(artifacts: Path) -> list[Path]:
+    """Return the folders of the segments of the published snapshot."""
+    return sorted((folder(artifacts) / SEGMENTS / TEXTS).glob("*"))
+
+
+def named(*names: str) -> dict[str, Json]:
+    """Return a catalogue of services with these names, whose ids are their positions."""
+    records = (service(None, name=name) for name in names)
+    return {f"s{number:02}": record for number, record in enumerate(records)}
+
+
+@pytest.mark.parametrize("words_only", [True, False])
+@pytest.mark.parametrize(("base", "factor"), [(500, 8), (1, 2)], ids=["default", "many merges"])
+def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
+    words_only: bool, base: int, factor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LEVEL_BASE", base)
+    monkeypatch.setattr(store, "MERGE_FACTOR", factor)
+
+    @settings(max_examples=examples(10), deadline=None)
+    @given(catalogues, st.lists(changes, min_size=1, max_size=4))
+    def check(catalogue: dict[str, Json], history: Sequence[dict[str, Any]]) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            path, artifacts = Path(name), Path(name) / "artifacts"
+            publish(path, catalogue, words_only=words_only)
+            for changed in history:
+                catalogue = change(catalogue, changed)
+                publish(path, catalogue, words_only=words_only)
+                assert_few_are_gone(artifacts, len(catalogue))
+            for snapshot in snapshots(artifacts):
+                verify(artifacts / "snapshots" / snapshot)
+            before, reused = current(artifacts), served_files(artifacts)
+            publish(path, catalogue, from_scratch=True, words_only=words_only)
+            assert current(artifacts) == before
+            assert served_files(artifacts) == reused
+
+    check()
+
+
+def assert_few_are_gone(artifacts: Path, services: int) -> None:
+    """Assert that less than a fifth of the services in the segments are not in the listing."""
+    indexed = sum(len(read_segment(each).keys) for each in segments(artifacts))
+    assert services <= indexed < services / (1 - store.MAX_GONE) + 1e-9 or indexed == services
+
+
+def test_only_new_texts_are_indexed(tmp_path: Path) -> None:
+    catalogue = named(*WORDS)
+    first = publish(tmp_path, catalogue)
+    assert (first.indexed, first.segments, first.merged) == (len(WORDS), 1, 0)
+    called = {"l30DaysTotalCalls": "7", "l30DaysUniquePayers": "1"}
+    catalogue["s05"]["endpoints"][0]["quality"] = called
+    busier = publish(tmp_path, catalogue)
+    assert (busier.changed, busier.indexed, busier.segments) == (True, 0, 1)
+    catalogue["s06"]["name"] = "oceans"
+    renamed = publish(tmp_path, catalogue)
+    assert (renamed.indexed, renamed.segments, renamed.merged) == (1, 2, 0)
+    del catalogue["s00"], catalogue["s01"]
+    fewer = publish(tmp_path, catalogue)
+    assert (fewer.indexed, fewer.segments, fewer.merged) == (0, 2, 1)
+
+
+def test_a_word_vanishes_with_the_last_service_that_is_written_so(tmp_path: Path) -> None:
+    catalogue = named("forecast", "forecasting", "other", "more", "others", "many")
+    publish(tmp_path, catalogue)
+    words = tmp_path / "artifacts"
+    assert b"forecasting" in (folder(words) / "postings" / "words.utf8").read_bytes()
+    del catalogue["s01"]
+    publish(tmp_path, catalogue)
+    assert b"forecasting" not in (folder(words) / "postings" / "words.utf8").read_bytes()
+    assert open_snapshot(words).search("forecasting").ids == ["s00"]
+
+
+def remove(path: Path) -> None:
+    (path / "counts.npy").unlink()
+
+
+def add(path: Path) -> None:
+    (path / WHOOSH / "_MAIN_9.toc").write_bytes(b"code")
+
+
+def make_foreign(path: Path) -> None:
+    content = (path / SEGMENT).read_bytes()
+    (path / SEGMENT).write_bytes(content.replace(b'"endpoints":true', b'"endpoints":null'))
+
+
+def link_elsewhere(path: Path) -> None:
+    moved = path.rename(path.parents[3] / "elsewhere")
+    path.symlink_to(moved)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "a bit": lambda path: flip_a_bit(path / "documents.npy"),
+    "a missing file": remove,
+    "a foreign file": add,
+    "another header": make_foreign,
+    "a link": link_elsewhere,
+    "nothing left": shutil.rmtree,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_segments_are_indexed_again(tmp_path: Path, damage: str) -> None:
+    catalogue = named(*WORDS)
+    publish(tmp_path, catalogue)
+    (segment,) = segments(tmp_path / "artifacts")
+    DAMAGES[damage](segment)
+    catalogue["s00"]["name"] = "oceans"
+    report = publish(tmp_path, catalogue)
+    assert report.indexed == len(WORDS)
+    reused = served_files(tmp_path / "artifacts")
+    publish(tmp_path, catalogue, from_scratch=True)
+    assert served_files(tmp_path / "artifacts") == reused
+
+
+@pytest.mark.parametrize("name", ["records", "program"])
+def test_damaged_columns_are_read_from_the_records_again(tmp_path: Path, name: str) -> None:
+    catalogue = named(*WORDS)
+    publish(tmp_path, catalogue)
+    kept = folder(tmp_path / "artifacts") / SEGMENTS / name
+    flip_a_bit(next(kept.iterdir()) if kept.is_dir() else kept)
+    catalogue["s00"]["name"] = "oceans"
+    report = publish(tmp_path, catalogue)
+    assert report.indexed == (1 if name == "records" else len(WORDS))
+    reused = served_files(tmp_path / "artifacts")
+    publish(tmp_path, catalogue, from_scratch=True)
+    assert served_files(tmp_path / "artifacts") == reused
+
+
+def test_segments_of_all_snapshots_are_used_after_a_rollback(tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    publish(tmp_path, named(*WORDS))
+    publish(tmp_path, named(*WORDS, "oceans"))
+    assert main(["rollback", str(artifacts)]) == 0
+    report = publish(tmp_path, named(*WORDS, "oceans", "rivers"))
+    assert report.indexed == 1
+
+
+def test_a_snapshot_is_whole_without_those_that_share_its_segments(tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    first = publish(tmp_path, named(*WORDS)).snapshot
+    last = publish(tmp_path, named(*WORDS, "oceans")).snapshot
+    shared = [path / SEGMENT for path in segments(artifacts)]
+    assert {path.stat().st_nlink for path in shared} == {1, 2}
+    shutil.rmtree(artifacts / "snapshots" / first)
+    verify(artifacts / "snapshots" / last)
+    assert publish(tmp_path, named(*WORDS, "rivers")).indexed == 1
+
+
+def test_segments_are_copied_where_there_are_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    publish(tmp_path, named(*WORDS))
+    assert publish(tmp_path, named(*WORDS, "oceans")).indexed == 1
+    verify(folder(tmp_path / "artifacts"))
+
+
+def test_the_service_does_not_need_the_segments(tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    publish(tmp_path, named(*WORDS))
+    shutil.rmtree(folder(artifacts) / SEGMENTS)
+    assert open_snapshot(artifacts).search("weather").total == 1
+    assert main(["verify", str(artifacts)]) == 1
+
+
+def test_a_build_from_scratch_replaces_what_is_kept(tmp_path: Path) -> None:
+    publish(tmp_path, named(*WORDS))
+    publish(tmp_path, named(*WORDS, "oceans"))
+    report = publish(tmp_path, named(*WORDS, "oceans"), from_scratch=True)
+    assert (report.changed, report.indexed, report.segments) == (False, len(WORDS) + 1, 1)
+
+
+sizes = st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 5000)), max_size=40)
+
+
+@given(sizes)
+def test_merging_leaves_few_segments_of_which_most_is_live(sizes: list[tuple[int, int]]) -> None:
+    used = [of_size(live, gone) for live, gone in sizes]
+    merged = choose_merged(used)
+    kept = [each for each in used if all(each is not other for other in merged)]
+    live = sum(each.live for each in merged)
+    after = [each.live for each in kept] + ([live] if live else [])
+    assert sum(after) == sum(live for live, _ in sizes)
+    assert all(
+        len(each.ordinals) - each.live < store.MAX_GONE * len(each.ordinals) for each in kept
+    )
+    levels = 1 + max(0, ceil(log(max(sum(after), 1) / store.LEVEL_BASE, store.MERGE_FACTOR)) + 1)
+    assert len(after) <= (store.MERGE_FACTOR - 1) * levels
+
+
+@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=9), st.integers(1, 7))
+def test_segments_are_merged_to_few_of_the_level_of_all(sizes: list[int], most: int) -> None:
+    merged = [of_size(live, 0) for live in sizes]
+    parts = merged_parts(merged, most)
+    divided = selections(merged, parts)
+    lengths = [sum(len(each.rows) for each in part) for part in divided]
+    assert (len(lengths), sum(lengths)) == (parts, sum(sizes))
+    assert 1 <= parts <= most
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(tmp_path, named(*WORDS))
+    before = served_files(tmp_path / "artifacts")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("whoosh.writing.SegmentWriter.commit", fail)
+    with pytest.raises(OSError, match="No space left"):
+        publish(tmp_path, named(*WORDS, "oceans"))
+    assert served_files(tmp_path / "artifacts") == before
+
+
+def test_a_snapshot_that_a_killed_build_moved_away_is_put_back(tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    publish(tmp_path, named(*WORDS))
+    published, before = folder(artifacts), served_files(artifacts)
+    replaced = artifacts / "staging" / "replaced"
+    replaced.mkdir(parents=True)
+    published.rename(replaced / published.name)
+    (tmp_path / "source.jsonl").write_text("{")
+    with pytest.raises(IndexerError):
+        build_snapshot(BuildOptions(sources=(str(tmp_path / "source.jsonl"),), out=artifacts))
+    assert served_files(artifacts) == before
+
+
+def of_size(live: int, gone: int) -> UsedSegment:
+    """Return a segment with so many services that are in the listing, and that are not."""
+    ordinals = np.concatenate((np.arange(live), np.full(gone, GONE))).astype(np.int32)
+    stored = StoredSegment("", Path(), np.zeros((live + gone, KEY_SIZE), np.uint8), {})
+    return UsedSegment(stored, ordinals)
