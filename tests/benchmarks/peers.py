@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from indexer.search.whoosh_index import Terms
+from indexer.segments.whoosh_index import Terms
 from service.search.analysis import query_words, term_of, words_of
 from tests.benchmarks.corpus import Document, Query
 

@@ -22,10 +22,38 @@ def write_services(path: Path, documents: list[Document]) -> None:
     rng = random.Random(5)
     with path.open("w") as file:
         for number, document in enumerate(documents):
-            file.write(json.dumps(_service(number, document, rng)) + "\n")
+            file.write(json.dumps(make_service(number, document, rng)) + "\n")
 
 
-def _service(number: int, document: Document, rng: random.Random) -> dict[str, Any]:
+def change_services(source: Path, changed: Path, share: float, documents: list[Document]) -> None:
+    """Write services of a file with a share of them changed, chosen at random.
+
+    A changed service has the description of another document, another description of its first
+    endpoint, and other calls.
+    """
+    rng = random.Random(f"change {share}")
+    count = len(documents)
+    chosen = set(rng.sample(range(count), round(count * share)))
+    with source.open() as lines, changed.open("w") as file:
+        for number, line in enumerate(lines):
+            if number not in chosen:
+                file.write(line)
+                continue
+            service = json.loads(line)
+            change_service(service, rng.choice(documents).description, rng)
+            file.write(json.dumps(service) + "\n")
+
+
+def change_service(service: dict[str, Any], description: str, rng: random.Random) -> None:
+    """Change the description of a service, and the description and calls of its first endpoint."""
+    service["description"] = description
+    endpoint = service["endpoints"][0]
+    endpoint["description"] = _endpoint_description(rng)
+    endpoint["quality"] = _quality(rng)
+
+
+def make_service(number: int, document: Document, rng: random.Random) -> dict[str, Any]:
+    """Return the catalogue record of a document."""
     host = f"api{number}.example"
     return {
         "id": f"service-{number}",
@@ -45,20 +73,28 @@ def _service(number: int, document: Document, rng: random.Random) -> dict[str, A
 
 
 def _endpoint(base: str, rng: random.Random) -> dict[str, Any]:
-    calls = int(rng.paretovariate(0.6))
     return {
         "url": f"{base}/{rng.choice(WORDS)}/{rng.choice(WORDS)}",
         "method": rng.choice(("GET", "POST")),
-        "description": " ".join(rng.choices(WORDS, k=12)),
+        "description": _endpoint_description(rng),
         "pricing": {
             "amount": str(rng.randint(1, 500) / 1000),
             "currency": "USDC",
             "network": "Base",
             "scheme": "exact",
         },
-        "quality": {"l30DaysTotalCalls": str(calls), "l30DaysUniquePayers": str(1 + calls // 9)},
+        "quality": _quality(rng),
         "parameters": [_parameter(rng) for _ in range(rng.randint(1, 3))],
     }
+
+
+def _endpoint_description(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=12))
+
+
+def _quality(rng: random.Random) -> dict[str, str]:
+    calls = int(rng.paretovariate(0.6))
+    return {"l30DaysTotalCalls": str(calls), "l30DaysUniquePayers": str(1 + calls // 9)}
 
 
 def _parameter(rng: random.Random) -> dict[str, Any]:
