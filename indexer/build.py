@@ -40,15 +40,7 @@ from indexer.segments.indexing import Resources
 from indexer.segments.kept import Kept
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.snapshot.publish import (
-    identify,
-    kept_snapshots,
-    list_files,
-    publish,
-    reuse,
-    since_last,
-    stage,
-)
+from indexer.snapshot.identity import identify, list_files, reuse, since_last
 from indexer.snapshot.resources import ListedResources, write_resources
 from indexer.sources.fingerprint import hash_program, take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
@@ -56,6 +48,7 @@ from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
 from indexer.x402.discovery import Discovery, read_endpoints
 from indexer.x402.resource import Unlisted, read_resource
+from service.publishing.artifacts import earlier_ids, kept_snapshots, publish, stage
 from service.records import Counts
 from service.snapshot.manifest import FORMAT, SEGMENTS, Manifest, Source
 
@@ -73,13 +66,13 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     """Build and publish a snapshot, under the lock of the artifacts folder.
 
     When nothing changed since the last build, its snapshot is verified instead. Raises
-    IndexerError or OSError; the published snapshot then stays.
+    IndexerError, PublishingFailed or OSError; the published snapshot then stays.
     """
     started = time.monotonic()
     progress = progress or Progress()
     encoder, ranking = _load_encoder(options)
     options = replace(options, ranking=ranking)
-    with stage(options.out) as staging:
+    with stage(options.out, options.keep) as staging:
         inputs = gather_inputs(options, progress)
         settings = [options.policy, str(options.max_rejects), FORMAT, ranking]
         with progress.stage("compare with the last build"):
@@ -199,6 +192,7 @@ class _Build:
                 counts=Counts(len(entries), endpoint_count, resource_count, payment_count),
                 sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
                 files=list_files(self._built, known=stored | indexed.files),
+                earlier=earlier_ids(self._options.out, snapshot_id),
             )
             with self._progress.stage("publish"):
                 publish(self._options.out, self._built, manifest)

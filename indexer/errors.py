@@ -35,10 +35,6 @@ class EmbeddingsUnavailable(IndexerError):
     """The database of the vectors of texts cannot be written."""
 
 
-class Busy(IndexerError):
-    """Another build holds the lock of the artifacts folder."""
-
-
 class InvalidRecord(Exception):  # not an IndexerError: the record is rejected, the build goes on
     """A record that cannot be indexed, with the JSON path of the fault and the reason."""
 

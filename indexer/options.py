@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from service.publishing.artifacts import KEPT
 from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
@@ -96,6 +97,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     embeddings: the file that keeps the vectors of the transformer; None for one in `out`
     endpoints: whether endpoints are found by their texts
     from_scratch: use nothing that earlier builds kept
+    keep: number of snapshots that stay on disk
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
     """
@@ -114,3 +116,4 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     memory: int | None = None
     endpoints: bool = True
     from_scratch: bool = False
+    keep: int = KEPT

@@ -140,3 +140,11 @@ class Draining(RatecardError):
     code = "draining"
     status = 503
     retry_after = 5
+
+
+class PublishingFailed(Exception):  # no response has it
+    """A snapshot could not be published, or a power cut may undo that."""
+
+
+class ArtifactsBusy(PublishingFailed):
+    """Another process that publishes holds the lock of the artifacts folder."""

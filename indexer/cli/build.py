@@ -19,6 +19,7 @@ from indexer.progress import Progress
 from indexer.report import Report
 from indexer.sources.rejects import MAX_EXAMPLES, Tally
 from indexer.text import one_line
+from service.publishing.artifacts import KEPT
 
 SUMMARY = "build a snapshot from sources and publish it"
 EXAMPLES: tuple[str, ...] = (
@@ -129,6 +130,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="derive everything anew, and nothing from what the last build kept",
     )
+    parser.add_argument(
+        "--keep",
+        type=_positive,
+        default=str(KEPT),
+        metavar="N",
+        help="number of snapshots that stay on disk (%(default)s)",
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="report in JSON, on standard output")
 
@@ -154,6 +162,7 @@ def run(options: argparse.Namespace) -> int:
         memory=options.memory,
         endpoints=options.endpoints,
         from_scratch=options.from_scratch,
+        keep=options.keep,
     )
     report = build_snapshot(build_options, Progress(quiet=options.quiet or options.json))
     if options.json:

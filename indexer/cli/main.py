@@ -14,7 +14,7 @@ from indexer.errors import IndexerError
 from indexer.resources import GC_THRESHOLDS
 from indexer.text import one_line
 from service.cli import Parser
-from service.errors import SnapshotUnavailable
+from service.errors import PublishingFailed, SnapshotUnavailable
 
 COMMANDS: dict[str, Command] = {
     "build": build,
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
         status: int = options.run(options)
     except IndexerError as error:
         return _fail(str(error), error.status)
-    except SnapshotUnavailable as error:
+    except (SnapshotUnavailable, PublishingFailed) as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 128 + signal.SIGINT)

@@ -17,8 +17,8 @@ import httpx
 import msgspec
 from msgspec import Meta, Struct
 
-from indexer.durable import sync, write_durably
 from indexer.feeds.url import origin
+from service.publishing.durable import sync, write_durably
 from service.snapshot.manifest import sha256
 
 FORMAT = 2

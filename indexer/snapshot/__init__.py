@@ -1,4 +1,4 @@
-"""Writers of resources, endpoints and ecosystem tables; publishing, rolling back and comparing.
+"""Writers of resources, endpoints and ecosystem tables; identifying, rolling back, comparing.
 
 May import `service.search`, `service.snapshot`, `service.storage`, `indexer.search`,
 `indexer.columns`, `indexer.x402` and the modules below them.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from indexer.resources import available_cpus
-from indexer.snapshot.publish import stage, write_current, write_history
 from service.errors import SnapshotMissing, SnapshotUnavailable
+from service.publishing.artifacts import stage, write_current, write_history
 from service.records import format_timestamp
 from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
@@ -17,11 +17,11 @@ def roll_back(artifacts: Path) -> str:
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
     Returns a description of what was done. Raises SnapshotMissing when there is no such snapshot,
-    and Busy while a build is at work.
+    and ArtifactsBusy while a build is at work.
     """
     if not (artifacts / SNAPSHOTS).is_dir():
         raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to")
-    with stage(artifacts):
+    with stage(artifacts, keep=None):
         history = read_history(artifacts)
         try:
             served = read_current(artifacts).id

@@ -17,6 +17,8 @@ from service.records import Counts
 FORMAT = 9
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
+EARLIER = 1000
+"""The number of earlier snapshots whose ids a manifest remembers."""
 SEGMENTS = "segments"
 """The folder in a snapshot of what the next build reuses; the service does not read it."""
 
@@ -39,7 +41,8 @@ class Source(Struct):
 class Manifest(Struct):
     """The description of a snapshot, written last: a folder that has it is complete.
 
-    `files` holds each file by its path in the folder, but for the manifest.
+    `files` holds each file by its path in the folder, but for the manifest; `earlier` the ids of
+    the snapshots that were published before, at most EARLIER, oldest first.
     """
 
     format: int
@@ -48,6 +51,7 @@ class Manifest(Struct):
     counts: Counts
     sources: list[Source]
     files: dict[str, File]
+    earlier: list[str] = []
 
     @property
     def served_files(self) -> dict[str, File]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.snapshot.publish import KEPT
+from service.publishing.artifacts import KEPT
 from tests.benchmarks.builds import run
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.services import change_services, write_services

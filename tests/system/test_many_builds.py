@@ -18,7 +18,7 @@ from indexer.options import BuildOptions
 from indexer.report import Report
 from indexer.segments.segment import read_keys
 from indexer.segments.store import LEVEL_BASE, MAX_GONE, MERGE_FACTOR, TEXTS
-from indexer.snapshot.publish import KEPT
+from service.publishing.artifacts import KEPT
 from service.snapshot.manifest import SEGMENTS, File, verify
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.services import change_service, make_service

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
-from indexer.snapshot.publish import publish, stage
+from service.publishing.artifacts import publish, stage
 from service.snapshot.manifest import MANIFEST, read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import flip_a_bit, folder, snapshots

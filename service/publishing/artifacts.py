@@ -1,39 +1,27 @@
-"""Publishing: a staged snapshot becomes the served one by a rename, or not at all."""
+"""Publishing to an artifacts folder: a staged snapshot becomes the served one by a rename, or not.
+
+A lock keeps two writers apart. A crash at any instant leaves the old snapshot served, and at worst
+a staging folder that the next writer removes.
+"""
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import hashlib
 import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct
 
-from indexer.durable import sync, write_durably
-from indexer.errors import Busy, IndexerError
-from indexer.resources import available_cpus
-from indexer.snapshot.compare import Changes, count_changes
-from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.search.config import SearchConfig
-from service.snapshot.manifest import (
-    FORMAT,
-    MANIFEST,
-    File,
-    Manifest,
-    read_manifest,
-    sha256,
-    verify,
-)
+from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
+from service.publishing.durable import sync, write_durably
+from service.snapshot.manifest import EARLIER, MANIFEST, Manifest
 from service.snapshot.publication import (
     CURRENT,
     EPOCH,
@@ -43,10 +31,9 @@ from service.snapshot.publication import (
     read_current,
     read_history,
 )
-from service.storage.memory_map import open_array
 
 KEPT = 3
-"""Snapshots that stay on disk."""
+"""Snapshots that stay on disk, unless told otherwise."""
 ID_DIGITS = 20
 LOCK = ".lock"
 STAGING = "staging"
@@ -61,6 +48,7 @@ class _Header(Struct):
 
     id: str
     built_at: datetime
+    earlier: list[str] = []
 
 
 _header = msgspec.json.Decoder(_Header)
@@ -68,11 +56,12 @@ _snapshot_id = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
 
 
 @contextmanager
-def stage(artifacts: Path) -> Iterator[Path]:
+def stage(artifacts: Path, keep: int | None = KEPT) -> Iterator[Path]:
     """Lock an artifacts folder and yield a folder on its file system to work in.
 
     The remains of a killed build are removed first; at the end the staging folder goes, and the
-    snapshots beyond the last three. Raises Busy while another build holds the lock.
+    snapshots beyond the last `keep`, if that is given. Raises ArtifactsBusy while another build
+    holds the lock.
     """
     (artifacts / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
     with _lock(artifacts):
@@ -84,68 +73,10 @@ def stage(artifacts: Path) -> Iterator[Path]:
         try:
             yield staging
         finally:
-            _prune(artifacts)
+            if keep is not None:
+                _prune(artifacts, keep)
             with suppress(OSError):  # the next build removes it, or reports why it cannot
                 shutil.rmtree(staging)
-
-
-def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
-    """Return the size and hash of each file by its path in the folder; `known` are not read again.
-
-    Raises OSError, also for an array that was not written whole.
-    """
-    paths = (Path(parent, name) for parent, names in _walk(folder) for name in names)
-    by_name = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
-    unknown = [path for name, path in by_name.items() if name not in known]
-    # In this thread alone: NumPy parses headers with ast, which threads break in CPython 3.11.
-    for path in unknown:
-        if path.suffix == ".npy":
-            _check_array(path)
-    with ThreadPoolExecutor(available_cpus()) as pool:
-        described = dict(zip(unknown, pool.map(_describe, unknown), strict=True))
-    return dict(known) | {
-        name: described[path] for name, path in by_name.items() if name not in known
-    }
-
-
-def identify(files: Mapping[str, File], configs: Sequence[SearchConfig]) -> str:
-    """Return the id of a snapshot: a hash of its records, its format and the search parameters."""
-    records = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    config = msgspec.json.encode(configs).decode()
-    digest = hashlib.sha256("\n".join([str(FORMAT), config, *records]).encode())
-    return digest.hexdigest()[:ID_DIGITS]
-
-
-def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:
-    """Publish the existing snapshot of this id if it is whole; returns its manifest, or None."""
-    try:
-        manifest = verify(artifacts / SNAPSHOTS / snapshot_id, threads=available_cpus())
-    except SnapshotUnavailable:
-        return None
-    make_current(artifacts, snapshot_id)
-    return manifest
-
-
-def kept_snapshots(artifacts: Path) -> list[str]:
-    """Return the ids of the snapshots on disk: the served one first, then the newest."""
-    newest = [publication.id for publication in reversed(read_history(artifacts))]
-    with suppress(SnapshotUnavailable):
-        newest.insert(0, read_current(artifacts).id)
-    existing = (path.name for path in (artifacts / SNAPSHOTS).iterdir())
-    known = dict.fromkeys([*newest, *sorted(existing)])
-    return [each for each in known if (artifacts / SNAPSHOTS / each / MANIFEST).exists()]
-
-
-def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
-    """Return the id of the served snapshot, and how the one in `built` differs, if known."""
-    served = ""
-    try:
-        served = read_current(artifacts).id
-        folder = artifacts / SNAPSHOTS / served
-        read_manifest(folder)  # another format has other hashes
-        return served, count_changes(folder, built)
-    except SnapshotUnavailable:
-        return served, None
 
 
 def publish(artifacts: Path, built: Path, manifest: Manifest) -> None:
@@ -154,7 +85,7 @@ def publish(artifacts: Path, built: Path, manifest: Manifest) -> None:
     Every file is on disk before the manifest, the manifest before the rename, and the rename
     before CURRENT: a crash at any instant leaves the old snapshot served.
     """
-    for parent, names in _walk(built):
+    for parent, names in walk(built):
         for name in names:
             sync(Path(parent, name))
         sync(Path(parent))
@@ -190,7 +121,7 @@ def write_history(artifacts: Path, history: Sequence[Publication]) -> None:
 def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None = None) -> None:
     """Name the snapshot to serve, found up to date at this time (now if None).
 
-    Raises IndexerError where a power cut could undo it.
+    Raises PublishingFailed where a power cut could undo it.
     """
     fresh = artifacts / STAGING / CURRENT
     write_durably(fresh, f"{snapshot_id}\n".encode())
@@ -202,10 +133,42 @@ def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None
     try:
         sync(artifacts)
     except OSError as error:
-        raise IndexerError(
+        raise PublishingFailed(
             f"{artifacts}: {error.strerror}; {snapshot_id} is served, but a power cut may bring "
             "back the one before: run this again"
         ) from error
+
+
+def kept_snapshots(artifacts: Path) -> list[str]:
+    """Return the ids of the snapshots on disk: the served one first, then the newest."""
+    newest = [publication.id for publication in reversed(read_history(artifacts))]
+    with suppress(SnapshotUnavailable):
+        newest.insert(0, read_current(artifacts).id)
+    existing = (path.name for path in (artifacts / SNAPSHOTS).iterdir())
+    known = dict.fromkeys([*newest, *sorted(existing)])
+    return [each for each in known if (artifacts / SNAPSHOTS / each / MANIFEST).exists()]
+
+
+def earlier_ids(artifacts: Path, snapshot_id: str) -> list[str]:
+    """Return the ids of what was published before a new snapshot of this id, oldest first."""
+    ids: list[str] = []
+    for publication in read_history(artifacts):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            manifest = artifacts / SNAPSHOTS / publication.id / MANIFEST
+            ids += _header.decode(manifest.read_bytes()).earlier
+        ids.append(publication.id)
+    newest_first = dict.fromkeys(each for each in reversed(ids) if each != snapshot_id)
+    return list(newest_first)[:EARLIER][::-1]
+
+
+def walk(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each folder below a folder, itself included, and the files in it; raises OSError."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for parent, _, names in os.walk(folder, onerror=fail):
+        yield parent, names
 
 
 @contextmanager
@@ -215,7 +178,7 @@ def _lock(artifacts: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Busy(
+            raise ArtifactsBusy(
                 f"another build is at work in {artifacts}; try again when it ends"
             ) from error
         yield
@@ -233,8 +196,8 @@ def _restore(artifacts: Path) -> None:
                 replaced.rename(folder)
 
 
-def _prune(artifacts: Path) -> None:
-    """Move the snapshots beyond the last three to the staging folder, which is removed.
+def _prune(artifacts: Path, keep: int) -> None:
+    """Move the snapshots beyond the last `keep` to the staging folder, which is removed.
 
     The oldest publication goes first, after snapshots that were withdrawn or never published.
     """
@@ -247,7 +210,7 @@ def _prune(artifacts: Path) -> None:
             if path.name != current
             and (built_at := _built_at(path, known=path.name in positions)) is not None
         ]
-        for _, _, path in sorted(others, reverse=True)[KEPT - 1 :]:
+        for _, _, path in sorted(others, reverse=True)[keep - 1 :]:
             path.rename(artifacts / STAGING / path.name)
     except SnapshotUnavailable:
         return
@@ -266,25 +229,3 @@ def _built_at(path: Path, *, known: bool) -> datetime | None:
             if header.id == path.name:
                 return header.built_at
     return EPOCH if known else None
-
-
-def _describe(path: Path) -> File:
-    return File(path.stat().st_size, sha256(path))
-
-
-def _check_array(path: Path) -> None:
-    """Raise OSError for a truncated array: NumPy does not report that its end was not written."""
-    try:
-        open_array(path)
-    except SnapshotDamaged as error:
-        raise OSError(errno.EIO, "was not written whole; is the disk full?", str(path)) from error
-
-
-def _walk(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield each folder below a folder, itself included, and the files in it; raises OSError."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for parent, _, names in os.walk(folder, onerror=fail):
-        yield parent, names

@@ -1,0 +1,82 @@
+"""The identity of a snapshot being built: its files, its id, and the snapshot it follows."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+
+from indexer.resources import available_cpus
+from indexer.snapshot.compare import Changes, count_changes
+from service.errors import SnapshotDamaged, SnapshotUnavailable
+from service.publishing.artifacts import ID_DIGITS, make_current, walk
+from service.search.config import SearchConfig
+from service.snapshot.manifest import FORMAT, File, Manifest, read_manifest, sha256, verify
+from service.snapshot.publication import SNAPSHOTS, read_current
+from service.storage.memory_map import open_array
+
+
+def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
+    """Return the size and hash of each file by its path in the folder; `known` are not read again.
+
+    Raises OSError, also for an array that was not written whole.
+    """
+    paths = (Path(parent, name) for parent, names in walk(folder) for name in names)
+    by_name = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
+    unknown = [path for name, path in by_name.items() if name not in known]
+    # In this thread alone: NumPy parses headers with ast, which threads break in CPython 3.11.
+    for path in unknown:
+        if path.suffix == ".npy":
+            _check_array(path)
+    with ThreadPoolExecutor(available_cpus()) as pool:
+        described = dict(zip(unknown, pool.map(_describe, unknown), strict=True))
+    return dict(known) | {
+        name: described[path] for name, path in by_name.items() if name not in known
+    }
+
+
+def identify(files: Mapping[str, File], configs: Sequence[SearchConfig]) -> str:
+    """Return the id of a snapshot: a hash of its records, its format and the search parameters."""
+    records = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
+    config = msgspec.json.encode(configs).decode()
+    digest = hashlib.sha256("\n".join([str(FORMAT), config, *records]).encode())
+    return digest.hexdigest()[:ID_DIGITS]
+
+
+def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:
+    """Publish the existing snapshot of this id if it is whole; returns its manifest, or None."""
+    try:
+        manifest = verify(artifacts / SNAPSHOTS / snapshot_id, threads=available_cpus())
+    except SnapshotUnavailable:
+        return None
+    make_current(artifacts, snapshot_id)
+    return manifest
+
+
+def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
+    """Return the id of the served snapshot, and how the one in `built` differs, if known."""
+    served = ""
+    try:
+        served = read_current(artifacts).id
+        folder = artifacts / SNAPSHOTS / served
+        read_manifest(folder)  # another format has other hashes
+        return served, count_changes(folder, built)
+    except SnapshotUnavailable:
+        return served, None
+
+
+def _describe(path: Path) -> File:
+    return File(path.stat().st_size, sha256(path))
+
+
+def _check_array(path: Path) -> None:
+    """Raise OSError for a truncated array: NumPy does not report that its end was not written."""
+    try:
+        open_array(path)
+    except SnapshotDamaged as error:
+        raise OSError(errno.EIO, "was not written whole; is the disk full?", str(path)) from error

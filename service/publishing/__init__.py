@@ -1,0 +1,1 @@
+"""Writing an artifacts folder: snapshots are published, pruned and withdrawn."""
