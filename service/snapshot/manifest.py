@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.records import Counts
@@ -85,6 +86,11 @@ def read_manifest(folder: Path) -> Manifest:
         raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SnapshotDamaged(f"{path} is not a manifest: {error}; {REBUILD}") from error
+
+
+def copy_manifest(manifest: Manifest) -> bytes:
+    """Return the manifest of a copy of a snapshot, which has only what the service reads."""
+    return msgspec.json.encode(replace(manifest, files=manifest.served_files))
 
 
 def check_sizes(folder: Path, files: Mapping[str, File]) -> None:
