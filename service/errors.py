@@ -148,3 +148,7 @@ class PublishingFailed(Exception):  # no response has it
 
 class ArtifactsBusy(PublishingFailed):
     """Another process that publishes holds the lock of the artifacts folder."""
+
+
+class DownloadDamaged(Exception):  # no response has it
+    """A frame, a patch or an archive is not what it should be."""

@@ -2,19 +2,161 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
+
+from service.errors import DownloadDamaged
+from service.snapshot.downloads import Frame
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
+LEVEL = 3
+CHUNK = 2**20
+"""Bytes that are compressed or decompressed at a time."""
+THREADS_FROM = 2**20
+"""Bytes from which a frame is compressed in threads. Their number does not change the frame."""
+PATCH_LEVEL = 3
+MIN_WINDOW, MAX_WINDOW = 10, 27
+"""Logarithms of the bytes that a frame may refer back to, which bounds memory."""
+MIN_PREFIX = 8
+"""Bytes below which zstd takes no prefix."""
 
-class FrameDamaged(Exception):
-    """A frame or a patch is not what makes the file that is expected of it."""
+
+class ArchiveWriter:
+    """Appends frames to a file; `sha256` is that of the whole file so far."""
+
+    def __init__(self, file: IO[bytes], threads: int) -> None:
+        self._file = file
+        self._threads = threads
+        self._hash = hashlib.sha256()
+        self._offset = 0
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file, in hexadecimal."""
+        return self._hash.hexdigest()
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return self._offset
+
+    def compress(self, chunks: Iterable[Buffer], size: int) -> Frame:
+        """Append a frame of `size` bytes of content."""
+        options = {zstd.CompressionParameter.compression_level: LEVEL}
+        if size >= THREADS_FROM:
+            options[zstd.CompressionParameter.nb_workers] = self._threads
+        compressor = zstd.ZstdCompressor(options=options)
+        compressor.set_pledged_input_size(size)
+        return self.append(_compressed(compressor, chunks))
+
+    def append(self, pieces: Iterable[Buffer]) -> Frame:
+        """Append bytes that are compressed already."""
+        start, digest = self._offset, hashlib.sha256()
+        for piece in pieces:
+            self._file.write(piece)
+            self._hash.update(piece)
+            digest.update(piece)
+            self._offset += len(piece)
+        return Frame(start, self._offset - start, digest.hexdigest())
 
 
 def unpack(frame: Buffer, target: Path, size: int) -> None:
-    """Decompress a frame to a file of `size` bytes, never more; raises FrameDamaged or OSError.
+    """Decompress a frame to a file of `size` bytes, never more; raises DownloadDamaged or OSError.
 
     The caller compares the hash of the file.
     """
-    raise NotImplementedError
+    with target.open("wb") as file:
+        for piece in decompress(frame, size):
+            file.write(piece)
+
+
+def compress(content: Buffer) -> bytes:
+    """Return a frame of content that is in memory."""
+    return zstd.compress(content, LEVEL)
+
+
+def compress_after(prefix: Buffer, content: Buffer) -> bytes:
+    """Return a frame of content that is much like the prefix."""
+    parameter = zstd.CompressionParameter
+    options = {
+        parameter.compression_level: PATCH_LEVEL,
+        parameter.enable_long_distance_matching: 1,
+        parameter.window_log: max(MIN_WINDOW, (len(prefix) + len(content)).bit_length()),
+    }
+    return zstd.compress(content, options=options, zstd_dict=_dictionary(prefix))
+
+
+def decompress(frame: Buffer, size: int, prefix: Buffer = b"") -> Iterator[bytes]:
+    """Yield the content of a frame, which must have `size` bytes; raises DownloadDamaged."""
+    rest = size
+    for piece in _decompressed(frame, prefix):
+        rest -= len(piece)
+        if rest < 0:
+            break
+        yield piece
+    if rest:
+        raise DownloadDamaged(f"a frame does not hold {size} bytes")
+
+
+def decompress_bounded(frame: Buffer, limit: int) -> bytes:
+    """Return the content of a frame, which must not exceed a limit; raises DownloadDamaged."""
+    content = bytearray()
+    for piece in _decompressed(frame, b""):
+        content += piece
+        if len(content) > limit:
+            raise DownloadDamaged(f"a frame holds more than {limit} bytes")
+    return bytes(content)
+
+
+def map_file(path: Path) -> Buffer:
+    """Map a file; mmap refuses empty ones."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def chunks_of(content: Buffer) -> Iterator[memoryview]:
+    """Yield the pieces of a buffer that are compressed at a time."""
+    view = memoryview(content)
+    for start in range(0, len(view), CHUNK):
+        yield view[start : start + CHUNK]
+
+
+def _decompressed(frame: Buffer, prefix: Buffer) -> Iterator[bytes]:
+    """Yield the content of exactly one frame, CHUNK bytes at most at a time."""
+    options = {zstd.DecompressionParameter.window_log_max: MAX_WINDOW}
+    decompressor = zstd.ZstdDecompressor(_dictionary(prefix), options)
+    chunks = chunks_of(frame)
+    try:
+        while not decompressor.eof:
+            chunk: Buffer = next(chunks, b"") if decompressor.needs_input else b""
+            if decompressor.needs_input and not chunk:
+                raise DownloadDamaged("a frame is truncated")
+            yield decompressor.decompress(chunk, CHUNK)
+    except zstd.ZstdError as error:
+        raise DownloadDamaged(f"a frame cannot be decompressed: {error}") from error
+    if decompressor.unused_data or next(chunks, b""):
+        raise DownloadDamaged("a frame has other bytes after it")
+
+
+def _dictionary(prefix: Buffer) -> tuple[zstd.ZstdDict, int] | None:
+    if len(prefix) < MIN_PREFIX:
+        return None
+    return zstd.ZstdDict(prefix, is_raw=True).as_prefix
+
+
+def _compressed(compressor: zstd.ZstdCompressor, chunks: Iterable[Buffer]) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield compressor.compress(chunk)
+    yield compressor.flush()

@@ -1,9 +1,12 @@
 """The downloads of a snapshot: archives of it, and patches from the snapshot before.
 
-artifacts/downloads/<id>/<id>.tar.zst     the files that the service reads, one zstd frame each
-artifacts/downloads/<id>/<id>.jsonl.zst   one service a line, in order of id
-artifacts/downloads/<id>/patches.zst      what makes files of those of the snapshot before
-artifacts/downloads/<id>/index.json       where each frame and patch is, written last
+    artifacts/downloads/<id>/<id>.tar.zst     the files that the service reads, one zstd frame each
+    artifacts/downloads/<id>/<id>.jsonl.zst   one service a line, in order of id
+    artifacts/downloads/<id>/patches.zst      what makes files from those of the snapshot before
+    artifacts/downloads/<id>/manifest.json    the manifest of the copy that the archive holds
+    artifacts/downloads/<id>/index.json       where each frame and patch is
+
+The index is written last: a folder that has it is complete.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ PATCHES = "patches.zst"
 
 
 class Frame(Struct, frozen=True):
-    """A range of bytes in an archive or in the file of patches."""
+    """A range of bytes in an archive or in the file of patches, and their SHA-256."""
 
     offset: int
     bytes: int
+    sha256: str
 
 
 class Download(Struct, frozen=True):
