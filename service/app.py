@@ -72,7 +72,8 @@ def create_app(settings: Settings | None = None) -> Starlette:
     settings = settings or Settings.from_environment()
     snapshots = SnapshotManager(Path(settings.artifacts))
     cache = ResponseCache(settings.cache_bytes, settings.max_age)
-    metrics = Metrics(snapshots)
+    followed = Path(settings.artifacts) if settings.follow else None
+    metrics = Metrics(snapshots, followed)
     log = AccessLog() if settings.log_requests else None
     mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
     routes = [*ROUTES, *(mcp.routes if mcp else [])]
@@ -85,6 +86,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     )
     app.router.redirect_slashes = False
     app.state.snapshots = snapshots
+    app.state.followed = followed
     app.state.metrics = metrics
     app.state.access_log = log
     app.state.drain = Drain(settings.drain)

@@ -385,6 +385,18 @@ class Counts(Struct):
     payments: Whole
 
 
+class FollowingState(Struct):
+    """How far a replica is behind the origin that it follows, which has this snapshot."""
+
+    origin: str
+    snapshot: str
+    serial: int
+    seconds_behind: float
+    published_at: Timestamp | None
+    contacted_at: Timestamp | None
+    error: ErrorBody | UnsetType = UNSET
+
+
 class Readiness(Struct):
     """The snapshot being served; `refused` says why it is not the published one."""
 
@@ -394,3 +406,4 @@ class Readiness(Struct):
     built_at: Timestamp
     checked_at: Timestamp
     refused: ErrorBody | UnsetType = UNSET
+    following: FollowingState | UnsetType = UNSET

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.errors import Draining
+from service.errors import Draining, SnapshotMissing
 from service.http.responses import no_store, snapshot_of
-from service.records import ErrorBody, Readiness, format_timestamp
+from service.records import ErrorBody, FollowingState, Readiness, Timestamp, format_timestamp
+from service.snapshot.following import Following, read_following
 from service.snapshot.manager import SnapshotManager
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,7 +28,15 @@ async def get_readiness(request: Request) -> Response:
     """Describe the snapshot being served; 503 without one, and before stopping."""
     if request.app.state.drain.active:
         raise Draining("the service is about to stop; send requests elsewhere")
-    snapshot = snapshot_of(request)
+    following: Following | None = None
+    if (artifacts := request.app.state.followed) is not None:
+        following = await asyncio.to_thread(read_following, artifacts)
+    try:
+        snapshot = snapshot_of(request)
+    except SnapshotMissing as error:
+        if artifacts is None:
+            raise
+        raise SnapshotMissing(_nothing_fetched(artifacts, following)) from error
     snapshots: SnapshotManager = request.app.state.snapshots
     manifest, refusal = snapshot.manifest, snapshots.refusal
     ready = Readiness(
@@ -35,9 +48,36 @@ async def get_readiness(request: Request) -> Response:
     )
     if refusal is not None:
         ready.refused = ErrorBody(code=refusal.code, message=str(refusal))
+    if following is not None:
+        ready.following = _describe(following)
     return no_store(msgspec.json.encode(ready))
 
 
 async def get_metrics(request: Request) -> Response:
     """Return the metrics of all workers in the text format of Prometheus."""
     return no_store(request.app.state.metrics.render(), media_type=PROMETHEUS)
+
+
+def _nothing_fetched(artifacts: Path, following: Following | None) -> str:
+    if following is None:
+        return f"{artifacts} holds no snapshot, and no follower has written to it; is one running?"
+    reason = following.error.message if following.error else "the first one is being fetched"
+    return f"no snapshot of {following.origin} was fetched yet: {reason}"
+
+
+def _describe(following: Following) -> FollowingState:
+    state = FollowingState(
+        origin=following.origin,
+        snapshot=following.id,
+        serial=following.serial,
+        seconds_behind=round(following.seconds_behind(datetime.now(UTC)), 3),
+        published_at=_timestamp(following.published_at),
+        contacted_at=_timestamp(following.contacted_at),
+    )
+    if following.error is not None:
+        state.error = ErrorBody(code=following.error.code, message=following.error.message)
+    return state
+
+
+def _timestamp(moment: datetime | None) -> Timestamp | None:
+    return None if moment is None else format_timestamp(moment)

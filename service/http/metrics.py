@@ -7,6 +7,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from service.snapshot.following import Following, read_following
 from service.snapshot.manager import SnapshotManager
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -62,9 +64,10 @@ class Metrics:
     workers share theirs in files twice a second: one for each process, in `SHARED_FOLDER`.
     """
 
-    def __init__(self, snapshots: SnapshotManager) -> None:
+    def __init__(self, snapshots: SnapshotManager, followed: Path | None = None) -> None:
         self.counts = Counts()
         self._snapshots = snapshots
+        self._followed = followed
         self._by_outcome: dict[tuple[str, int], RouteCounts] = {}
         folder = os.environ.get(SHARED_FOLDER)
         self._path = Path(folder, f"ratecard-{os.getpid()}.json") if folder else None
@@ -95,6 +98,9 @@ class Metrics:
         """Return the metrics of all workers, and the snapshot that this one serves."""
         registry = CollectorRegistry()
         registry.register(_Families(self._snapshots, *self._all_counts()))
+        following = self._followed and read_following(self._followed)
+        if following:
+            registry.register(_FollowingFamilies(following))
         return generate_latest(registry)
 
     def _current(self) -> Counts:
@@ -176,6 +182,28 @@ class _Families(Collector):
             )
             served.add_metric([snapshot.id], 1)
             yield served
+
+
+class _FollowingFamilies(Collector):
+    """Says how far a replica is behind its origin."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+
+    def collect(self) -> Iterator[Metric]:
+        following = self._following
+        contacted_at = following.contacted_at.timestamp() if following.contacted_at else 0.0
+        seconds = following.seconds_behind(datetime.now(UTC))
+        for name, documentation, value in (
+            ("seconds_behind", "Age of the first publication that was not fetched.", seconds),
+            ("contact_timestamp_seconds", "Time at which the origin last answered.", contacted_at),
+        ):
+            yield GaugeMetricFamily(f"ratecard_following_{name}", documentation, value=value)
+        for name, documentation, value in (
+            ("failures", "Looks at the origin that failed.", following.failures),
+            ("fetched_bytes", "Bytes fetched of the origin.", following.bytes),
+        ):
+            yield CounterMetricFamily(f"ratecard_following_{name}", documentation, value=value)
 
 
 def _request_families(requests: Iterable[RouteCounts]) -> Iterator[Metric]:

@@ -6,8 +6,10 @@ import argparse
 import os
 from collections.abc import Iterable
 from importlib.util import find_spec
+from pathlib import Path
 
 from service.cli import Parser
+from service.replicas.pointer import read_public_key
 from service.settings import ServerSettings, Settings, describe, variable
 
 
@@ -38,6 +40,12 @@ def read_settings(given: dict[str, str]) -> ServerSettings:
     settings = ServerSettings.from_environment(os.environ | options)
     if settings.mcp and find_spec("mcp") is None:
         raise ValueError("RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'")
+    if settings.follow and find_spec("obstore") is None:
+        raise ValueError(
+            "RATECARD_FOLLOW needs the extra `replica`: pip install 'ratecard[replica]'"
+        )
+    if settings.trust:
+        read_public_key(Path(settings.trust))
     return settings
 
 

@@ -1,0 +1,88 @@
+"""`python -m service.replicas`: follow the snapshots of another Ratecard or of a bucket."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.cli import Parser
+from service.server.options import add_settings, read_settings
+from service.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from service.replicas.follower import Follower
+
+EXAMPLES = (
+    "{prog} --follow s3://bucket/prefix",
+    "{prog} --follow https://catalogue.example --artifacts artifacts --once",
+)
+OPTIONS = ("artifacts", "follow", "follow_interval", "trust", "follow_max_age", "keep")
+
+
+def main(arguments: list[str] | None = None, prog: str = "python -m service.replicas") -> int:
+    """Follow until stopped, or look once with `--once`; returns the exit status."""
+    parser = _parser(prog)
+    given = vars(parser.parse_args(arguments))
+    is_single, is_supervised = given.pop("once"), given.pop("supervised")
+    try:
+        settings = read_settings(given)
+        if not settings.follow:
+            parser.error("`--follow` is missing")
+        follower = make_follower(settings)
+    except ValueError as error:
+        print(f"error: {error}; `{prog} --help` lists all settings", file=sys.stderr)
+        return 2
+    logging.basicConfig(format="%(levelname)s:     %(message)s", level=logging.INFO)
+    if is_supervised:
+        threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    if is_single:
+        return 0 if follower.look() else 1
+    while True:
+        follower.look()
+        time.sleep(follower.pause(settings.follow_interval, random.random()))  # noqa: S311  # keeps replicas apart
+
+
+def make_follower(settings: ServerSettings) -> Follower:
+    """Return the follower that the settings describe; raises ValueError."""
+    from service.replicas.follower import Follower  # noqa: PLC0415  # needs the extra
+    from service.replicas.origin import open_origin  # noqa: PLC0415  # needs the extra
+    from service.replicas.pointer import read_public_key  # noqa: PLC0415  # needs the extra
+
+    return Follower(
+        Path(settings.artifacts),
+        open_origin(settings.follow),
+        settings.keep,
+        trust=read_public_key(Path(settings.trust)) if settings.trust else None,
+        max_age=settings.follow_max_age,
+    )
+
+
+def _end_with_supervisor() -> None:
+    """End the process when the pipe from the supervisor is closed, at whatever it is."""
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        usage="%(prog)s --follow URL [OPTION...]",
+        description="Keep an artifacts folder as its origin publishes, for a service that runs "
+        "beside. Each option has an environment variable, which it overrides.",
+        examples=[example.format(prog=prog) for example in EXAMPLES],
+    )
+    parser.add_version()
+    parser.add_argument("--once", action="store_true", help="look once; exit with 1 if that failed")
+    parser.add_argument("--supervised", action="store_true", help="end with standard input")
+    add_settings(parser, OPTIONS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""The follower: keeps an artifacts folder as its origin publishes, one look after the other.
+
+A look can be cut at any instant: what was fetched is found again, and a snapshot is published as a
+build publishes one. What is served stays until the next snapshot was verified file by file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import shutil
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
+from service.publishing.artifacts import KEPT, make_current, publish, stage
+from service.publishing.durable import sync, write_durably
+from service.replicas.failures import FollowingFailed
+from service.replicas.fetching import INCOMING, Fetch, check_manifest
+from service.replicas.origin import Origin
+from service.replicas.pointer import Pointer, check_pointer, decode_pointer
+from service.snapshot.following import FOLLOWING, Failure, Following, read_following
+from service.snapshot.manifest import FORMAT, Manifest, copy_manifest, verify
+from service.snapshot.publication import SNAPSHOTS, read_current
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+POINTER = "pointer.json"
+"""The file of an artifacts folder that says what was published last, and by whom."""
+LONGEST_PAUSE = 6
+"""The longest pause after failures, in intervals."""
+
+_log = logging.getLogger(__name__)
+_manifest = msgspec.json.Decoder(Manifest)
+
+State = tuple[int, int, int]
+
+
+class Follower:
+    """Follows an origin into an artifacts folder, where the last `keep` snapshots stay.
+
+    trust: the key that must have signed a pointer
+    max_age: seconds after which a pointer is too old; 0 for never
+    """
+
+    def __init__(
+        self,
+        artifacts: Path,
+        origin: Origin,
+        keep: int = KEPT,
+        *,
+        trust: Ed25519PublicKey | None = None,
+        max_age: int = 0,
+    ) -> None:
+        self._artifacts = artifacts
+        self._origin = origin
+        self._keep = keep
+        self._trust = trust
+        self._max_age = max_age
+        self._verified: tuple[str, list[State]] | None = None
+        state = read_following(artifacts)
+        if state is None or state.origin != origin.name:
+            state = Following(origin=origin.name)
+        self.state = state
+        self._failed_looks = 0
+
+    def look(self) -> bool:
+        """Look at the origin once, fetch and publish what is new; return whether that worked.
+
+        The outcome is in `state` and in `following.json`.
+        """
+        failure = self._attempt()
+        self.state.bytes += self._origin.take_bytes()
+        self._failed_looks = self._failed_looks + 1 if failure else 0
+        if failure:
+            self.state.failures += 1
+            if failure != self.state.error:
+                _log.warning("%s is not followed: %s", self._origin.name, failure.message)
+        elif self.state.error:
+            _log.info("%s is followed again", self._origin.name)
+        self.state.error = failure
+        with suppress(OSError):  # a full disk is reported where it matters
+            self._write_state(durably=False)
+        return failure is None
+
+    def pause(self, interval: float, chance: float) -> float:
+        """Return the seconds until the next look, longer after each failure.
+
+        A chance between 0 and 1 keeps replicas of one origin apart.
+        """
+        longest = min(1 << min(self._failed_looks, LONGEST_PAUSE), LONGEST_PAUSE) * interval
+        return interval + (longest - interval) * chance
+
+    def _attempt(self) -> Failure | None:
+        try:
+            self._follow()
+        except FollowingFailed as error:
+            return Failure(error.code, str(error))
+        except ArtifactsBusy as error:
+            return Failure("artifacts_busy", str(error))
+        except PublishingFailed as error:
+            return Failure("disk_failed", str(error))
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return Failure("disk_full", f"{self._artifacts}: {error}; make room")
+            return Failure("disk_failed", f"{self._artifacts}: {error}; check the disk")
+        except Exception as error:  # noqa: BLE001  # whatever an origin sends, the follower goes on
+            _log.exception("a look at %s failed", self._origin.name)
+            return Failure("internal_error", repr(error))
+        return None
+
+    def _follow(self) -> None:
+        self._artifacts.mkdir(parents=True, exist_ok=True)
+        content = self._origin.pointer()
+        self.state.contacted_at = datetime.now(UTC)
+        pointer = decode_pointer(content, self._trust)
+        check_pointer(pointer, self.state.serial, self._max_age, self.state.contacted_at)
+        self._note(pointer)
+        if self._is_served(pointer):
+            self.state.behind_since = None
+            if not self._is_origin_of(content):
+                with stage(self._artifacts, None) as staging:
+                    self._keep_pointer(content, staging)
+            return
+        with stage(self._artifacts, self._keep) as staging:
+            if self._is_kept(pointer):
+                make_current(self._artifacts, pointer.id)
+            else:
+                self._fetch(pointer, staging)
+            self._keep_pointer(content, staging)
+        self.state.behind_since = None
+        _log.info("fetched snapshot %s of %s", pointer.id, self._origin.name)
+
+    def _note(self, pointer: Pointer) -> None:
+        """Remember an accepted pointer before it is followed, so that no earlier one is."""
+        state = self.state
+        if self._served_id() != pointer.id and state.behind_since is None:
+            state.behind_since = pointer.published_at
+        if (state.serial, state.manifest) == (pointer.serial, pointer.manifest):
+            return
+        state.id, state.manifest = pointer.id, pointer.manifest
+        state.serial, state.published_at = pointer.serial, pointer.published_at
+        self._write_state(durably=True)
+
+    def _fetch(self, pointer: Pointer, staging: Path) -> None:
+        manifest = self._read_manifest(pointer)
+        built = staging / pointer.id
+        built.mkdir()
+        Fetch(self._artifacts, self._origin, manifest).run(built)
+        publish(self._artifacts, built, manifest)
+        self._verified = pointer.manifest, self._file_states(pointer.id)
+        shutil.rmtree(self._artifacts / INCOMING, ignore_errors=True)
+
+    def _read_manifest(self, pointer: Pointer) -> Manifest:
+        content = self._origin.manifest(pointer.manifest)
+        try:
+            manifest = _manifest.decode(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise FollowingFailed("manifest_refused", f"it is no manifest: {error}") from error
+        if manifest.format != FORMAT or manifest.id != pointer.id:
+            raise FollowingFailed(
+                "manifest_refused",
+                f"it describes {manifest.id} in format {manifest.format}, "
+                f"not {pointer.id} in format {FORMAT}",
+            )
+        if copy_manifest(manifest) != content:
+            raise FollowingFailed(
+                "manifest_refused", "it has what this release of Ratecard does not know; upgrade"
+            )
+        check_manifest(manifest)
+        return manifest
+
+    def _is_served(self, pointer: Pointer) -> bool:
+        return self._served_id() == pointer.id and self._is_kept(pointer)
+
+    def _served_id(self) -> str:
+        try:
+            return read_current(self._artifacts).id
+        except SnapshotUnavailable:
+            return ""
+
+    def _is_kept(self, pointer: Pointer) -> bool:
+        """Return whether the snapshot of a pointer is on disk, whole."""
+        verified = pointer.manifest, self._file_states(pointer.id)
+        if verified == self._verified:
+            return True
+        try:
+            manifest = verify(self._artifacts / SNAPSHOTS / pointer.id, with_segments=False)
+        except SnapshotUnavailable:
+            return False
+        if hashlib.sha256(copy_manifest(manifest)).hexdigest() != pointer.manifest:
+            return False
+        self._verified = verified
+        return True
+
+    def _file_states(self, snapshot_id: str) -> list[State]:
+        """Return what changes when a file of a snapshot does: inode, size and time of each."""
+        folder = self._artifacts / SNAPSHOTS / snapshot_id
+        states = [path.stat() for path in sorted(folder.rglob("*"))]
+        return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in states]
+
+    def _is_origin_of(self, content: bytes) -> bool:
+        with suppress(OSError):
+            return (self._artifacts / POINTER).read_bytes() == content
+        return False
+
+    def _keep_pointer(self, content: bytes, staging: Path) -> None:
+        """Publish what the origin says, for replicas that follow this one."""
+        fresh = staging / POINTER
+        write_durably(fresh, content)
+        fresh.replace(self._artifacts / POINTER)
+        sync(self._artifacts)
+
+    def _write_state(self, *, durably: bool) -> None:
+        content = msgspec.json.format(msgspec.json.encode(self.state), indent=2)
+        fresh = self._artifacts / f"{FOLLOWING}.new"
+        if durably:
+            write_durably(fresh, content)
+        else:
+            fresh.write_bytes(content)
+        fresh.replace(self._artifacts / FOLLOWING)
+        if durably:
+            sync(self._artifacts)

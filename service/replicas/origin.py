@@ -1,0 +1,208 @@
+"""The origin of a replica, read over obstore: a bucket, a folder or another Ratecard.
+
+pointer-<FORMAT>.json           what is published
+manifests/<sha256>.json         manifests of copies
+objects/<sha256>.zst            files by the SHA-256 of their content, one zstd frame each
+patches/<from>-<to>.json, .zst  patches of the files of one snapshot from another
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import obstore
+from msgspec import Struct
+from obstore.exceptions import BaseError, NotModifiedError
+from obstore.store import ObjectStore
+
+from service.replicas.failures import FollowingFailed
+from service.replicas.store import open_store
+from service.snapshot.downloads import Frame
+from service.snapshot.manifest import FORMAT
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
+POINTER = f"pointer-{FORMAT}.json"
+MAX_POINTER = 1 << 20
+MAX_DOCUMENT = 64 << 20
+"""Bytes of a manifest, or of the list of the patches between two snapshots."""
+CHUNK = 1 << 20
+"""Bytes that are written at a time."""
+ATTEMPTS = 3
+"""Requests for one object that bring nothing, before it is given up."""
+
+_credentials = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s\"')>]*")
+
+
+class _Patches(Struct):
+    """The patches from one snapshot to another."""
+
+    patches: dict[str, Frame]
+
+
+_patches = msgspec.json.Decoder(_Patches)
+
+
+class Origin:
+    """Reads what an origin publishes. Every method raises FollowingFailed, or OSError for the disk.
+
+    `name` is its URL without credentials.
+    """
+
+    def __init__(self, url: str, store: ObjectStore) -> None:
+        self.name = without_credentials(url)
+        self._store = store
+        self._etag: str | None = None
+        self._pointer = b""
+        self._bytes = 0
+        self._counting = threading.Lock()
+
+    def pointer(self) -> bytes:
+        """Return the pointer, asking for it only if it changed."""
+        options: GetOptions = {"if_none_match": self._etag} if self._etag else {}
+        try:
+            result = obstore.get(self._store, POINTER, options=options)
+            content = self._read(result, MAX_POINTER)
+        except NotModifiedError:
+            return self._pointer
+        except FileNotFoundError as error:
+            raise FollowingFailed(
+                "pointer_missing",
+                f"{self.name} has no {POINTER}: nothing was published there by this release of "
+                "Ratecard, or the URL is another one",
+            ) from error
+        except BaseError as error:
+            raise self._unavailable(error) from error
+        self._etag, self._pointer = result.meta["e_tag"], content
+        return content
+
+    def manifest(self, digest: str) -> bytes:
+        """Return the manifest that has a SHA-256."""
+        content = self._document(f"manifests/{digest}.json")
+        if content is None:
+            raise self._missing(f"manifests/{digest}.json")
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise FollowingFailed(
+                "manifest_refused",
+                f"the manifest of {self.name} has not the SHA-256 of the pointer",
+            )
+        return content
+
+    def patches(self, base: str, target: str) -> dict[str, Frame]:
+        """Return where the patches from one snapshot to another are; empty without any."""
+        content = self._document(f"patches/{base}-{target}.json")
+        if content is None:
+            return {}
+        try:
+            return _patches.decode(content).patches
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise FollowingFailed(
+                "file_refused", f"the patches {base}-{target} of {self.name} are not: {error}"
+            ) from error
+
+    def download_patches(self, base: str, target: str, place: Path, limit: int) -> None:
+        """Fetch all patches from one snapshot to another, or what is missing of them."""
+        self._download(f"patches/{base}-{target}.zst", place, limit)
+
+    def download_object(self, digest: str, place: Path, limit: int) -> None:
+        """Fetch the frame of a file, or what is missing of it."""
+        self._download(f"objects/{digest}.zst", place, limit)
+
+    def take_bytes(self) -> int:
+        """Return the bytes that were fetched since the last call."""
+        with self._counting:
+            count, self._bytes = self._bytes, 0
+        return count
+
+    def _download(self, key: str, place: Path, limit: int) -> None:
+        """Fetch an object, from the last byte that is there; raises FollowingFailed."""
+        failures = 0
+        while True:
+            size = place.stat().st_size if place.exists() else 0
+            try:
+                self._resume(key, place, size, limit)
+            except FileNotFoundError as error:
+                raise self._missing(key) from error
+            except BaseError as error:
+                grown = place.exists() and place.stat().st_size > size
+                failures = 0 if grown else failures + 1
+                if failures == ATTEMPTS:
+                    raise self._unavailable(error) from error
+                if failures and size and self._size(key) < size:
+                    place.unlink()  # another frame stands there now
+            else:
+                return
+
+    def _resume(self, key: str, place: Path, size: int, limit: int) -> None:
+        # The last byte is asked for again: a range that starts at the end of an object is an error.
+        offset = max(0, size - 1)
+        options: GetOptions = {"range": {"offset": offset}} if offset else {}
+        result = obstore.get(self._store, key, options=options)
+        self._check_size(key, result.meta["size"], limit)
+        with place.open("r+b" if place.exists() else "wb") as file:
+            file.seek(offset)
+            for chunk in result.stream(CHUNK):
+                offset += len(chunk)
+                self._check_size(key, offset, limit)
+                file.write(chunk)
+                self._count(len(chunk))
+            file.truncate(offset)
+
+    def _size(self, key: str) -> int:
+        """Return the bytes of an object, if only to learn that the origin answers."""
+        try:
+            return obstore.head(self._store, key)["size"]
+        except FileNotFoundError as error:
+            raise self._missing(key) from error
+        except BaseError as error:
+            raise self._unavailable(error) from error
+
+    def _document(self, key: str) -> bytes | None:
+        """Return a small object, or None where there is none."""
+        try:
+            return self._read(obstore.get(self._store, key), MAX_DOCUMENT)
+        except FileNotFoundError:
+            return None
+        except BaseError as error:
+            raise self._unavailable(error) from error
+
+    def _read(self, result: obstore.GetResult, limit: int) -> bytes:
+        content = bytearray()
+        for chunk in result.stream(CHUNK):
+            content += chunk
+            self._count(len(chunk))
+            self._check_size(result.meta["path"], len(content), limit)
+        return bytes(content)
+
+    def _check_size(self, key: str, size: int, limit: int) -> None:
+        if size > limit:
+            raise FollowingFailed(
+                "file_refused", f"{key} of {self.name} is larger than the {limit} bytes expected"
+            )
+
+    def _count(self, count: int) -> None:
+        with self._counting:
+            self._bytes += count
+
+    def _missing(self, key: str) -> FollowingFailed:
+        return FollowingFailed("file_missing", f"{self.name} has no {key}")
+
+    def _unavailable(self, error: BaseError) -> FollowingFailed:
+        reason = without_credentials(str(error).partition("\n")[0])
+        return FollowingFailed("origin_unavailable", f"{self.name}: {reason}")
+
+
+def open_origin(url: str) -> Origin:
+    """Open the origin at a URL; raises ValueError."""
+    return Origin(url, open_store(url))
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the user and the query of the URLs in it."""
+    return _credentials.sub("", text)

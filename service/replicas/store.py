@@ -1,0 +1,42 @@
+"""Object stores by URL: buckets, folders, and the snapshots that another Ratecard serves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import ClientConfig, HTTPStore, ObjectStore, RetryConfig, from_url
+
+SNAPSHOTS_PATH = "/v1/snapshots"
+BUCKETS = ("s3", "gs", "az")
+CLIENT: ClientConfig = {
+    "allow_http": True,
+    "connect_timeout": "5s",
+    "read_timeout": "30s",
+    "timeout": "1h",  # of a whole transfer
+}
+RETRIES: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
+
+
+def open_store(url: str) -> ObjectStore:
+    """Open the store that a URL names; raises ValueError.
+
+    Credentials and endpoints of buckets come from the environment, as `AWS_ACCESS_KEY_ID`.
+    """
+    parts = urlsplit(url)
+    try:
+        if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
+            return from_url(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            base = parts._replace(path=parts.path.rstrip("/") + SNAPSHOTS_PATH, query="")
+            return HTTPStore.from_url(base.geturl(), client_options=CLIENT, retry_config=RETRIES)
+        if parts.scheme in BUCKETS and parts.netloc:
+            return from_url(url, client_options=CLIENT, retry_config=RETRIES)
+    except (BaseError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"the {parts.scheme} store cannot be opened: {reason}") from error
+    raise ValueError(
+        "what is followed must be a URL as s3://bucket/prefix, gs://bucket/prefix, "
+        "az://container/prefix, file:///folder or https://catalogue.example"
+    )

@@ -1,0 +1,423 @@
+"""Following an origin: what is fetched, what is refused, and what stays served."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.__main__ import main
+from service.publishing.artifacts import stage
+from service.publishing.frames import compress
+from service.replicas.follower import Follower
+from service.replicas.origin import open_origin
+from service.snapshot.manifest import verify
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import current, flip_a_bit, folder, snapshots
+from tests.support.origins import (
+    POINTER,
+    OriginServer,
+    push,
+    put_pointer,
+    serial_of,
+    serve_origin,
+)
+from tests.support.running import Json, examples, service, write_lines
+
+SERVICES = 120
+
+
+class Editions(NamedTuple):
+    """Two snapshots of one catalogue, and the folders that an origin has after each of them."""
+
+    one: str
+    two: str
+    buckets: tuple[Path, Path]
+    artifacts: Path
+
+
+@pytest.fixture(scope="module")
+def editions(tmp_path_factory: pytest.TempPathFactory) -> Editions:
+    home = tmp_path_factory.mktemp("editions")
+    artifacts, buckets, ids = home / "artifacts", (home / "first", home / "second"), [""]
+    for edition, bucket in enumerate(buckets):
+        records = [
+            service(f"s{n}", name=f"Harbour {n}", description=f"tides {edition if n < 3 else ''}")
+            for n in range(SERVICES)
+        ]
+        source = write_lines(home / "services.jsonl", records)
+        assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
+        push(artifacts, bucket, ids[-1], serial=edition + 1)
+        ids.append(current(artifacts))
+    return Editions(ids[1], ids[2], buckets, artifacts)
+
+
+@pytest.fixture
+def origin(editions: Editions, tmp_path: Path) -> Iterator[OriginServer]:
+    """An origin that has published the first edition."""
+    shutil.copytree(editions.buckets[0], tmp_path / "bucket")
+    with serve_origin(tmp_path / "bucket") as server:
+        yield server
+
+
+def publish_second(origin: OriginServer, editions: Editions) -> None:
+    shutil.copytree(editions.buckets[1], origin.bucket, dirs_exist_ok=True)
+
+
+def follower(artifacts: Path, origin: OriginServer, keep: int = 3) -> Follower:
+    return Follower(artifacts, open_origin(origin.url), keep)
+
+
+def failure(follower: Follower) -> str:
+    """Look in vain, and return the code of the failure."""
+    assert not follower.look()
+    assert follower.state.error is not None
+    return follower.state.error.code
+
+
+def test_a_first_look_fetches_what_the_origin_publishes(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    assert follower(artifacts, origin).look()
+    assert current(artifacts) == editions.one
+    verify(folder(artifacts))
+    assert open_snapshot(artifacts).list(200).total == SERVICES
+    assert not (artifacts / "incoming").exists()
+
+
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_any_kind_of_origin_is_followed(
+    origin: OriginServer, artifacts: Path, editions: Editions, scheme: str
+) -> None:
+    url = origin.url if scheme == "http" else f"file://{origin.bucket}"
+    assert Follower(artifacts, open_origin(url)).look()
+    assert current(artifacts) == editions.one
+
+
+def test_files_that_did_not_change_are_linked_and_the_others_patched(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    whole = origin.bytes_of("objects/")
+    assert follows.look()
+    assert current(artifacts) == editions.two
+    verify(folder(artifacts))
+    one, two = (artifacts / "snapshots" / each for each in (editions.one, editions.two))
+    unchanged = [path for path in two.rglob("*.npy") if path.stat().st_nlink > 1]
+    assert all(path.samefile(one / path.relative_to(two)) for path in unchanged)
+    assert len(unchanged) > 10
+    assert origin.bytes_of("objects/") - whole < whole / 100
+    assert origin.bytes_of("patches/") > 0
+
+
+def test_a_look_without_news_asks_for_the_pointer_alone(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    asked = len(origin.requests)
+    assert follows.look()
+    assert origin.requests[asked:] == [(POINTER, 0)]
+
+
+@settings(max_examples=examples(20))
+@given(st.randoms(use_true_random=False))
+def test_a_fetch_that_is_cut_anywhere_resumes(editions: Editions, chance: random.Random) -> None:
+    home = editions.artifacts.parent / "cuts"
+    shutil.rmtree(home, ignore_errors=True)
+    artifacts = home / "artifacts"
+    with serve_origin(editions.buckets[0]) as server:
+        total = sum(path.stat().st_size for path in (server.bucket / "objects").iterdir())
+        server.cut = lambda _: chance.choice((None, None, chance.randrange(1, 200_000)))
+        looks = 0
+        while not follower(artifacts, server).look():  # each as after a restart
+            looks += 1
+            assert looks < 200
+        assert current(artifacts) == editions.one
+        verify(folder(artifacts))
+        # A resumed transfer repeats a byte; bytes in flight are lost when a connection is cut.
+        assert server.bytes_of("objects/") < 1.5 * total
+
+
+def test_files_that_were_fetched_before_a_cut_are_not_fetched_again(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    largest = max((origin.bucket / "objects").iterdir(), key=lambda path: path.stat().st_size)
+    origin.cut = lambda path: 1000 if path.endswith(largest.name) else None
+    assert failure(follower(artifacts, origin)) == "origin_unavailable"
+    before = len(origin.requests)
+    origin.cut = lambda _: None
+    assert follower(artifacts, origin).look()
+    repeated = {path for path, _ in origin.requests[:before]} & {
+        path for path, _ in origin.requests[before:]
+    }
+    assert {path for path in repeated if path.startswith("objects/")} <= {f"objects/{largest.name}"}
+    assert current(artifacts) == editions.one
+
+
+def corrupt(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x55
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def replace_by_another(path: Path) -> None:
+    path.write_bytes(compress(b"another file"))
+
+
+def replace_by_a_bomb(path: Path) -> None:
+    path.write_bytes(compress(bytes(1 << 30)))
+
+
+DAMAGES = [corrupt, truncate, replace_by_another, replace_by_a_bomb]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_refused_until_it_is_repaired(
+    origin: OriginServer, artifacts: Path, editions: Editions, damage: Any
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    shutil.rmtree(origin.bucket / "patches")
+    (name,) = added_objects(editions, "records.json")
+    damage(origin.bucket / "objects" / name)
+    assert failure(follows) == "file_refused"
+    assert follows.state.error is not None
+    assert "records.json" in follows.state.error.message
+    assert current(artifacts) == editions.one
+    verify(folder(artifacts))
+    assert follows.state.behind_since == follows.state.published_at
+    publish_second(origin, editions)
+    assert follows.look()
+    assert current(artifacts) == editions.two
+    verify(folder(artifacts))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_with_damaged_patches_whole_files_are_fetched(
+    origin: OriginServer, artifacts: Path, editions: Editions, damage: Any
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    (patches,) = (origin.bucket / "patches").glob("*.zst")
+    damage(patches)
+    follows.look()
+    if current(artifacts) != editions.two:
+        assert follows.state.error is not None
+        assert follows.state.error.code == "file_refused"
+    verify(folder(artifacts))
+
+
+def added_objects(editions: Editions, path: str) -> list[str]:
+    manifest = json.loads((folder(editions.artifacts) / "manifest.json").read_bytes())
+    return [f"{manifest['files'][path]['sha256']}.zst"]
+
+
+def test_a_manifest_that_is_not_the_one_of_the_pointer_is_refused(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    (manifest,) = (origin.bucket / "manifests").iterdir()
+    manifest.write_bytes(manifest.read_bytes() + b" ")
+    assert failure(follower(artifacts, origin)) == "manifest_refused"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../escaped",
+        "../../CURRENT",
+        "/tmp/escaped",  # noqa: S108  # must not be written
+        "postings/../../../escaped",
+        "./records.json",
+        "a//b",
+        "a/",
+        "",
+        ".hidden",
+        "manifest.json",
+        "records.json/inside",
+        "nul\0l",
+        "line\nbreak",
+        "back\\slash",
+        "x" * 300,
+    ],
+)
+def test_a_manifest_with_a_hostile_path_is_refused(
+    origin: OriginServer, artifacts: Path, path: str
+) -> None:
+    change_manifest(origin, lambda manifest: manifest["files"].update({path: some_file(manifest)}))
+    before = set(artifacts.parent.rglob("*"))
+    assert failure(follower(artifacts, origin)) == "manifest_refused"
+    added = {each for each in set(artifacts.parent.rglob("*")) - before if each.is_file()}
+    assert {each.relative_to(artifacts).as_posix() for each in added} == {".lock", "following.json"}
+
+
+def test_a_manifest_of_another_snapshot_or_with_unknown_fields_is_refused(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    for change in ({"id": "0" * 20}, {"format": 1}, {"unknown": 1}, {"files": 3}):
+        change_manifest(origin, lambda manifest, change=change: manifest.update(change))
+        assert failure(follower(artifacts, origin)) == "manifest_refused"
+
+
+def some_file(manifest: Json) -> Json:
+    return dict(manifest["files"]["records.json"])
+
+
+def change_manifest(origin: OriginServer, change: Any) -> None:
+    """Change the manifest of the origin, and have the pointer name the changed one."""
+    pointer = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+    manifest = json.loads((origin.bucket / "manifests" / f"{pointer['manifest']}.json").read_text())
+    change(manifest)
+    content = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    (origin.bucket / "manifests" / f"{digest}.json").write_bytes(content)
+    put_pointer(origin.bucket, pointer | {"manifest": digest, "serial": pointer["serial"] + 1})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "../../../escaped"},
+        {"id": ""},
+        {"manifest": "../x"},
+        {"format": 1},
+        {"serial": "1"},
+        {"published_at": "yesterday"},
+    ],
+)
+def test_a_pointer_that_is_none_is_refused(
+    origin: OriginServer, artifacts: Path, change: Json
+) -> None:
+    pointer = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+    put_pointer(origin.bucket, pointer | change)
+    assert failure(follower(artifacts, origin)) == "pointer_refused"
+
+
+def test_a_pointer_with_a_lower_serial_is_refused_after_a_restart_too(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    publish_second(origin, editions)
+    assert follower(artifacts, origin).look()
+    shutil.copy(editions.buckets[0] / POINTER, origin.bucket / POINTER)
+    assert failure(follower(artifacts, origin)) == "pointer_refused"
+    assert current(artifacts) == editions.two
+
+
+def test_a_rollback_is_a_higher_serial_and_fetches_nothing(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    first = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+    publish_second(origin, editions)
+    assert follows.look()
+    put_pointer(origin.bucket, first | {"serial": serial_of(origin.bucket) + 1})
+    asked = len(origin.requests)
+    assert follows.look()
+    assert current(artifacts) == editions.one
+    assert [path for path, _ in origin.requests[asked:]] == [POINTER]
+
+
+def test_a_damaged_copy_is_repaired(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    flip_a_bit(folder(artifacts) / "records.json")
+    assert follows.look()
+    verify(folder(artifacts))
+    flip_a_bit(folder(artifacts) / "records.json")
+    publish_second(origin, editions)
+    assert follower(artifacts, origin).look()
+    assert current(artifacts) == editions.two
+    verify(folder(artifacts))
+
+
+def test_the_pointer_of_the_origin_is_kept_for_replicas_of_this_one(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin)
+    for _ in range(2):
+        assert follows.look()
+        assert (artifacts / "pointer.json").read_bytes() == (origin.bucket / POINTER).read_bytes()
+        publish_second(origin, editions)
+
+
+def test_as_many_snapshots_are_kept_as_asked_for(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin, keep=1)
+    assert follows.look()
+    publish_second(origin, editions)
+    assert follows.look()
+    assert snapshots(artifacts) == {editions.two}
+
+
+def test_what_was_fetched_stays_while_the_origin_is_away(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    origin.answer_with = lambda _: 500
+    assert failure(follows) == "origin_unavailable"
+    assert current(artifacts) == editions.one
+    pauses = []
+    for _ in range(5):
+        pauses.append(follows.pause(10, 1.0))
+        follows.look()
+    assert pauses == [20, 40, 60, 60, 60]
+    assert follows.pause(10, 0.0) == 10
+    assert follows.state.failures == 6
+    origin.answer_with = lambda _: None
+    assert follows.look()
+    assert follows.state.error is None
+    assert follows.pause(10, 1.0) == 10
+
+
+def test_an_origin_that_published_nothing_is_missing_a_pointer(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    (origin.bucket / POINTER).unlink()
+    assert failure(follower(artifacts, origin)) == "pointer_missing"
+
+
+def test_a_lock_that_a_build_holds_is_reported(origin: OriginServer, artifacts: Path) -> None:
+    artifacts.mkdir()
+    follows = follower(artifacts, origin)
+    with stage(artifacts):
+        assert failure(follows) == "artifacts_busy"
+    assert follows.look()
+
+
+def test_a_snapshot_for_which_the_disk_has_no_room_is_not_fetched(
+    origin: OriginServer, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil._ntuple_diskusage(1 << 40, 1 << 40, 1000)  # noqa: SLF001
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    assert failure(follower(artifacts, origin)) == "disk_full"
+    assert origin.bytes_of("objects/") == 0
+
+
+def test_the_state_names_no_credentials(artifacts: Path) -> None:
+    url = "http://user:secret@127.0.0.1:1/catalogue?token=secret"
+    follows = Follower(artifacts, open_origin(url))
+    assert failure(follows) == "origin_unavailable"
+    assert "secret" not in (artifacts / "following.json").read_text()
+    assert follows.state.origin == "http://127.0.0.1:1/catalogue"

@@ -1,0 +1,191 @@
+"""Origins to follow: a bucket in a folder, and a server of it that fails on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+
+from service.publishing.frames import compress, map_file
+from service.publishing.patches import make_patch
+from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
+from tests.support.artifacts import current
+from tests.support.running import Json
+
+POINTER = f"pointer-{FORMAT}.json"
+
+
+def push(
+    artifacts: Path,
+    bucket: Path,
+    base: str = "",
+    sign: Callable[[bytes], str] | None = None,
+    **changes: object,
+) -> Json:
+    """Put the published snapshot into a folder, and patches from another; return the pointer."""
+    for name in ("manifests", "objects", "patches"):
+        (bucket / name).mkdir(parents=True, exist_ok=True)
+    snapshot = artifacts / "snapshots" / current(artifacts)
+    manifest = copy_manifest(read_manifest(snapshot))
+    digest = hashlib.sha256(manifest).hexdigest()
+    files = json.loads(manifest)["files"]
+    for path, file in files.items():
+        put(bucket / "objects" / f"{file['sha256']}.zst", compress(map_file(snapshot / path)))
+    if base:
+        _put_patches(artifacts / "snapshots" / base, snapshot, files, bucket / "patches")
+    put(bucket / "manifests" / f"{digest}.json", manifest)
+    pointer = {
+        "format": FORMAT,
+        "id": snapshot.name,
+        "manifest": digest,
+        "serial": serial_of(bucket) + 1,
+        "published_at": datetime.now(UTC).isoformat(),
+        "kept": [{"id": snapshot.name, "manifest": digest}],
+    } | changes
+    put_pointer(bucket, pointer, sign)
+    return pointer
+
+
+def put_pointer(bucket: Path, pointer: Json, sign: Callable[[bytes], str] | None = None) -> None:
+    """Replace the pointer of a folder."""
+    text = json.dumps(pointer)
+    signature = sign(text.encode()) if sign else None
+    content = json.dumps({"pointer": text, "signature": signature})
+    fresh = bucket / "pointer.new"
+    fresh.write_text(content)
+    fresh.replace(bucket / POINTER)
+
+
+def serial_of(bucket: Path) -> int:
+    """Return the serial of the pointer, 0 without one."""
+    path = bucket / POINTER
+    if not path.exists():
+        return 0
+    serial: int = json.loads(json.loads(path.read_text())["pointer"])["serial"]
+    return serial
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write an object that is not there yet, in one step."""
+    if not path.exists():
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(content)
+        fresh.replace(path)
+
+
+def _put_patches(base: Path, target: Path, files: Json, folder: Path) -> None:
+    before, frames, content = read_manifest(base).files, {}, b""
+    for path, file in files.items():
+        if path in before and before[path].sha256 != file["sha256"]:
+            patch = make_patch(base / path, target / path)
+            frames[path] = {
+                "offset": len(content),
+                "bytes": len(patch),
+                "sha256": hashlib.sha256(patch).hexdigest(),
+            }
+            content += patch
+    name = f"{base.name}-{target.name}"
+    put(folder / f"{name}.zst", content)
+    document = {"from": base.name, "to": target.name, "patches": frames}
+    put(folder / f"{name}.json", msgspec.json.encode(document))
+
+
+class OriginServer:
+    """Serves the layout of a bucket over HTTP, as another Ratecard does; fails on demand.
+
+    answer_with: a status to answer everything with, as 500
+    cut: returns after how many bytes of the body of a path the connection is closed, or None
+    """
+
+    def __init__(self, bucket: Path) -> None:
+        self.bucket = bucket
+        self.answer_with: Callable[[str], int | None] = lambda _: None
+        self.cut: Callable[[str], int | None] = lambda _: None
+        self.requests: list[tuple[str, int]] = []
+        """Each path that was asked for, and the bytes of the body that were sent."""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def bytes_of(self, prefix: str) -> int:
+        """Return the bytes that were sent of paths with a prefix."""
+        return sum(size for path, size in self.requests if path.startswith(prefix))
+
+
+@contextmanager
+def serve_origin(bucket: Path) -> Iterator[OriginServer]:
+    """Serve a folder below `/v1/snapshots/`."""
+    origin = OriginServer(bucket)
+    handler = type("Handler", (_Handler,), {"origin": origin})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        origin.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield origin
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    origin: OriginServer
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self._respond(with_body=False)
+
+    def do_GET(self) -> None:
+        self._respond(with_body=True)
+
+    def _respond(self, *, with_body: bool) -> None:
+        path = self.path.removeprefix("/v1/snapshots/")
+        status = self.origin.answer_with(path)
+        file = self.origin.bucket / path
+        if status or not file.is_file():
+            self._send(status or 404, b"")
+            return
+        content = file.read_bytes()
+        etag = f'"{hashlib.sha256(content).hexdigest()}"'
+        if self.headers.get("If-None-Match") == etag:
+            self._send(304, b"")
+            return
+        headers = {"ETag": etag}
+        start = 0
+        if given := self.headers.get("Range"):
+            start = int(given.removeprefix("bytes=").rstrip("-"))
+            if start >= len(content):
+                self._send(416, b"")
+                return
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        body = content[start:]
+        self._send(206 if given else 200, body if with_body else b"", len(body), headers)
+
+    def _send(
+        self, status: int, body: bytes, length: int = 0, headers: dict[str, str] | None = None
+    ) -> None:
+        path = self.path.removeprefix("/v1/snapshots/")
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        cut = self.origin.cut(path) if body else None
+        sent = body if cut is None else body[:cut]
+        self.wfile.write(sent)
+        self.origin.requests.append((path, len(sent)))
+        if cut is not None:
+            self.close_connection = True
+            self.connection.close()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
