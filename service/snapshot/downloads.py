@@ -11,13 +11,14 @@ The index is written last: a folder that has it is complete.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from service.errors import SnapshotDamaged
-from service.snapshot.manifest import File
+from service.snapshot.manifest import MANIFEST, File, Manifest, check_files, copy_manifest
 
 DOWNLOADS = "downloads"
 INDEX = "index.json"
@@ -41,6 +42,7 @@ class Download(Struct, frozen=True):
         is among them
     base: id of the snapshot that the patches start from, empty without patches
     patches: the patch of each file that changed, by path, where it is smaller than the frame
+    patch_file: the file of the patches
     jsonl_bytes: bytes of the services as lines, not compressed
     """
 
@@ -50,6 +52,7 @@ class Download(Struct, frozen=True):
     frames: dict[str, Frame]
     base: str
     patches: dict[str, Frame]
+    patch_file: File
     services: int
     jsonl_bytes: int
 
@@ -76,3 +79,15 @@ def read_download(folder: Path) -> Download:
         raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SnapshotDamaged(f"{path} is no index of downloads: {error}") from error
+
+
+def verify_downloads(folder: Path, manifest: Manifest, threads: int = 1) -> Download:
+    """Check the downloads of a snapshot against their hashes; raises SnapshotDamaged."""
+    download = read_download(folder)
+    content = copy_manifest(manifest)
+    copied = File(len(content), hashlib.sha256(content).hexdigest())
+    if (download.id, download.manifest) != (manifest.id, copied.sha256):
+        raise SnapshotDamaged(f"{folder} has the downloads of another snapshot")
+    files = {MANIFEST: copied, PATCHES: download.patch_file, **download.archives}
+    check_files(folder, files, threads)
+    return download
