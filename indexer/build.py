@@ -40,7 +40,7 @@ from indexer.segments.indexing import Resources
 from indexer.segments.kept import Kept
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.snapshot.identity import identify, list_files, reuse, since_last
+from indexer.snapshot.identity import find_whole, identify, list_files, since_last
 from indexer.snapshot.resources import ListedResources, write_resources
 from indexer.sources.fingerprint import hash_program, take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
@@ -48,9 +48,12 @@ from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
 from indexer.x402.discovery import Discovery, read_endpoints
 from indexer.x402.resource import Unlisted, read_resource
-from service.publishing.artifacts import earlier_ids, kept_snapshots, publish, stage
+from service.publishing.artifacts import earlier_ids, kept_snapshots, make_current, publish, stage
+from service.publishing.downloads import make_downloads
 from service.records import Counts
+from service.snapshot.downloads import DOWNLOADS, read_download
 from service.snapshot.manifest import FORMAT, SEGMENTS, Manifest, Source
+from service.snapshot.publication import SNAPSHOTS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -80,7 +83,7 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             report = None
             if not options.from_scratch:
                 report = recall(options.out, fingerprint, options.rejects)
-        if report is None or reuse(options.out, report.snapshot) is None:
+        if report is None or not _publish_again(options, report.snapshot, progress):
             snapshots = [] if options.from_scratch else kept_snapshots(options.out)
             with (
                 closing(Kept(options.out, snapshots)) as kept,
@@ -88,6 +91,10 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             ):
                 report = _Build(staging, options, encoder, inputs, kept, rejects, progress).run()
             remember(options.out, staging, fingerprint, options.rejects, report)
+    if options.downloads:
+        download = read_download(options.out / DOWNLOADS / report.snapshot)
+        report.downloads = sum(file.bytes for file in download.archives.values())
+        report.patches = download.patch_file.bytes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
 
@@ -107,6 +114,24 @@ def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]
     if not options.endpoints:
         endpoint_search = replace(endpoint_search, field_weights={}, encoder="")
     return encoder, Ranking(ranking.encoder, search, endpoint_search)
+
+
+def _publish_again(options: BuildOptions, snapshot_id: str, progress: Progress) -> Manifest | None:
+    """Publish the existing snapshot of this id if it is whole; returns its manifest, or None."""
+    manifest = find_whole(options.out, snapshot_id)
+    if manifest is not None:
+        _make_downloads(options, options.out / SNAPSHOTS / snapshot_id, manifest, progress)
+        make_current(options.out, snapshot_id)
+    return manifest
+
+
+def _make_downloads(
+    options: BuildOptions, folder: Path, manifest: Manifest, progress: Progress
+) -> None:
+    """Make the downloads of a snapshot before it is published, unless an option forbids it."""
+    if options.downloads:
+        with progress.stage("make the downloads"):
+            make_downloads(options.out, folder, manifest, options.jobs or available_cpus())
 
 
 class _Build:
@@ -174,7 +199,7 @@ class _Build:
         before, changes = since_last(self._options.out, self._built)
         manifest = None
         if not self._options.from_scratch:
-            manifest = reuse(self._options.out, snapshot_id)
+            manifest = _publish_again(self._options, snapshot_id, self._progress)
         if manifest is not None:
             outliers = find_outliers(self._indexer.columns_of(keys))
             segments = SegmentCounts(0, 0, 0)
@@ -194,6 +219,7 @@ class _Build:
                 files=list_files(self._built, known=stored | indexed.files),
                 earlier=earlier_ids(self._options.out, snapshot_id),
             )
+            _make_downloads(self._options, self._built, manifest, self._progress)
             with self._progress.stage("publish"):
                 publish(self._options.out, self._built, manifest)
         return make_report(

@@ -98,6 +98,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     endpoints: whether endpoints are found by their texts
     from_scratch: use nothing that earlier builds kept
     keep: number of snapshots that stay on disk
+    downloads: whether archives of the snapshot are made
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
     """
@@ -117,3 +118,4 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     endpoints: bool = True
     from_scratch: bool = False
     keep: int = KEPT
+    downloads: bool = True

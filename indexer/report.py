@@ -29,6 +29,8 @@ class Report(Struct, rename="camel"):
     indexed: services whose texts were indexed anew
     segments: segments of the snapshot; 0 where the snapshot existed
     merged: segments that were merged to fewer
+    downloads: bytes of the archives; 0 without them
+    patches: bytes of the patches from the snapshot before
     """
 
     snapshot: str
@@ -52,6 +54,8 @@ class Report(Struct, rename="camel"):
     notes: list[str]
     rejects: int
     first_rejects: list[Reject]
+    downloads: int = 0
+    patches: int = 0
 
     @property
     def depends_on_time(self) -> bool:

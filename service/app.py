@@ -14,6 +14,17 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from service.api.discovery import list_merchant, list_resources, search_resources
+from service.api.downloads import (
+    get_archive,
+    get_archive_in_package,
+    get_lines,
+    get_manifest,
+    get_object,
+    get_package,
+    get_patch_index,
+    get_patches,
+    get_pointer,
+)
 from service.api.ecosystem import get_overview, get_stats, get_transactions
 from service.api.endpoints import search_endpoints
 from service.api.llms import get_llms
@@ -25,10 +36,12 @@ from service.http.access_log import AccessLog
 from service.http.cache import ResponseCache
 from service.http.drain import Drain
 from service.http.exception_handlers import EXCEPTION_HANDLERS
+from service.http.file_ranges import Transfers
 from service.http.load_shedding import LoadShedder
 from service.http.metrics import SHARE_INTERVAL, Metrics
 from service.http.middleware import RequestMiddleware
 from service.settings import Settings, parse_hosts
+from service.snapshot.downloads import Downloads
 from service.snapshot.manager import SnapshotManager
 from service.web.pages import PAGES, error_page
 
@@ -44,6 +57,15 @@ ROUTES = [
     Route("/v1/ecosystem/overview", get_overview),
     Route("/v1/ecosystem/transactions", get_transactions),
     Route("/v1/ecosystem/stats", get_stats),
+    Route("/v1/snapshots/{id}.jsonl.zst", get_lines),
+    Route("/v1/snapshots/{id}.tar.zst", get_archive),
+    Route("/v1/snapshots/pointer-{format}.json", get_pointer),
+    Route("/v1/snapshots/manifests/{sha256}.json", get_manifest),
+    Route("/v1/snapshots/objects/{sha256}.zst", get_object),
+    Route("/v1/snapshots/patches/{from}-{to}.json", get_patch_index),
+    Route("/v1/snapshots/patches/{from}-{to}.zst", get_patches),
+    Route("/v1/snapshots/{id}/datapackage.json", get_package),
+    Route("/v1/snapshots/{id}/{archive}", get_archive_in_package),
     *(
         Route(f"{prefix}/discovery/{name}", endpoint)
         for prefix in PREFIXES
@@ -93,6 +115,8 @@ def create_app(settings: Settings | None = None) -> Starlette:
     app.state.load_shedder = LoadShedder(settings.max_lag)
     app.state.api_paths = frozenset(route.path for route in routes)
     app.state.post_paths = post_paths
+    app.state.downloads = Downloads(Path(settings.artifacts)) if settings.downloads else None
+    app.state.transfers = Transfers()
     app.state.mcp = mcp
     app.state.error_page = error_page if settings.page else None
     return app

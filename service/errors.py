@@ -34,6 +34,31 @@ class ServiceNotFound(RatecardError):
     status = 404
 
 
+class DownloadNotFound(RatecardError):
+    """No kept snapshot has the download."""
+
+    code = "download_not_found"
+    status = 404
+
+
+class DownloadsDisabled(RatecardError):
+    """The service offers no downloads."""
+
+    code = "downloads_disabled"
+    status = 404
+
+
+class RangeNotSatisfiable(RatecardError):
+    """The range of a request begins after the end of the download."""
+
+    code = "range_not_satisfiable"
+    status = 416
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the range begins after the end, at {size} bytes")
+        self.size = size
+
+
 class PathNotFound(RatecardError):
     """The path of a request is none of the documented ones."""
 

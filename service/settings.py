@@ -64,6 +64,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     page: Annotated[
         bool, Meta(description="serve the pages for people; `false` leaves the JSON API alone")
     ] = True
+    downloads: Annotated[
+        bool,
+        Meta(description="serve downloads of snapshots, and what replicas copy"),
+    ] = True
     mcp: Annotated[
         bool,
         Meta(description="serve MCP, for agents, at `/mcp`; needs the extra `mcp`"),

@@ -137,6 +137,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of snapshots that stay on disk (%(default)s)",
     )
+    parser.add_argument(
+        "--no-downloads",
+        action="store_false",
+        dest="downloads",
+        help="make no archives of the snapshot, which downloads and replicas need",
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="report in JSON, on standard output")
 
@@ -163,6 +169,7 @@ def run(options: argparse.Namespace) -> int:
         endpoints=options.endpoints,
         from_scratch=options.from_scratch,
         keep=options.keep,
+        downloads=options.downloads,
     )
     report = build_snapshot(build_options, Progress(quiet=options.quiet or options.json))
     if options.json:
@@ -199,6 +206,9 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
         counts += f", {report.resources:,} listed resources"
     size = _format_size(report.bytes)
     yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
+    if report.downloads:
+        patches = f", {_format_size(report.patches)} of patches" if report.patches else ""
+        yield f"downloads: {_format_size(report.downloads)}{patches}"
     yield f"{counts}, {report.payments:,} payments; {size} in {report.seconds:.1f} s"
     verb = "published" if report.changed else "nothing changed; still serving"
     yield f"{verb} {artifacts}/snapshots/{report.snapshot}"

@@ -14,7 +14,7 @@ import msgspec
 from indexer.resources import available_cpus
 from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.publishing.artifacts import ID_DIGITS, make_current, walk
+from service.publishing.artifacts import ID_DIGITS, walk
 from service.search.config import SearchConfig
 from service.snapshot.manifest import FORMAT, File, Manifest, read_manifest, sha256, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
@@ -48,14 +48,12 @@ def identify(files: Mapping[str, File], configs: Sequence[SearchConfig]) -> str:
     return digest.hexdigest()[:ID_DIGITS]
 
 
-def reuse(artifacts: Path, snapshot_id: str) -> Manifest | None:
-    """Publish the existing snapshot of this id if it is whole; returns its manifest, or None."""
+def find_whole(artifacts: Path, snapshot_id: str) -> Manifest | None:
+    """Return the manifest of the existing snapshot of this id if it is whole, or None."""
     try:
-        manifest = verify(artifacts / SNAPSHOTS / snapshot_id, threads=available_cpus())
+        return verify(artifacts / SNAPSHOTS / snapshot_id, threads=available_cpus())
     except SnapshotUnavailable:
         return None
-    make_current(artifacts, snapshot_id)
-    return manifest
 
 
 def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:

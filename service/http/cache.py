@@ -37,8 +37,8 @@ class CachedResponse(Struct, frozen=True):
     """Memory that it takes, in bytes and roughly."""
 
     def is_known(self, if_none_match: bytes) -> bool:
-        """Compare weakly, since gateways that compress a response weaken its tag."""
-        return if_none_match == b"*" or self.etag in _entity_tags.findall(if_none_match)
+        """Return whether the client has this response."""
+        return matches(if_none_match, self.etag)
 
 
 class ResponseCache:
@@ -71,6 +71,11 @@ class ResponseCache:
             self._entries[key] = response
             while self._free < 0:
                 self._free += self._entries.popitem(last=False)[1].cost
+
+
+def matches(if_none_match: bytes, etag: bytes) -> bool:
+    """Compare weakly, since gateways that compress a response weaken its tag."""
+    return if_none_match == b"*" or etag in _entity_tags.findall(if_none_match)
 
 
 def encode_response(

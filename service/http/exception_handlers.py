@@ -12,6 +12,7 @@ from service.errors import (
     InvalidParameter,
     MethodNotAllowed,
     PathNotFound,
+    RangeNotSatisfiable,
     RatecardError,
 )
 from service.http.responses import no_store, path_of
@@ -35,6 +36,8 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = _methods_of(request)
+    if isinstance(error, RangeNotSatisfiable):
+        headers["content-range"] = f"bytes */{error.size}"
     if isinstance(error, BodyTooLarge):
         headers["connection"] = "close"  # the rest of the body would be taken for a request
     if _is_of_discovery(request):

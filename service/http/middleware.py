@@ -31,7 +31,7 @@ COMMON_HEADERS: RawHeaders = [
     (b"access-control-allow-origin", b"*"),
     (
         b"access-control-expose-headers",
-        b"ETag, Ratecard-Snapshot, Retry-After, X-Request-Id",
+        b"Accept-Ranges, Content-Range, ETag, Ratecard-Snapshot, Retry-After, X-Request-Id",
     ),
     (b"x-content-type-options", b"nosniff"),
 ]
@@ -110,20 +110,23 @@ class RequestMiddleware:
             # The parser may have stopped at the head, and would take a body for the next request.
             headers.append((b"connection", b"close"))
         writer = ResponseWriter(request_id, headers, send)
+        scope[SNAPSHOT] = snapshot
+        snapshot_id = b"" if snapshot is None else snapshot.encoded_id
+        del snapshot  # a download takes it from the scope, since it may outlast many snapshots
         counts = self._metrics.counts
         counts.in_flight += 1
         try:
-            if snapshot is None or scope["method"] not in CACHEABLE_METHODS:
-                await self._call_application(scope, receive, writer.send, writer, snapshot)
+            if not snapshot_id or scope["method"] not in CACHEABLE_METHODS:
+                await self._call_application(scope, receive, writer.send, writer)
                 return
             coding = negotiate(fields.get(b"accept-encoding", b""))
             root = scope.get("root_path", "")
-            key = snapshot.encoded_id, scope["path"], scope["query_string"], coding, root
+            key = snapshot_id, scope["path"], scope["query_string"], coding, root
             response = self._cache.get(key)
             if response is not None:
                 counts.cache_hits += 1
             else:
-                response = await self._render(scope, receive, writer, snapshot, key)
+                response = await self._render(scope, receive, writer, key)
                 if response is None:
                     return
                 counts.cache_misses += 1
@@ -136,14 +139,16 @@ class RequestMiddleware:
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         finally:
+            # An idle connection keeps its last scope, which must not keep a snapshot mapped.
+            scope[SNAPSHOT] = None
             counts.in_flight -= 1
             seconds = time.perf_counter() - started
             self._metrics.observe(writer.route, writer.status or 500, seconds)
             if self._log is not None:
-                self._log.write(scope, writer, seconds, snapshot.id if snapshot else "")
+                self._log.write(scope, writer, seconds, snapshot_id.decode())
 
     async def _render(
-        self, scope: Scope, receive: Receive, writer: ResponseWriter, snapshot: Snapshot, key: Key
+        self, scope: Scope, receive: Receive, writer: ResponseWriter, key: Key
     ) -> CachedResponse | None:
         """Return the application's response, cached; None if it was sent as not cacheable."""
         headers: RawHeaders | None = None
@@ -158,7 +163,7 @@ class RequestMiddleware:
             else:
                 await writer.send(message)
 
-        await self._call_application(scope, receive, collect, writer, snapshot)
+        await self._call_application(scope, receive, collect, writer)
         if headers is None or writer.status:
             return None
         body = b"".join(pieces) if len(pieces) != 1 else pieces[0]
@@ -176,12 +181,7 @@ class RequestMiddleware:
         return response
 
     async def _call_application(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        writer: ResponseWriter,
-        snapshot: Snapshot | None,
+        self, scope: Scope, receive: Receive, send: Send, writer: ResponseWriter
     ) -> None:
         """Call the application, or answer in its place: a preflight, or 500 when it fails."""
         app = self._app
@@ -189,7 +189,6 @@ class RequestMiddleware:
             app = POST_PREFLIGHT if path_of(scope) in self._post_paths else PREFLIGHT
         if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
             app = error_response(Request(scope), PathNotFound())
-        scope[SNAPSHOT] = snapshot
         scope.pop("route", None)  # that of a mount
         try:
             await app(scope, receive, send)
@@ -200,8 +199,6 @@ class RequestMiddleware:
             error = RatecardError("the service failed; its log has the reason")
             await error_response(Request(scope), error)(scope, receive, writer.send)
         finally:
-            # An idle connection keeps its last scope, which must not keep a snapshot mapped.
-            scope[SNAPSHOT] = None
             if "route" in scope:
                 writer.route = scope["route"].path
 

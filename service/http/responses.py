@@ -16,6 +16,7 @@ SNAPSHOT = "ratecard.snapshot"
 FIELDS = "ratecard.fields"
 """Scope key of the request headers that this service reads: name to value, repeated ones joined."""
 JSON = "application/json"
+IMMUTABLE = "public, max-age=31536000, immutable"
 NO_ROUTE = "none"
 
 RawHeaders = list[tuple[bytes, bytes]]

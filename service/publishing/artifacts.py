@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.publishing.durable import sync, write_durably
+from service.snapshot.downloads import DOWNLOADS
 from service.snapshot.manifest import EARLIER, MANIFEST, Manifest
 from service.snapshot.publication import (
     CURRENT,
@@ -59,9 +60,9 @@ _snapshot_id = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
 def stage(artifacts: Path, keep: int | None = KEPT) -> Iterator[Path]:
     """Lock an artifacts folder and yield a folder on its file system to work in.
 
-    The remains of a killed build are removed first; at the end the staging folder goes, and the
-    snapshots beyond the last `keep`, if that is given. Raises ArtifactsBusy while another build
-    holds the lock.
+    The remains of a killed build are removed first; at the end the staging folder goes, and
+    the snapshots beyond the last `keep`, if that is given, with their downloads. Raises
+    ArtifactsBusy while another build holds the lock.
     """
     (artifacts / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
     with _lock(artifacts):
@@ -212,10 +213,19 @@ def _prune(artifacts: Path, keep: int) -> None:
         ]
         for _, _, path in sorted(others, reverse=True)[keep - 1 :]:
             path.rename(artifacts / STAGING / path.name)
+        _prune_downloads(artifacts)
     except SnapshotUnavailable:
         return
     except OSError as error:  # the build is done, or failed for a reason of its own
         _log.warning("warning: older snapshots cannot be removed: %s", error)
+
+
+def _prune_downloads(artifacts: Path) -> None:
+    """Move the downloads of snapshots that are gone to the staging folder."""
+    with suppress(FileNotFoundError):
+        for path in (artifacts / DOWNLOADS).iterdir():
+            if not (artifacts / SNAPSHOTS / path.name).exists():
+                path.rename(artifacts / STAGING / f"{DOWNLOADS}-{path.name}")
 
 
 def _built_at(path: Path, *, known: bool) -> datetime | None:

@@ -11,6 +11,7 @@ from typing import IO
 
 from service.errors import DownloadDamaged
 from service.snapshot.downloads import Frame
+from service.snapshot.manifest import File
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -32,7 +33,7 @@ MIN_PREFIX = 8
 
 
 class ArchiveWriter:
-    """Appends frames to a file; `sha256` is that of the whole file so far."""
+    """Appends frames to a file, and hashes it."""
 
     def __init__(self, file: IO[bytes], threads: int) -> None:
         self._file = file
@@ -41,18 +42,13 @@ class ArchiveWriter:
         self._offset = 0
 
     @property
-    def sha256(self) -> str:
-        """The SHA-256 of the file, in hexadecimal."""
-        return self._hash.hexdigest()
-
-    @property
-    def size(self) -> int:
-        """The bytes of the file."""
-        return self._offset
+    def file(self) -> File:
+        """The size and the hash of the file so far."""
+        return File(self._offset, self._hash.hexdigest())
 
     def compress(self, chunks: Iterable[Buffer], size: int) -> Frame:
         """Append a frame of `size` bytes of content."""
-        options = {zstd.CompressionParameter.compression_level: LEVEL}
+        options: dict[int, int] = {zstd.CompressionParameter.compression_level: LEVEL}
         if size >= THREADS_FROM:
             options[zstd.CompressionParameter.nb_workers] = self._threads
         compressor = zstd.ZstdCompressor(options=options)
@@ -88,7 +84,7 @@ def compress(content: Buffer) -> bytes:
 def compress_after(prefix: Buffer, content: Buffer) -> bytes:
     """Return a frame of content that is much like the prefix."""
     parameter = zstd.CompressionParameter
-    options = {
+    options: dict[int, int] = {
         parameter.compression_level: PATCH_LEVEL,
         parameter.enable_long_distance_matching: 1,
         parameter.window_log: max(MIN_WINDOW, (len(prefix) + len(content)).bit_length()),
@@ -135,7 +131,7 @@ def chunks_of(content: Buffer) -> Iterator[memoryview]:
 
 def _decompressed(frame: Buffer, prefix: Buffer) -> Iterator[bytes]:
     """Yield the content of exactly one frame, CHUNK bytes at most at a time."""
-    options = {zstd.DecompressionParameter.window_log_max: MAX_WINDOW}
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MAX_WINDOW}
     decompressor = zstd.ZstdDecompressor(_dictionary(prefix), options)
     chunks = chunks_of(frame)
     try:

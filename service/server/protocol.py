@@ -26,8 +26,9 @@ DEFAULT_TIMEOUT = 30
 LINGER = 1.0
 """Seconds for a refused client to read the response: closing at once would reset the connection."""
 
-State = tuple[int, bool, int]
-"""Heads completed, whether a request is incomplete, and bytes that the client has yet to read."""
+State = tuple[int, bool, int, int]
+"""Heads completed, whether a request is incomplete, bytes that the client has yet to read, and how
+often it read what was waiting."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -42,6 +43,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle
     _heads = 0
     _responses = 0
+    _resumes = 0
     _room = MAX_HEAD  # bytes that the current head may still have
     _is_incomplete = True
     _has_body = False
@@ -82,6 +84,11 @@ class BoundedProtocol(HttpToolsProtocol):
             super().data_received(piece)
             if not self._room:
                 self._refuse(HeadTooLarge(f"the request line and headers exceed {MAX_HEAD} bytes"))
+
+    def resume_writing(self) -> None:
+        """Count the progress of a client that reads a long response: its buffer fills up again."""
+        self._resumes += 1
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         """Expect a head."""
@@ -139,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _check_progress(self, earlier: State | None) -> None:
         is_incomplete = self._is_incomplete or self._room < MAX_HEAD
         unread = self._connection.get_write_buffer_size()
-        state = self._heads, is_incomplete, unread
+        state = self._heads, is_incomplete, unread, self._resumes
         if state == earlier and (is_incomplete or unread):
             self._connection.abort()
         else:

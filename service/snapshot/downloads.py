@@ -1,4 +1,4 @@
-"""The downloads of a snapshot: archives of it, and patches from the snapshot before.
+"""The downloads of snapshots: archives of each, and patches from the snapshot before.
 
     artifacts/downloads/<id>/<id>.tar.zst     the files that the service reads, one zstd frame each
     artifacts/downloads/<id>/<id>.jsonl.zst   one service a line, in order of id
@@ -11,17 +11,32 @@ The index is written last: a folder that has it is complete.
 
 from __future__ import annotations
 
+import hashlib
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from service.errors import SnapshotDamaged
-from service.snapshot.manifest import File
+from service.errors import SnapshotDamaged, SnapshotUnavailable
+from service.snapshot.manifest import (
+    MANIFEST,
+    File,
+    Manifest,
+    check_files,
+    copy_manifest,
+    read_manifest,
+)
 
 DOWNLOADS = "downloads"
 INDEX = "index.json"
+POINTER = "pointer.json"
 PATCHES = "patches.zst"
+SETTLED_AFTER = 2 * 10**9
+"""Nanoseconds after which a further change of a folder has another time on every file system."""
 
 
 class Frame(Struct, frozen=True):
@@ -41,6 +56,7 @@ class Download(Struct, frozen=True):
         is among them
     base: id of the snapshot that the patches start from, empty without patches
     patches: the patch of each file that changed, by path, where it is smaller than the frame
+    patch_file: the file of the patches
     jsonl_bytes: bytes of the services as lines, not compressed
     """
 
@@ -50,6 +66,7 @@ class Download(Struct, frozen=True):
     frames: dict[str, Frame]
     base: str
     patches: dict[str, Frame]
+    patch_file: File
     services: int
     jsonl_bytes: int
 
@@ -76,3 +93,104 @@ def read_download(folder: Path) -> Download:
         raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SnapshotDamaged(f"{path} is no index of downloads: {error}") from error
+
+
+def verify_downloads(folder: Path, manifest: Manifest, threads: int = 1) -> Download:
+    """Check the downloads of a snapshot against their hashes; raises SnapshotDamaged."""
+    download = read_download(folder)
+    content = copy_manifest(manifest)
+    copied = File(len(content), hashlib.sha256(content).hexdigest())
+    if (download.id, download.manifest) != (manifest.id, copied.sha256):
+        raise SnapshotDamaged(f"{folder} has the downloads of another snapshot")
+    files = {MANIFEST: copied, PATCHES: download.patch_file, **download.archives}
+    check_files(folder, files, threads)
+    return download
+
+
+class Part(NamedTuple):
+    """A range of bytes of a file, and their SHA-256."""
+
+    path: Path
+    offset: int
+    bytes: int
+    sha256: str
+
+
+class _Listing(NamedTuple):
+    """The downloads of the kept snapshots, and the parts of their files by what they hold."""
+
+    downloads: dict[str, Download]
+    manifests: dict[str, Part]
+    objects: dict[str, Part]
+
+
+class Downloads:
+    """The downloads in an artifacts folder, found by their names. Each call reads the disk."""
+
+    def __init__(self, artifacts: Path) -> None:
+        self.pointer = artifacts / POINTER
+        """The file that names the last publication, for replicas."""
+        self._folder = artifacts / DOWNLOADS
+        self._listing = _Listing({}, {}, {})
+        self._seen = (0, 0)
+        self._refreshing = threading.Lock()
+
+    def download(self, snapshot_id: str) -> Download | None:
+        """Return the index of the downloads of a snapshot."""
+        return self._refresh().downloads.get(snapshot_id)
+
+    def archive(self, snapshot_id: str, name: str) -> Part | None:
+        """Return an archive by its name."""
+        download = self.download(snapshot_id)
+        if download is None or name not in download.archives:
+            return None
+        file = download.archives[name]
+        return Part(self._folder / snapshot_id / name, 0, file.bytes, file.sha256)
+
+    def manifest(self, digest: str) -> Part | None:
+        """Return the manifest of a copy by its SHA-256."""
+        return self._refresh().manifests.get(digest)
+
+    def packed(self, digest: str) -> Part | None:
+        """Return the zstd frame of a file by the SHA-256 of its content."""
+        return self._refresh().objects.get(digest)
+
+    def patches(self, base: str, snapshot_id: str) -> tuple[Download, Part] | None:
+        """Return the patches between two snapshots, and their index."""
+        download = self.download(snapshot_id)
+        if download is None or not base or download.base != base:
+            return None
+        path, file = self._folder / snapshot_id / PATCHES, download.patch_file
+        return download, Part(path, 0, file.bytes, file.sha256)
+
+    def _refresh(self) -> _Listing:
+        with self._refreshing:
+            try:
+                state = self._folder.stat()
+                seen = state.st_ino, state.st_mtime_ns
+                if seen != self._seen:
+                    self._listing = self._read()
+                    is_settled = time.time_ns() - state.st_mtime_ns > SETTLED_AFTER
+                    self._seen = seen if is_settled else (0, 0)
+            except FileNotFoundError:
+                self._listing, self._seen = _Listing({}, {}, {}), (0, 0)
+            return self._listing
+
+    def _read(self) -> _Listing:
+        listing = _Listing({}, {}, {})
+        for folder in self._folder.iterdir():
+            with suppress(SnapshotUnavailable, OSError):  # it is being pruned, or it is damaged
+                download = read_download(folder)
+                manifest = read_manifest(folder)
+                if download.id != folder.name:
+                    continue
+                archive = folder / archive_name(download.id)
+                listing.downloads[download.id] = download
+                size = (folder / MANIFEST).stat().st_size
+                part = Part(folder / MANIFEST, 0, size, download.manifest)
+                listing.manifests[download.manifest] = part
+                for path, file in manifest.files.items():
+                    frame = download.frames[path]
+                    part = Part(archive, frame.offset, frame.bytes, frame.sha256)
+                    listing.objects[file.sha256] = part
+        return listing

@@ -115,7 +115,12 @@ def verify(folder: Path, threads: int = 1, *, with_segments: bool = True) -> Man
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
-    files = manifest.files if with_segments else manifest.served_files
+    check_files(folder, manifest.files if with_segments else manifest.served_files, threads)
+    return manifest
+
+
+def check_files(folder: Path, files: Mapping[str, File], threads: int = 1) -> None:
+    """Check files against their sizes and hashes; raises SnapshotDamaged."""
     check_sizes(folder, files)
     paths = [folder / name for name in files]
     try:
@@ -129,7 +134,6 @@ def verify(folder: Path, threads: int = 1, *, with_segments: bool = True) -> Man
     for path, file, actual in zip(paths, files.values(), hashes, strict=True):
         if actual != file.sha256:
             raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
-    return manifest
 
 
 def sha256(path: Path) -> str:

@@ -65,6 +65,9 @@ class IdTable:
         self._texts = RecordStore(folder, "ids")
         self._ordinals = HashTable(folder / "ids")
 
+    def __len__(self) -> int:
+        return len(self._texts)
+
     def __getitem__(self, ordinal: int) -> str:
         return self._texts.text(ordinal)[1:-1].decode("ascii")
 

@@ -22,6 +22,7 @@ STAGES = {
     "write the resources",
     "compile",
     "write the endpoints",
+    "make the downloads",
     "publish",
 }
 """The stages of a build with payments."""

@@ -24,6 +24,7 @@ from indexer import __main__ as program
 from indexer import build as pipeline
 from indexer.snapshot.identity import list_files
 from service.publishing.artifacts import KEPT
+from service.snapshot.downloads import DOWNLOADS, verify_downloads
 from service.snapshot.manifest import SEGMENTS, verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
@@ -52,7 +53,7 @@ ALLOCATION = "mmap"
 
 SYNC = "fsync"
 PUBLISHED = ("first", "second", "old")
-FILES = {".lock", "CURRENT", "history.json", "last.json", SNAPSHOTS}
+FILES = {".lock", "CURRENT", "history.json", "last.json", SNAPSHOTS, DOWNLOADS}
 PATHS = ("/v1/services", "/v1/search/services?q=one", "/v1/services/one", "/v1/ecosystem/overview")
 
 Response = tuple[int, str, bytes]
@@ -283,16 +284,19 @@ class FaultInjector:
         assert snapshots(artifacts) == {self._ids[recent] for recent in published[-KEPT:]}
         assert served_hashes(artifacts) == self._hashes[self._ids[name]]
         assert {path.name for path in artifacts.iterdir()} == FILES
+        assert {path.name for path in (artifacts / DOWNLOADS).iterdir()} == snapshots(artifacts)
         for snapshot_id in snapshots(artifacts):
-            verify(artifacts / SNAPSHOTS / snapshot_id)
+            manifest = verify(artifacts / SNAPSHOTS / snapshot_id)
+            verify_downloads(artifacts / DOWNLOADS / snapshot_id, manifest)
 
     def _reset(self) -> None:
-        """Restore the snapshots and the history; `old` is served already."""
+        """Restore the snapshots, their downloads and the history; `old` is served already."""
         present, expected = snapshots(self.artifacts), snapshots(self._pristine)
-        for snapshot_id in present - expected:
-            shutil.rmtree(self.artifacts / SNAPSHOTS / snapshot_id)
-        for snapshot_id in expected - present:
-            link(*(root / SNAPSHOTS / snapshot_id for root in (self._pristine, self.artifacts)))
+        for parent in (SNAPSHOTS, DOWNLOADS):
+            for snapshot_id in present - expected:
+                shutil.rmtree(self.artifacts / parent / snapshot_id)
+            for snapshot_id in expected - present:
+                link(*(root / parent / snapshot_id for root in (self._pristine, self.artifacts)))
         (self.artifacts / HISTORY).unlink()
         os.link(self._pristine / HISTORY, self.artifacts / HISTORY)
 
@@ -382,6 +386,18 @@ def test_a_fault_while_sharing_segments_changes_nothing(
     assert len(calls) > LEAST_SHARED
     for call, fault in faults(calls, sample(calls, len(FAULTS))):
         injector.inject("read_overlays", call, fault, *options)
+
+
+@pytest.mark.soak
+def test_a_fault_while_making_downloads_loses_nothing(injector: FaultInjector) -> None:
+    calls = injector.calls("make_downloads", CALLS)
+    lines = [DOWNLOADS in call.line for call in calls]
+    made = calls[: len(lines) - lines[::-1].index(True)]
+    renames = [call for call in made if call.name.startswith("rename")]
+    assert renames
+    for call, fault in faults(made, sorted({*renames, *sample(made, 6)}, key=made.index)):
+        injector.inject("make_downloads", call, fault)
+    injector.settle()
 
 
 @pytest.mark.soak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from indexer.catalogue.outliers import MIN_SERVICES
 from indexer.encoder.packaged import load_encoder
+from service.snapshot.downloads import DOWNLOADS
 from tests.support.artifacts import STAGES, folder, overlays, reported
 from tests.support.running import (
     ROOT,
@@ -65,7 +67,8 @@ def test_the_last_lines_of_the_report_name_the_served_snapshot(
 ) -> None:
     for verb in ("published", "nothing changed; still serving"):
         assert build([service("a")], payments=[payment()]) == 0
-        *_, held, where = capsys.readouterr().out.splitlines()
+        *_, downloads, held, where = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"downloads: [0-9.]+ MB", downloads)
         assert held.startswith("1 services, 1 endpoints, 1 payments; ")
         assert where == f"{verb} {artifacts}/snapshots/{folder(artifacts).name}"
 
@@ -94,6 +97,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "reasons": {reason: 1},
     }
     assert (sources[1]["name"], sources[1]["records"]) == (payments, 1)
+    archives = (artifacts / DOWNLOADS / folder(artifacts).name).glob("*.*.zst")
     assert report == {
         "snapshot": folder(artifacts).name,
         "changed": True,
@@ -106,6 +110,8 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "segments": 1,
         "merged": 0,
         "bytes": size - manifest,
+        "downloads": sum(path.stat().st_size for path in archives),
+        "patches": 0,
         "encoder": load_encoder().name,
         "changes": None,
         "suspiciousPrices": [],

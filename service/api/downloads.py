@@ -1,0 +1,222 @@
+"""Downloads of snapshots, and the files that replicas copy.
+
+    /v1/snapshots/<id>.jsonl.zst, .tar.zst     the archives, for people and mirrors
+    /v1/snapshots/<id>/datapackage.json        their description, by Frictionless Data
+    /v1/snapshots/<id>/<archive>               the archives, beside their description
+    /v1/snapshots/pointer-<format>.json        the served snapshot, and where its manifest is
+    /v1/snapshots/manifests/<sha256>.json      the manifest of a copy
+    /v1/snapshots/objects/<sha256>.zst         a file of a copy
+    /v1/snapshots/patches/<from>-<to>.json     where the patches of files are in the next one
+    /v1/snapshots/patches/<from>-<to>.zst
+
+All but the pointer and the description never change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from service.errors import DownloadNotFound, DownloadsDisabled
+from service.http.cache import matches
+from service.http.file_ranges import FileResponse
+from service.http.responses import IMMUTABLE, JSON, snapshot_of
+from service.records import format_timestamp
+from service.snapshot.downloads import Download, Downloads, Frame, Part, archive_name, lines_name
+from service.snapshot.manifest import FORMAT, copy_manifest
+
+ZSTD = "application/zstd"
+T = TypeVar("T")
+
+
+class Kept(Struct):
+    """A snapshot and the SHA-256 of the manifest of its copy."""
+
+    id: str
+    manifest: str
+
+
+class Pointer(Struct):
+    """The served snapshot, for replicas; `serial` is 0 where no publication has one."""
+
+    format: int
+    id: str
+    manifest: str
+    serial: int
+    published_at: str
+    kept: list[Kept]
+
+
+class PointerFile(Struct):
+    """The JSON text of a pointer, and its signature in hexadecimal."""
+
+    pointer: str
+    signature: str | None = None
+
+
+class _Id(Struct):
+    id: str
+
+
+class PatchIndex(Struct, rename={"base": "from", "target": "to"}):
+    """The ranges of the patches of files in the file of the patches between two snapshots."""
+
+    base: str
+    target: str
+    patches: dict[str, Frame]
+
+
+_pointer_file = msgspec.json.Decoder(PointerFile)
+_id = msgspec.json.Decoder(_Id)
+
+
+async def get_lines(request: Request) -> ASGIApp:
+    """Send the services of a snapshot, one a line, in order of id."""
+    snapshot_id = request.path_params["id"]
+    return await _archive(request, snapshot_id, lines_name(snapshot_id))
+
+
+async def get_archive(request: Request) -> ASGIApp:
+    """Send the copy of a snapshot."""
+    snapshot_id = request.path_params["id"]
+    return await _archive(request, snapshot_id, archive_name(snapshot_id))
+
+
+async def get_archive_in_package(request: Request) -> ASGIApp:
+    """Send an archive by its name, which a data package may not name outside of its folder."""
+    return await _archive(request, request.path_params["id"], request.path_params["archive"])
+
+
+async def get_package(request: Request) -> ASGIApp:
+    """Describe the archives of a snapshot as a data package."""
+    download = await _find(request, Downloads.download, request.path_params["id"])
+    return _json(request, _encode(_package(download)), "no-cache")
+
+
+async def get_manifest(request: Request) -> ASGIApp:
+    """Send the manifest of a copy."""
+    part = await _find(request, Downloads.manifest, request.path_params["sha256"])
+    return _file(request, part, JSON)
+
+
+async def get_object(request: Request) -> ASGIApp:
+    """Send a file of a copy, compressed."""
+    part = await _find(request, Downloads.packed, request.path_params["sha256"])
+    return _file(request, part, ZSTD)
+
+
+async def get_patch_index(request: Request) -> ASGIApp:
+    """Send the ranges of the patches between two snapshots."""
+    base, target = request.path_params["from"], request.path_params["to"]
+    download, _ = await _find(request, Downloads.patches, base, target)
+    return _json(request, _encode(PatchIndex(base, target, download.patches)), IMMUTABLE)
+
+
+async def get_patches(request: Request) -> ASGIApp:
+    """Send the patches between two snapshots."""
+    ends = request.path_params["from"], request.path_params["to"]
+    _, part = await _find(request, Downloads.patches, *ends)
+    return _file(request, part, ZSTD)
+
+
+async def get_pointer(request: Request) -> ASGIApp:
+    """Name the served snapshot: by the last publication, or where that is another, by itself."""
+    if request.path_params["format"] != str(FORMAT):
+        raise DownloadNotFound(f"this release serves snapshots of format {FORMAT}")
+    snapshot = snapshot_of(request)
+    content = copy_manifest(snapshot.manifest)
+    digest = hashlib.sha256(content).hexdigest()
+    await _find(request, Downloads.manifest, digest)
+    published = await asyncio.to_thread(
+        _read_pointer, request.app.state.downloads.pointer, snapshot.id
+    )
+    if published is None:
+        checked_at = request.app.state.snapshots.checked_at(snapshot)
+        pointer = Pointer(
+            format=FORMAT,
+            id=snapshot.id,
+            manifest=digest,
+            serial=0,
+            published_at=format_timestamp(checked_at),
+            kept=[Kept(snapshot.id, digest)],
+        )
+        published = _encode(PointerFile(_encode(pointer).decode()))
+    return _json(request, published, "no-cache")
+
+
+async def _archive(request: Request, snapshot_id: str, name: str) -> FileResponse:
+    return _file(request, await _find(request, Downloads.archive, snapshot_id, name), ZSTD)
+
+
+async def _find(request: Request, find: Callable[..., T | None], *names: str) -> T:
+    """Find a download off the event loop; raises DownloadNotFound or DownloadsDisabled."""
+    downloads: Downloads | None = request.app.state.downloads
+    if downloads is None:
+        raise DownloadsDisabled("downloads are switched off here (RATECARD_DOWNLOADS)")
+    found = await asyncio.to_thread(find, downloads, *names)
+    if found is None:
+        raise DownloadNotFound("no kept snapshot has this download; see /v1/snapshots")
+    return found
+
+
+def _file(request: Request, part: Part, media_type: str) -> FileResponse:
+    return FileResponse(part, media_type, IMMUTABLE, request.app.state.transfers)
+
+
+def _package(download: Download) -> dict[str, Any]:
+    """Return the descriptor of https://datapackage.org for the archives."""
+    described = {
+        lines_name(download.id): ("services", "jsonl", "The services, one a line, in order of id"),
+        archive_name(download.id): ("snapshot", "tar", "The snapshot, as the service reads it"),
+    }
+    return {
+        "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
+        "name": f"ratecard-{download.id}",
+        "id": download.id,
+        "resources": [
+            {
+                "name": name,
+                "title": title,
+                "path": path,
+                "format": kind,
+                "compression": "zst",
+                "mediatype": ZSTD,
+                "bytes": download.archives[path].bytes,
+                "hash": f"sha256:{download.archives[path].sha256}",
+            }
+            for path, (name, kind, title) in described.items()
+        ],
+    }
+
+
+def _read_pointer(path: Path, snapshot_id: str) -> bytes | None:
+    """Return the file of the last publication if that is of this snapshot."""
+    try:
+        content = path.read_bytes()
+        pointer = _id.decode(_pointer_file.decode(content).pointer)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return content if pointer.id == snapshot_id else None
+
+
+def _encode(value: Any) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _json(request: Request, body: bytes, cache_control: str) -> Response:
+    """Respond with a small JSON text, which the response cache does not keep."""
+    etag = f'"{hashlib.sha256(body).hexdigest()}"'
+    headers = {"etag": etag, "cache-control": cache_control}
+    known = request.headers.get("if-none-match")
+    if known is not None and matches(known.encode("latin-1"), etag.encode()):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=JSON, headers=headers)

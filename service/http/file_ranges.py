@@ -1,0 +1,156 @@
+"""Responses with a range of bytes of a file: conditions, ranges, and sending at a bounded rate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from service.errors import Overloaded, RangeNotSatisfiable
+from service.http.cache import matches
+from service.http.responses import SNAPSHOT, RawHeaders
+from service.snapshot.downloads import Part
+
+CHUNK = 2**18
+"""Bytes that are read and sent at a time."""
+RATE = 128 * 2**20
+"""Bytes that a worker sends in a second, of all files together."""
+MAX_TRANSFERS = 64
+"""Files that are sent at once; each takes a file descriptor and up to two chunks of memory."""
+
+_range = re.compile(r"bytes=[ \t]*(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))[ \t]*")
+
+
+class Transfers:
+    """Bounds what is sent of files: so many at once, and so many bytes a second of all together.
+
+    Sending takes time of the event loop that searches wait for. For one event loop.
+    """
+
+    def __init__(self, rate: int = RATE) -> None:
+        self._rate = rate
+        self._running = 0
+        self._turn = asyncio.Lock()
+
+    async def wait(self, size: int) -> None:
+        """Wait until so many further bytes may be sent."""
+        async with self._turn:
+            await asyncio.sleep(size / self._rate)
+
+    @contextmanager
+    def count(self) -> Iterator[None]:
+        """Count a transfer; raises Overloaded where too many run."""
+        if self._running >= MAX_TRANSFERS:
+            raise Overloaded("too many downloads are running; try again in a second")
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+
+class FileResponse:
+    """Responds with a part of a file, or with the range of it that the request names.
+
+    One range is answered; a list of several is ignored, as RFC 9110 (section 14.2) allows. The file
+    stays open while it is sent, so that it may be removed meanwhile.
+    """
+
+    def __init__(
+        self, part: Part, media_type: str, cache_control: str, transfers: Transfers
+    ) -> None:
+        self._part = part
+        self._etag = f'"{part.sha256}"'.encode()
+        self._headers: RawHeaders = [
+            (b"etag", self._etag),
+            (b"cache-control", cache_control.encode()),
+            (b"accept-ranges", b"bytes"),
+        ]
+        self._content_type = b"content-type", media_type.encode()
+        self._transfers = transfers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response; raises RangeNotSatisfiable, Overloaded or OSError before it starts."""
+        scope[SNAPSHOT] = None  # the response may outlast the snapshot that is served now
+        headers = Headers(scope=scope)
+        known = headers.get("if-none-match")
+        if known is not None and matches(known.encode("latin-1"), self._etag):
+            await _send_head(send, 304, self._headers)
+            await send({"type": "http.response.body", "body": b""})
+            return
+        size, fields = self._part.bytes, [*self._headers, self._content_type]
+        status, start, stop = 200, 0, size
+        if scope["method"] == "GET" and self._is_current(headers.get("if-range")):
+            span = parse_range(headers.getlist("range"), size)
+            if span is not None:
+                status, (start, stop) = 206, span
+                fields.append((b"content-range", b"bytes %d-%d/%d" % (start, stop - 1, size)))
+        fields.append((b"content-length", b"%d" % (stop - start)))
+        if scope["method"] == "HEAD" or start == stop:
+            await _send_head(send, status, fields)
+            await send({"type": "http.response.body", "body": b""})
+            return
+        with self._transfers.count():
+            file = await asyncio.to_thread(self._part.path.open, "rb")
+            try:
+                await _send_head(send, status, fields)
+                await self._send(file, start, stop, receive, send)
+            finally:
+                file.close()
+
+    def _is_current(self, if_range: str | None) -> bool:
+        """Compare strongly: ranges of different bytes must not be joined."""
+        return if_range is None or if_range.encode("latin-1").strip() == self._etag
+
+    async def _send(
+        self, file: IO[bytes], start: int, stop: int, receive: Receive, send: Send
+    ) -> None:
+        offset = self._part.offset
+        watch = asyncio.ensure_future(_wait_for_disconnect(receive))
+        try:
+            while start < stop and not watch.done():
+                size = min(CHUNK, stop - start)
+                await self._transfers.wait(size)
+                chunk = await asyncio.to_thread(os.pread, file.fileno(), size, offset + start)
+                if not chunk:
+                    raise EOFError(f"{self._part.path} ends at {offset + start} bytes")
+                start += len(chunk)
+                body = {"type": "http.response.body", "body": chunk, "more_body": start < stop}
+                await send(body)
+        finally:
+            watch.cancel()
+
+
+def parse_range(fields: list[str], size: int) -> tuple[int, int] | None:
+    """Return the bounds of the one range that a request names, None for the whole.
+
+    What is no range of bytes is ignored. Raises RangeNotSatisfiable.
+    """
+    match = _range.fullmatch(fields[0]) if len(fields) == 1 else None
+    if match is None:
+        return None
+    first, last, suffix = match.groups()
+    if first is None:
+        start, stop = max(0, size - int(suffix)), size
+    else:
+        start, stop = int(first), min(size, int(last) + 1) if last else size
+        if last and int(last) < int(first):
+            return None
+    if start >= size:
+        raise RangeNotSatisfiable(size)
+    return start, stop
+
+
+async def _send_head(send: Send, status: int, headers: RawHeaders) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
