@@ -49,10 +49,13 @@ PATCH_SHARE = 0.9
 REPLACED = "replaced-downloads"
 
 
-def make_downloads(artifacts: Path, folder: Path, manifest: Manifest, threads: int) -> Download:
+def make_downloads(
+    artifacts: Path, folder: Path, manifest: Manifest, threads: int, base: str = ""
+) -> Download:
     """Make the downloads of the snapshot in a folder, unless they are there and whole.
 
-    Called in `stage`. Patches start from the served snapshot. Raises OSError; what was there stays.
+    Called in `stage`. Patches start from the snapshot `base`, or else from the served one. Raises
+    OSError; what was there stays.
     """
     existing = artifacts / DOWNLOADS / manifest.id
     with suppress(SnapshotUnavailable):
@@ -61,7 +64,7 @@ def make_downloads(artifacts: Path, folder: Path, manifest: Manifest, threads: i
     with suppress(FileNotFoundError):
         shutil.rmtree(staged)
     staged.mkdir()
-    download = _write(staged, folder, manifest, _find_earlier(artifacts, manifest), threads)
+    download = _write(staged, folder, manifest, _find_earlier(artifacts, manifest, base), threads)
     for path in staged.iterdir():
         sync(path)
     write_durably(staged / INDEX, msgspec.json.format(msgspec.json.encode(download), indent=2))
@@ -88,10 +91,10 @@ class _Earlier(NamedTuple):
         return path in self.files and self.files[path].sha256 == file.sha256
 
 
-def _find_earlier(artifacts: Path, manifest: Manifest) -> _Earlier | None:
-    """Return the served snapshot if this one is patched from it."""
+def _find_earlier(artifacts: Path, manifest: Manifest, base: str) -> _Earlier | None:
+    """Return the snapshot `base` or else the served one, if this one is patched from it."""
     with suppress(SnapshotUnavailable):
-        served = read_current(artifacts).id
+        served = base or read_current(artifacts).id
         folder = artifacts / SNAPSHOTS / served
         files = read_manifest(folder).served_files
         archive = artifacts / DOWNLOADS / served / archive_name(served)

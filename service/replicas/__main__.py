@@ -22,7 +22,7 @@ EXAMPLES = (
     "{prog} --follow s3://bucket/prefix",
     "{prog} --follow https://catalogue.example --artifacts artifacts --once",
 )
-OPTIONS = ("artifacts", "follow", "follow_interval", "trust", "follow_max_age", "keep")
+OPTIONS = ("artifacts", "follow", "follow_interval", "trust", "follow_max_age", "keep", "downloads")
 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service.replicas") -> int:
@@ -60,6 +60,7 @@ def make_follower(settings: ServerSettings) -> Follower:
         settings.keep,
         trust=read_public_key(Path(settings.trust)) if settings.trust else None,
         max_age=settings.follow_max_age,
+        downloads=settings.downloads,
     )
 
 

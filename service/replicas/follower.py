@@ -19,20 +19,20 @@ import msgspec
 
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import KEPT, make_current, publish, stage
+from service.publishing.downloads import make_downloads
 from service.publishing.durable import sync, write_durably
 from service.replicas.failures import FollowingFailed
 from service.replicas.fetching import INCOMING, Fetch, check_manifest
 from service.replicas.origin import Origin
 from service.replicas.pointer import Pointer, check_pointer, decode_pointer
+from service.snapshot.downloads import DOWNLOADS, INDEX, POINTER
 from service.snapshot.following import FOLLOWING, Failure, Following, read_following
-from service.snapshot.manifest import FORMAT, Manifest, copy_manifest, verify
+from service.snapshot.manifest import FORMAT, Manifest, copy_manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-POINTER = "pointer.json"
-"""The file of an artifacts folder that says what was published last, and by whom."""
 LONGEST_PAUSE = 6
 """The longest pause after failures, in intervals."""
 
@@ -47,6 +47,7 @@ class Follower:
 
     trust: the key that must have signed a pointer
     max_age: seconds after which a pointer is too old; 0 for never
+    downloads: whether others can fetch from here what was fetched
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class Follower:
         *,
         trust: Ed25519PublicKey | None = None,
         max_age: int = 0,
+        downloads: bool = False,
     ) -> None:
         self._artifacts = artifacts
         self._origin = origin
         self._keep = keep
         self._trust = trust
         self._max_age = max_age
+        self._downloads = downloads
         self._verified: tuple[str, list[State]] | None = None
         state = read_following(artifacts)
         if state is None or state.origin != origin.name:
@@ -120,32 +123,58 @@ class Follower:
         content = self._origin.pointer()
         self.state.contacted_at = datetime.now(UTC)
         pointer = decode_pointer(content, self._trust)
-        check_pointer(pointer, self.state.serial, self._max_age, self.state.contacted_at)
+        # Another Ratecard numbers with 0 what stands in no pointer of a build.
+        last_serial = self.state.serial if pointer.serial else 0
+        check_pointer(pointer, last_serial, self._max_age, self.state.contacted_at)
         self._note(pointer)
         if self._is_served(pointer):
             self.state.behind_since = None
-            if not self._is_origin_of(content):
-                with stage(self._artifacts, None) as staging:
-                    self._keep_pointer(content, staging)
-            return
+            if self._is_passed_on(pointer, content):
+                return
         with stage(self._artifacts, self._keep) as staging:
-            if self._is_kept(pointer):
-                make_current(self._artifacts, pointer.id)
-            else:
-                self._fetch(pointer, staging)
+            before = self._served_id()
+            self._serve(pointer, staging)
+            self.state.behind_since = None
             self._keep_pointer(content, staging)
-        self.state.behind_since = None
-        _log.info("fetched snapshot %s of %s", pointer.id, self._origin.name)
+            if self._downloads:
+                self._make_downloads(pointer.id, before)
+
+    def _serve(self, pointer: Pointer, staging: Path) -> None:
+        """Have the snapshot of a pointer served, fetching it if it is not there."""
+        if self._is_served(pointer):
+            return
+        if self._is_kept(pointer):
+            make_current(self._artifacts, pointer.id)
+        else:
+            self._fetch(pointer, staging)
+        _log.info("serving snapshot %s of %s", pointer.id, self._origin.name)
+
+    def _is_passed_on(self, pointer: Pointer, content: bytes) -> bool:
+        """Return whether others can fetch from here what is served."""
+        with suppress(OSError):
+            index = self._artifacts / DOWNLOADS / pointer.id / INDEX
+            kept = (self._artifacts / POINTER).read_bytes()
+            return kept == content and (index.exists() or not self._downloads)
+        return False
+
+    def _make_downloads(self, snapshot_id: str, base: str) -> None:
+        """Let others fetch the snapshot from here, after it is served."""
+        folder = self._artifacts / SNAPSHOTS / snapshot_id
+        try:
+            make_downloads(self._artifacts, folder, read_manifest(folder), 1, base)
+        except (OSError, SnapshotUnavailable) as error:
+            _log.warning("the downloads of %s cannot be made: %s", snapshot_id, error)
 
     def _note(self, pointer: Pointer) -> None:
         """Remember an accepted pointer before it is followed, so that no earlier one is."""
         state = self.state
         if self._served_id() != pointer.id and state.behind_since is None:
             state.behind_since = pointer.published_at
-        if (state.serial, state.manifest) == (pointer.serial, pointer.manifest):
+        if (state.published_at, state.manifest) == (pointer.published_at, pointer.manifest):
             return
         state.id, state.manifest = pointer.id, pointer.manifest
-        state.serial, state.published_at = pointer.serial, pointer.published_at
+        state.serial = max(state.serial, pointer.serial)
+        state.published_at = pointer.published_at
         self._write_state(durably=True)
 
     def _fetch(self, pointer: Pointer, staging: Path) -> None:
@@ -204,11 +233,6 @@ class Follower:
         folder = self._artifacts / SNAPSHOTS / snapshot_id
         states = [path.stat() for path in sorted(folder.rglob("*"))]
         return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in states]
-
-    def _is_origin_of(self, content: bytes) -> bool:
-        with suppress(OSError):
-            return (self._artifacts / POINTER).read_bytes() == content
-        return False
 
     def _keep_pointer(self, content: bytes, staging: Path) -> None:
         """Publish what the origin says, for replicas that follow this one."""

@@ -18,7 +18,6 @@ import msgspec
 import obstore
 from msgspec import Struct
 from obstore.exceptions import BaseError, NotModifiedError
-from obstore.store import ObjectStore
 
 from service.replicas.failures import FollowingFailed
 from service.replicas.store import open_store
@@ -26,7 +25,8 @@ from service.snapshot.downloads import Frame
 from service.snapshot.manifest import FORMAT
 
 if TYPE_CHECKING:
-    from obstore import GetOptions
+    from obstore import GetOptions, GetResult
+    from obstore.store import ObjectStore
 
 POINTER = f"pointer-{FORMAT}.json"
 MAX_POINTER = 1 << 20
@@ -172,7 +172,7 @@ class Origin:
         except BaseError as error:
             raise self._unavailable(error) from error
 
-    def _read(self, result: obstore.GetResult, limit: int) -> bytes:
+    def _read(self, result: GetResult, limit: int) -> bytes:
         content = bytearray()
         for chunk in result.stream(CHUNK):
             content += chunk

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError
-from obstore.store import ClientConfig, HTTPStore, ObjectStore, RetryConfig, from_url
+from obstore.store import HTTPStore, from_url
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 SNAPSHOTS_PATH = "/v1/snapshots"
 BUCKETS = ("s3", "gs", "az")

@@ -140,6 +140,7 @@ def serve_origin(bucket: Path) -> Iterator[OriginServer]:
 class _Handler(BaseHTTPRequestHandler):
     origin: OriginServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_HEAD(self) -> None:
         self._respond(with_body=False)

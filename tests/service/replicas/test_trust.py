@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from service.replicas.failures import FollowingFailed
 from service.replicas.pointer import (
@@ -70,21 +72,15 @@ def test_any_change_of_a_signed_pointer_is_refused_or_changes_nothing(data: st.D
     content = bytearray(encode_pointer(POINTER, KEY))
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] = data.draw(st.integers(0, 255))
-    try:
+    with suppress(FollowingFailed):
         assert decode_pointer(bytes(content), KEY.public_key()) == POINTER
-    except FollowingFailed as error:
-        assert error.code == "pointer_refused"
 
 
 def test_the_text_that_is_not_signed_is_not_read() -> None:
     signature = json.loads(encode_pointer(POINTER, KEY))["signature"]
-    other = json.loads(encode_pointer(Pointer(**{**as_fields(POINTER), "serial": 8})))["pointer"]
+    other = json.loads(encode_pointer(replace(POINTER, serial=8)))["pointer"]
     content = json.dumps({"pointer": other, "signature": signature}).encode()
     assert is_refused(lambda: decode_pointer(content, KEY.public_key()), "with the trusted key")
-
-
-def as_fields(pointer: Pointer) -> dict[str, object]:
-    return {name: getattr(pointer, name) for name in pointer.__struct_fields__}
 
 
 def test_a_lower_serial_is_refused_and_the_same_is_not() -> None:
