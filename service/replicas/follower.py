@@ -79,7 +79,6 @@ class Follower:
         The outcome is in `state` and in `following.json`.
         """
         failure = self._attempt()
-        self.state.bytes += self._origin.take_bytes()
         self._failed_looks = self._failed_looks + 1 if failure else 0
         if failure:
             self.state.failures += 1
@@ -136,6 +135,7 @@ class Follower:
             self._serve(pointer, staging)
             self.state.behind_since = None
             self._keep_pointer(content, staging)
+            self._write_state(durably=False)
             if self._downloads:
                 self._make_downloads(pointer.id, before)
 
@@ -242,6 +242,7 @@ class Follower:
         sync(self._artifacts)
 
     def _write_state(self, *, durably: bool) -> None:
+        self.state.bytes += self._origin.take_bytes()
         content = msgspec.json.format(msgspec.json.encode(self.state), indent=2)
         fresh = self._artifacts / f"{FOLLOWING}.new"
         if durably:

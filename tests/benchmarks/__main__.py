@@ -10,10 +10,11 @@ from tests.benchmarks.builds import bench_builds
 from tests.benchmarks.endpoints import bench_endpoints
 from tests.benchmarks.pages import bench_pages
 from tests.benchmarks.rebuilds import bench_rebuilds
+from tests.benchmarks.replicas import bench_replicas
 from tests.benchmarks.search import PEERS, bench_search
 from tests.benchmarks.serving import bench_serving
 
-PARTS = ("pages", "search", "endpoints", "builds", "rebuilds", "service", "agents")
+PARTS = ("pages", "search", "endpoints", "builds", "rebuilds", "replicas", "service", "agents")
 BUILD_COUNTS = [10_000, 100_000]
 AGENTS_COUNT = 5_000
 SERVED_COUNTS = [1_000, 100_000]
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--builds", nargs="*", type=int, help="catalogue sizes to build")
     parser.add_argument("--rebuilt", type=int, default=100_000, help="services to change")
+    parser.add_argument("--followed", type=int, default=100_000, help="services to replicate")
     parser.add_argument("--served", nargs="*", type=int, help="catalogue sizes to serve")
     options = parser.parse_args()
     if "pages" in options.parts:
@@ -42,6 +44,8 @@ def main() -> None:
         )
     if "rebuilds" in options.parts:
         bench_rebuilds(options.rebuilt)
+    if "replicas" in options.parts:
+        bench_replicas(options.followed)
     if "service" in options.parts:
         for count in options.served or SERVED_COUNTS:
             bench_serving(count)
