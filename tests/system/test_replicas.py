@@ -32,6 +32,7 @@ from tests.support.running import (
     service,
     write_lines,
 )
+from tests.support.s3 import BUCKET, INSTALLED, serve_s3
 
 BUILDS, SERVICES = (20, 2000) if SOAK else (4, 200)
 CHANGED = 20
@@ -48,6 +49,7 @@ PATHS = (
     "/v1/services/s007",
     "/v1/search/endpoints?q=harbour&maxPrice=1",
 )
+FETCHED = "ratecard_following_fetched_bytes_total "
 EDITION = re.compile(r"edition (\d+)!")
 
 
@@ -268,6 +270,37 @@ def test_replicas_of_another_ratecard_serve_only_what_was_published(
         assert port
         with cutting_proxy(port, limit) as url:
             run_replicas(tmp_path, url, publisher, calm)
+
+
+@pytest.mark.skipif(not INSTALLED, reason="moto, which serves S3, is not installed")
+def test_a_replica_of_a_bucket_fetches_what_changed(
+    tmp_path: Path, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = tmp_path / "bucket"
+    with serve_s3() as s3, ExitStack() as stack:
+
+        def publish(before: str) -> None:
+            push(publisher.artifacts, bucket, before)
+            s3.upload(bucket, "prod")
+
+        publisher.after = publish
+        publisher.publish()
+        for name, value in s3.environment.items():
+            monkeypatch.setenv(name, value)
+        client = follow(stack, tmp_path / "replica", f"s3://{BUCKET}/prod")
+        whole = fetched(client)
+        publisher.publish()
+        eventually(partial(has, client, publisher.last), WITHIN)
+        eventually(partial(is_followed, client), WITHIN)
+        assert fetched(client) - whole < whole / 10
+        assert "secret" not in (tmp_path / "replica" / "following.json").read_text()
+    verify(folder(tmp_path / "replica"))
+
+
+def fetched(client: httpx.Client) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    (value,) = (line.split()[1] for line in lines if line.startswith(FETCHED))
+    return float(value)
 
 
 def test_a_replica_of_a_replica_follows(tmp_path: Path, publisher: Publisher) -> None:
