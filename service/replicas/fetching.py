@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from threading import Semaphore
 
 from service.errors import DownloadDamaged, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
@@ -33,6 +34,8 @@ from service.snapshot.publication import SNAPSHOTS
 INCOMING = "incoming"
 CONNECTIONS = 4
 """Files that are fetched at a time."""
+PATCHING = 2
+"""Files that are patched at a time: each takes up to some 250 MB of memory."""
 SPARE = 64 << 20
 """Bytes that stay free on the disk."""
 MAX_FILES = 10_000
@@ -68,6 +71,7 @@ class Fetch:
         self._kept = _read_kept(artifacts)
         self._patches: Mapping[str, Frame] = {}
         self._base = self._patch_file = Path()
+        self._patching = Semaphore(PATCHING)
 
     def run(self, target: Path) -> None:
         """Make the folder of the snapshot, without its manifest.
@@ -145,7 +149,8 @@ class Fetch:
 
     def _fetch_files(self, missing: Iterable[str]) -> None:
         with ThreadPoolExecutor(CONNECTIONS, "fetch") as pool:
-            futures = [pool.submit(self._fetch_file, digest) for digest in missing]
+            largest = sorted(missing, key=self._sizes.__getitem__, reverse=True)
+            futures = [pool.submit(self._fetch_file, digest) for digest in largest]
             try:
                 for future in futures:
                     future.result()
@@ -178,7 +183,8 @@ class Fetch:
         patches = memoryview(map_file(self._patch_file))
         patch = patches[range_.offset : range_.offset + range_.bytes]
         size = self._sizes[digest]
-        reason = self._accept(digest, lambda fresh: apply_patch(base, patch, fresh, size))
+        with self._patching:
+            reason = self._accept(digest, lambda fresh: apply_patch(base, patch, fresh, size))
         if reason:
             _log.warning("%s of %s is fetched whole: %s", path, self._manifest.id, reason)
         return not reason
