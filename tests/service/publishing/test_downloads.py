@@ -100,7 +100,7 @@ def test_the_extracted_archive_is_a_whole_snapshot_without_segments(
     archive = downloads(artifacts) / archive_name(current(artifacts))
     copy = tmp_path / "copy"
     (copy / SNAPSHOTS).mkdir(parents=True)
-    extract = ["tar", "--zstd", "-xf", archive, "-C", copy / SNAPSHOTS]
+    extract = ["tar", "--zstd", "-xf", str(archive), "-C", str(copy / SNAPSHOTS)]
     subprocess.run(extract, check=True)
     shutil.copy(artifacts / "CURRENT", copy)
     manifest = verify(folder(copy))
