@@ -7,6 +7,7 @@ import os
 
 from tests.benchmarks.agents import bench_agents
 from tests.benchmarks.builds import bench_builds
+from tests.benchmarks.downloads import bench_downloads
 from tests.benchmarks.endpoints import bench_endpoints
 from tests.benchmarks.pages import bench_pages
 from tests.benchmarks.rebuilds import bench_rebuilds
@@ -14,7 +15,17 @@ from tests.benchmarks.replicas import bench_replicas
 from tests.benchmarks.search import PEERS, bench_search
 from tests.benchmarks.serving import bench_serving
 
-PARTS = ("pages", "search", "endpoints", "builds", "rebuilds", "replicas", "service", "agents")
+PARTS = (
+    "pages",
+    "search",
+    "endpoints",
+    "builds",
+    "rebuilds",
+    "replicas",
+    "service",
+    "agents",
+    "downloads",
+)
 BUILD_COUNTS = [10_000, 100_000]
 AGENTS_COUNT = 5_000
 SERVED_COUNTS = [1_000, 100_000]
@@ -51,6 +62,8 @@ def main() -> None:
             bench_serving(count)
     if "agents" in options.parts:
         bench_agents(AGENTS_COUNT)
+    if "downloads" in options.parts:
+        bench_downloads(options.rebuilt)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from indexer.cli.main import COMMANDS
 from indexer.payments.columns import COLUMNS
 from indexer.sources.records import SourceRecord
 from service import errors
+from service.api.downloads import DOWNLOADS
 from service.api.openapi import document
 from service.app import ROUTES
 from service.cli import Parser
@@ -94,7 +95,7 @@ def test_the_readme_has_every_setting_as_help_describes_it(name: str) -> None:
 @pytest.mark.parametrize(
     "term",
     [
-        *(route.path for route in ROUTES),
+        *(route.path for route in (*ROUTES, *DOWNLOADS)),
         *(route.path for route in PAGES if "{file" not in route.path),
         *sorted(PARAMETERS),
         *sorted(codes(errors.RatecardError)),
