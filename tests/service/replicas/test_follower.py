@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from service.publishing.artifacts import stage
-from service.publishing.frames import compress
+from service.publishing.frames import compress, decompress_bounded
 from service.replicas.follower import Follower
 from service.replicas.origin import open_origin
 from service.snapshot.manifest import verify
@@ -166,6 +167,20 @@ def test_files_that_were_fetched_before_a_cut_are_not_fetched_again(
     assert current(artifacts) == editions.one
 
 
+def test_what_was_left_of_another_frame_of_a_file_is_fetched_again(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    incoming = artifacts / "incoming"
+    incoming.mkdir(parents=True)
+    for number, frame in enumerate((origin.bucket / "objects").iterdir()):
+        size = frame.stat().st_size
+        (incoming / frame.name).write_bytes(bytes((0, size // 2, size, 2 * size)[number % 4]))
+    (incoming / "foreign").write_bytes(b"foreign")
+    assert follower(artifacts, origin).look()
+    assert current(artifacts) == editions.one
+    verify(folder(artifacts))
+
+
 def corrupt(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0x55
@@ -184,10 +199,15 @@ def replace_by_a_bomb(path: Path) -> None:
     path.write_bytes(compress(bytes(1 << 30)))
 
 
+def replace_by_another_of_its_size(path: Path) -> None:
+    size = len(decompress_bounded(path.read_bytes(), 1 << 30))
+    path.write_bytes(compress(bytes(size)))
+
+
 DAMAGES = [corrupt, truncate, replace_by_another, replace_by_a_bomb]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [*DAMAGES, replace_by_another_of_its_size])
 def test_a_damaged_file_is_refused_until_it_is_repaired(
     origin: OriginServer, artifacts: Path, editions: Editions, damage: Any
 ) -> None:
@@ -234,8 +254,11 @@ def test_a_manifest_that_is_not_the_one_of_the_pointer_is_refused(
     origin: OriginServer, artifacts: Path
 ) -> None:
     (manifest,) = (origin.bucket / "manifests").iterdir()
-    manifest.write_bytes(manifest.read_bytes() + b" ")
-    assert failure(follower(artifacts, origin)) == "manifest_refused"
+    manifest.write_bytes(re.sub(rb'"built_at":"20..', b'"built_at":"2000', manifest.read_bytes()))
+    follows = follower(artifacts, origin)
+    assert failure(follows) == "manifest_refused"
+    assert follows.state.error is not None
+    assert "SHA-256" in follows.state.error.message
 
 
 @pytest.mark.parametrize(
@@ -318,6 +341,20 @@ def test_a_pointer_with_a_lower_serial_is_refused_after_a_restart_too(
     shutil.copy(editions.buckets[0] / POINTER, origin.bucket / POINTER)
     assert failure(follower(artifacts, origin)) == "pointer_refused"
     assert current(artifacts) == editions.two
+
+
+def test_a_serial_is_remembered_before_anything_is_fetched(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    remembered = []
+
+    def remember(path: str) -> None:
+        if path != POINTER:
+            remembered.append(json.loads((artifacts / "following.json").read_bytes())["serial"])
+
+    origin.answer_with = remember
+    assert follower(artifacts, origin).look()
+    assert set(remembered) == {1}
 
 
 def test_a_rollback_is_a_higher_serial_and_fetches_nothing(
