@@ -21,7 +21,6 @@ STAGES = {
     "index",
     "write the resources",
     "compile",
-    "write the endpoints",
     "publish",
 }
 """The stages of a build with payments."""
