@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,27 +115,21 @@ class Indexer:
         names = columns.service_runs["name"].strings()
         prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
         segments = [(each.stored.folder, each.ordinals) for each in used]
-        with self._progress.stage("write the endpoints"):
+        fitted = self._encode(len(entries), encoder, has_segments=bool(used))
+        beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
+        services = (built, segments, names, prior, ranking.search)
+        with self._progress.stage("compile"), beside(_compile_services, services):
             endpoints = write_endpoints(
                 built, columns, listed, offers, encoder, indexed=self._has_endpoints
             )
-        services = (built, segments, names, prior, ranking.search)
-        fitted = self._encode(len(entries), encoder, has_segments=bool(used))
-        beside: tuple[Callable[..., None], tuple[Any, ...]] = (_compile_services, services)
-        if encoder is not None:
             documents = endpoints if self._has_endpoints else None
-            beside = (_write_vectors, (built, segments, fitted, documents))
-        with (
-            self._progress.stage("compile"),
-            run_beside(*beside, in_process=self._resources.parts(len(entries)) == 1),
-        ):
-            keep(built, columns)
-            write_summaries(built, columns, read_record_store(built, "records"))
-            write_filters(built / "filters", columns, [entry.calls for entry in entries])
-            outliers = find_outliers(columns)
-            if encoder is not None:
-                _compile_services(*services)
-            compile_endpoints(built, segments, endpoints, ranking.endpoint_search)
+            vectors = (built, segments, fitted, documents)
+            with nullcontext() if encoder is None else beside(_write_vectors, vectors):
+                keep(built, columns)
+                write_summaries(built, columns, read_record_store(built, "records"))
+                write_filters(built / "filters", columns, [entry.calls for entry in entries])
+                outliers = find_outliers(columns)
+                compile_endpoints(built, segments, endpoints, ranking.endpoint_search)
         return IndexReport(outliers, counts, link_segments(built, used))
 
     def _update_segments(

@@ -78,18 +78,22 @@ def merge_postings(parts: Sequence[FieldPostings], documents: int) -> FieldPosti
 def count_pairs(
     terms: Sequence[bytes],
     ranks: npt.NDArray[np.int64],
-    documents: npt.NDArray[np.int64],
+    documents: Numbers,
     count: int,
 ) -> FieldPostings:
     """Return the postings of occurrences: the ranks of their terms, and their documents.
 
     `terms` are in byte order; `count` is the number of documents.
     """
-    keys = ranks * max(count, 1) + documents
+    keys = ranks * max(count, 1)
+    keys += documents
     keys.sort()
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    is_first = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+    starts = np.flatnonzero(is_first)
     frequencies = np.diff(starts, append=len(keys))
-    owners, numbers = np.divmod(keys[starts], max(count, 1))
+    keys = keys[starts]
+    owners, numbers = np.divmod(keys, max(count, 1))
     sizes = np.bincount(owners, minlength=len(terms))
     present = np.flatnonzero(sizes)
     return FieldPostings(

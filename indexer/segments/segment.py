@@ -115,7 +115,7 @@ class SegmentWriter:
         """Write the segment."""
         keys = np.frombuffer(self._keys, np.uint8).reshape(-1, KEY_SIZE)
         first = np.concatenate(([0], np.cumsum(self._counts, dtype=np.int64)))
-        owners = np.repeat(np.arange(len(keys)), self._counts)
+        owners = np.repeat(np.arange(len(keys), dtype=np.int32), self._counts)
         fields = self._whoosh.commit()
         segment = Segment(
             keys,

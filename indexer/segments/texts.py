@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from indexer.segments.postings import FieldPostings, count_pairs
+from indexer.segments.postings import FieldPostings, Numbers, count_pairs
 from indexer.words import words_of_piece
 from indexer.x402.untrusted import NULL, string_of
 from service.search.analysis import term_of
@@ -92,7 +92,7 @@ class TokenFields:
             tokens.extend(map(number, content.split()))
             counts.append(len(tokens) - before)
 
-    def analyse(self, owners: npt.NDArray[np.int64] | None = None, count: int = 0) -> Analysed:
+    def analyse(self, owners: Numbers | None = None, count: int = 0) -> Analysed:
         """Analyse the documents.
 
         Words are those of `count` owners of the documents, or of the documents themselves.
@@ -100,7 +100,8 @@ class TokenFields:
         cut = _Words(self._pieces)
         fields, pairs = {}, []
         for name, (tokens, counts) in self._tokens.items():
-            documents = np.repeat(np.arange(len(counts)), np.asarray(counts, np.int32))
+            numbers = np.arange(len(counts), dtype=np.int32)
+            documents = np.repeat(numbers, np.asarray(counts, np.int32))
             words, sizes = cut.words_of(np.asarray(tokens, np.int32))
             documents = np.repeat(documents, sizes)
             fields[name] = count_pairs(cut.terms, cut.term_ranks[words], documents, len(counts))
@@ -135,7 +136,7 @@ class _Words:
         ]
         self._sizes = np.fromiter(map(len, cut), np.int64, len(cut))
         self._starts = np.cumsum(self._sizes) - self._sizes
-        self._words = np.fromiter(chain.from_iterable(cut), np.int64, int(self._sizes.sum()))
+        self._words = np.fromiter(chain.from_iterable(cut), np.int32, int(self._sizes.sum()))
         terms = [term_of(word).encode() for word in numbers]
         entries = [
             b"%b %b" % (word.encode(), term) for word, term in zip(numbers, terms, strict=True)
@@ -144,9 +145,7 @@ class _Words:
         self.term_ranks = _ranks(terms, self.terms)
         self.entry_ranks = _ranks(entries, self.entries)
 
-    def words_of(
-        self, pieces: npt.NDArray[np.int32]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def words_of(self, pieces: Numbers) -> tuple[Numbers, npt.NDArray[np.int64]]:
         """Return the words of a sequence of pieces, and how many each piece has."""
         sizes = self._sizes[pieces]
         ends = np.cumsum(sizes)

@@ -21,7 +21,6 @@ STAGES = {
     "index",
     "write the resources",
     "compile",
-    "write the endpoints",
     "make the downloads",
     "publish",
 }
