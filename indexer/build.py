@@ -32,6 +32,7 @@ from indexer.options import BuildOptions, EncoderKind, Ranking
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.progress import Progress, track
+from indexer.publishing.publication import Publisher
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.report import Report, make_report, recall, remember
 from indexer.resources import available_cpus, available_memory, worker_count
@@ -75,6 +76,7 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     progress = progress or Progress()
     encoder, ranking = _load_encoder(options)
     options = replace(options, ranking=ranking)
+    publisher = Publisher(options.publish, options.sign, options.keep)
     with stage(options.out, options.keep) as staging:
         inputs = gather_inputs(options, progress)
         settings = [options.policy, str(options.max_rejects), FORMAT, ranking]
@@ -91,6 +93,7 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             ):
                 report = _Build(staging, options, encoder, inputs, kept, rejects, progress).run()
             remember(options.out, staging, fingerprint, options.rejects, report)
+        report.pushed = publisher.publish(options.out, progress)
     if options.downloads:
         download = read_download(options.out / DOWNLOADS / report.snapshot)
         report.downloads = sum(file.bytes for file in download.archives.values())

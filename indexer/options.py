@@ -97,7 +97,9 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     embeddings: the file that keeps the vectors of the transformer; None for one in `out`
     endpoints: whether endpoints are found by their texts
     from_scratch: use nothing that earlier builds kept
-    keep: number of snapshots that stay on disk
+    keep: number of snapshots that stay on disk, and in the buckets
+    publish: URLs of the buckets to push to
+    sign: the file of the key that signs publications
     downloads: whether archives of the snapshot are made
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
@@ -118,4 +120,6 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     endpoints: bool = True
     from_scratch: bool = False
     keep: int = KEPT
+    publish: tuple[str, ...] = ()
+    sign: Path | None = None
     downloads: bool = True

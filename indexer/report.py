@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
+from indexer.publishing.publication import Pushed
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import Changes
 from indexer.sources.fingerprint import Fingerprint
@@ -29,6 +30,7 @@ class Report(Struct, rename="camel"):
     indexed: services whose texts were indexed anew
     segments: segments of the snapshot; 0 where the snapshot existed
     merged: segments that were merged to fewer
+    pushed: what was pushed to each bucket
     downloads: bytes of the archives; 0 without them
     patches: bytes of the patches from the snapshot before
     """
@@ -56,6 +58,7 @@ class Report(Struct, rename="camel"):
     first_rejects: list[Reject]
     downloads: int = 0
     patches: int = 0
+    pushed: list[Pushed] = []
 
     @property
     def depends_on_time(self) -> bool:

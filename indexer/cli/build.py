@@ -12,8 +12,10 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot
+from indexer.cli.command import add_publishing_options
 from indexer.cli.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import announce
+from indexer.errors import Misuse
 from indexer.options import ARTIFACTS, BuildOptions, Limits, Policy
 from indexer.progress import Progress
 from indexer.report import Report
@@ -143,12 +145,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="downloads",
         help="make no archives of the snapshot, which downloads and replicas need",
     )
+    add_publishing_options(parser)
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="report in JSON, on standard output")
 
 
 def run(options: argparse.Namespace) -> int:
     """Build, and print the report; a published snapshot is a success without it, too."""
+    if options.publish and not options.downloads:
+        raise Misuse("--publish pushes the downloads of a snapshot: leave --no-downloads out")
     build_options = BuildOptions(
         sources=tuple(options.sources),
         transactions=tuple(options.transactions),
@@ -169,6 +174,8 @@ def run(options: argparse.Namespace) -> int:
         endpoints=options.endpoints,
         from_scratch=options.from_scratch,
         keep=options.keep,
+        publish=tuple(options.publish),
+        sign=options.sign,
         downloads=options.downloads,
     )
     report = build_snapshot(build_options, Progress(quiet=options.quiet or options.json))
@@ -206,6 +213,7 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
         counts += f", {report.resources:,} listed resources"
     size = _format_size(report.bytes)
     yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
+    yield from map(str, report.pushed)
     if report.downloads:
         patches = f", {_format_size(report.patches)} of patches" if report.patches else ""
         yield f"downloads: {_format_size(report.downloads)}{patches}"

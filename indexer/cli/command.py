@@ -45,6 +45,24 @@ def add_artifacts_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_publishing_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--publish` and `--sign`."""
+    parser.add_argument(
+        "--publish",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="push the snapshot to a bucket or folder, for replicas: s3://bucket/prefix, gs://, "
+        "az:// or file:///folder; may be repeated",
+    )
+    parser.add_argument(
+        "--sign",
+        type=Path,
+        metavar="KEY",
+        help="sign publications with an Ed25519 key in PEM, so that replicas can trust them",
+    )
+
+
 def command_line(options: argparse.Namespace, *words: str) -> str:
     """Return the command line of another command on the same artifacts folder."""
     command = f"{options.prog} {shlex.join(words)}"

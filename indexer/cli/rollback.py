@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-from indexer.cli.command import add_artifacts_argument
+from indexer.cli.command import add_artifacts_argument, add_publishing_options
 from indexer.cli.terminal import announce
+from indexer.publishing.publication import Publisher
 from indexer.snapshot.rollback import roll_back
 
 SUMMARY = "serve the snapshot that was published before"
 EXAMPLES: tuple[str, ...] = ("rollback",)
-add_options = add_artifacts_argument
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a rollback."""
+    add_artifacts_argument(parser)
+    add_publishing_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Roll back, whether or not the outcome can be printed."""
-    announce(roll_back(options.artifacts))
+    publisher = Publisher(options.publish, options.sign)
+    announce(roll_back(options.artifacts, publisher))
     return 0

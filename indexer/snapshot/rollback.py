@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from indexer.progress import Progress
+from indexer.publishing.publication import Publisher
 from indexer.resources import available_cpus
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.publishing.artifacts import stage, write_current, write_history
@@ -12,7 +14,7 @@ from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 
 
-def roll_back(artifacts: Path) -> str:
+def roll_back(artifacts: Path, publisher: Publisher) -> str:
     """Serve the newest whole snapshot that was published before the served one.
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
@@ -44,10 +46,11 @@ def roll_back(artifacts: Path) -> str:
             raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to{reasons}")
         write_history(artifacts, history)
         write_current(artifacts, publication.id, publication.checked_at)
+        pushed = publisher.publish(artifacts, Progress())
     built_at = format_timestamp(manifest.built_at)
     done = (
         f"rolled back from {served} to {manifest.id}, built {built_at}, "
         f"{manifest.counts.services:,} services; "
         "the next build publishes again what its sources make"
     )
-    return "\n".join([*damaged, done])
+    return "\n".join([*damaged, done, *map(str, pushed)])

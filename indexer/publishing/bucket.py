@@ -1,0 +1,166 @@
+"""A bucket or a folder that copies of snapshots are pushed to, over obstore."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from service.errors import PublishingFailed
+from service.publishing.durable import sync, write_durably
+from service.replicas.origin import POINTER, without_credentials
+from service.replicas.store import open_store
+
+if TYPE_CHECKING:
+    from obstore import PutMode
+    from obstore.store import ObjectStore
+
+    from service.publishing.frames import Buffer
+
+LOCK = ".lock"
+WRITABLE = ("s3", "gs", "az", "file")
+
+
+class StoredObject(NamedTuple):
+    """The size of an object, and when it was put."""
+
+    bytes: int
+    put_at: datetime
+
+
+class StoredPointer(NamedTuple):
+    """The pointer of a bucket, and the version by which it is replaced."""
+
+    content: bytes
+    version: str
+
+
+class PointerChanged(Exception):
+    """Another publisher replaced the pointer after it was read."""
+
+
+class Bucket:
+    """What a publisher needs of a store. Its methods raise PublishingFailed."""
+
+    def __init__(self, url: str, store: ObjectStore) -> None:
+        self.name = without_credentials(url)
+        self._store = store
+
+    def objects(self) -> dict[str, StoredObject]:
+        """Return all objects below the prefix, by key."""
+        with self._reporting("cannot be listed"):
+            return {
+                each["path"]: StoredObject(each["size"], each["last_modified"])
+                for page in obstore.list(self._store)
+                for each in page
+            }
+
+    def get(self, key: str) -> bytes | None:
+        """Return a small object, or None where there is none."""
+        with self._reporting(f"{key} cannot be read"):
+            try:
+                return bytes(obstore.get(self._store, key).bytes())
+            except FileNotFoundError:
+                return None
+
+    def put(self, key: str, content: Buffer) -> None:
+        """Put an object, replacing one of its key."""
+        with self._reporting(f"{key} cannot be written"):
+            obstore.put(self._store, key, content)
+
+    def delete(self, keys: list[str]) -> None:
+        """Remove objects."""
+        with self._reporting("old objects cannot be removed"):
+            obstore.delete(self._store, keys)
+
+    def pointer(self) -> StoredPointer | None:
+        """Return the pointer, None before the first publication."""
+        with self._reporting(f"{POINTER} cannot be read"):
+            try:
+                result = obstore.get(self._store, POINTER)
+                return StoredPointer(bytes(result.bytes()), result.meta["e_tag"] or "")
+            except FileNotFoundError:
+                return None
+
+    def replace_pointer(self, content: bytes, before: StoredPointer | None) -> None:
+        """Put the pointer if it still is the one before; raises PointerChanged otherwise."""
+        mode: PutMode = {"e_tag": before.version} if before else "create"
+        with self._reporting(f"{POINTER} cannot be written"):
+            try:
+                obstore.put(self._store, POINTER, content, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError) as error:
+                raise PointerChanged from error
+
+    @contextmanager
+    def _reporting(self, fault: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            reason = without_credentials(str(error).partition("\n")[0])
+            raise PublishingFailed(
+                f"{self.name}: {fault}: {reason}; what was published stays, and the next build "
+                "pushes what is missing"
+            ) from error
+
+
+class Folder(Bucket):
+    """A bucket in a folder: a lock and a rename replace the pointer, as no condition can."""
+
+    def __init__(self, url: str, store: ObjectStore, path: Path) -> None:
+        super().__init__(url, store)
+        self._path = path
+
+    def objects(self) -> dict[str, StoredObject]:
+        """Return all objects in the folder, by key."""
+        return {key: each for key, each in super().objects().items() if key != LOCK}
+
+    def pointer(self) -> StoredPointer | None:
+        """Return the pointer, None before the first publication."""
+        with self._reporting(f"{POINTER} cannot be read"):
+            return self._read()
+
+    def replace_pointer(self, content: bytes, before: StoredPointer | None) -> None:
+        """Put the pointer if it still is the one before; raises PointerChanged otherwise."""
+        with (
+            self._reporting(f"{POINTER} cannot be written"),
+            (self._path / LOCK).open("a") as lock,
+        ):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self._read() != before:
+                raise PointerChanged
+            fresh = self._path / f"{POINTER}.new"
+            write_durably(fresh, content)
+            fresh.replace(self._path / POINTER)
+            sync(self._path)
+
+    def _read(self) -> StoredPointer | None:
+        try:
+            content = (self._path / POINTER).read_bytes()
+        except FileNotFoundError:
+            return None
+        return StoredPointer(content, hashlib.sha256(content).hexdigest())
+
+
+def open_bucket(url: str) -> Bucket:
+    """Open the bucket or folder of a URL for writing; raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in WRITABLE:
+        raise ValueError(
+            "what is published to must be a URL as s3://bucket/prefix, gs://bucket/prefix, "
+            "az://container/prefix or file:///folder"
+        )
+    if parts.scheme != "file":
+        return Bucket(url, open_store(url))
+    path = Path(unquote(parts.path))
+    if not path.is_absolute() or parts.netloc:
+        raise ValueError("a folder to publish to must be named by file:// and its whole path")
+    path.mkdir(parents=True, exist_ok=True)
+    return Folder(url, open_store(url), path)

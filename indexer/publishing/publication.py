@@ -1,0 +1,181 @@
+"""A publication of copies: the pointer of the artifacts folder, and those of buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from indexer.errors import Misuse
+from indexer.progress import Progress
+from service.errors import PublishingFailed, SnapshotUnavailable
+from service.publishing.artifacts import STAGING, kept_snapshots
+from service.publishing.durable import sync, write_durably
+from service.replicas.failures import FollowingFailed
+from service.replicas.pointer import (
+    Copy,
+    Pointer,
+    decode_pointer,
+    encode_pointer,
+    read_private_key,
+)
+from service.snapshot.downloads import DOWNLOADS, POINTER, read_download
+from service.snapshot.manifest import FORMAT
+
+if TYPE_CHECKING:
+    from indexer.publishing.bucket import Bucket, StoredPointer
+
+NEEDS_EXTRA = "--publish needs the extra `replica`: pip install 'ratecard[replica]'"
+
+
+class Pushed(Struct, rename="camel"):
+    """The outcome of a push to one bucket.
+
+    put: objects that were put, of `bytes` in all
+    reused: objects that were there
+    removed: objects that no kept snapshot names
+    """
+
+    url: str
+    put: int
+    bytes: int
+    reused: int
+    removed: int
+
+    def __str__(self) -> str:
+        counts = f"{self.put} objects of {self.bytes / 1e6:.1f} MB, {self.reused} were there"
+        return f"pushed to {self.url}: {counts}, {self.removed} old ones removed"
+
+
+class Publisher:
+    """Writes the pointer to the served snapshot, and pushes the snapshot to buckets.
+
+    Raises Misuse for URLs of buckets and for a file of a key that cannot be used. `keep` is the
+    number of snapshots that a bucket keeps, None for one more.
+    """
+
+    def __init__(
+        self, urls: Sequence[str] = (), key: Path | None = None, keep: int | None = None
+    ) -> None:
+        self._keep = keep
+        self._buckets: list[Bucket] = []
+        try:
+            self._key = read_private_key(key) if key else None
+            if urls:
+                from indexer.publishing.bucket import open_bucket  # noqa: PLC0415  # optional
+
+                self._buckets = [open_bucket(url) for url in urls]
+        except ModuleNotFoundError as error:
+            raise Misuse(NEEDS_EXTRA) from error
+        except ValueError as error:
+            raise Misuse(str(error)) from error
+
+    def publish(self, artifacts: Path, progress: Progress) -> list[Pushed]:
+        """Publish the served snapshot, if it has downloads; called in `stage`.
+
+        A pointer that names the same already stays, but for a signed one: replicas may refuse old
+        ones. Raises PublishingFailed or OSError; what was published then stays.
+        """
+        copies = _copies(artifacts)
+        if not copies:
+            if self._buckets:
+                raise PublishingFailed(
+                    f"{artifacts}: the served snapshot has no downloads to push; build again"
+                )
+            return []
+        own = None
+        with suppress(FileNotFoundError, FollowingFailed):
+            own = decode_pointer((artifacts / POINTER).read_bytes())
+        stored = [bucket.pointer() for bucket in self._buckets]
+        known = [None if each is None else self._decode(each) for each in stored]
+        serial = 1 + max((each.serial for each in (own, *known) if each), default=0)
+        if self._is_due(own, copies) or any(self._is_due(each, copies[:1]) for each in known):
+            _write(artifacts, self._encode(serial, copies))
+        pushed = []
+        for bucket, before, last in zip(self._buckets, stored, known, strict=True):
+            kept = [copies[0], *(each for each in (last.kept if last else []) if each != copies[0])]
+            with progress.stage(f"push to {bucket.name}"):
+                pushed.append(
+                    self._push(bucket, artifacts, before, last, kept[: self._keep], serial)
+                )
+        return pushed
+
+    def _push(
+        self,
+        bucket: Bucket,
+        artifacts: Path,
+        before: StoredPointer | None,
+        last: Pointer | None,
+        kept: list[Copy],
+        serial: int,
+    ) -> Pushed:
+        from indexer.publishing.bucket import PointerChanged  # noqa: PLC0415  # optional
+        from indexer.publishing.push import collect_garbage, put_copy  # noqa: PLC0415  # optional
+
+        now = datetime.now(UTC)
+        put = put_copy(bucket, artifacts / DOWNLOADS / kept[0].id, now)
+        if self._is_due(last, kept):
+            try:
+                bucket.replace_pointer(self._encode(serial, kept), before)
+            except PointerChanged as error:
+                other = bucket.pointer()
+                winner = self._decode(other) if other else None
+                if winner is None or winner.kept[:1] != kept[:1]:
+                    raise PublishingFailed(
+                        f"{bucket.name}: another publisher replaced the pointer meanwhile; it "
+                        f"stays, and {kept[0].id} is published here alone: let one publisher "
+                        "write there, or build again"
+                    ) from error
+                return put
+        put.removed = collect_garbage(bucket, now)
+        return put
+
+    def _is_due(self, last: Pointer | None, kept: list[Copy]) -> bool:
+        """Return whether a pointer must be replaced to name these copies."""
+        return self._key is not None or last is None or last.kept[: len(kept)] != kept
+
+    def _decode(self, stored: StoredPointer) -> Pointer | None:
+        """Return the pointer of a bucket, None where another key or none signed it.
+
+        What it says is signed once more, so that it must not be anybody's.
+        """
+        with suppress(FollowingFailed):
+            return decode_pointer(stored.content, self._key.public_key() if self._key else None)
+        return None
+
+    def _encode(self, serial: int, kept: list[Copy]) -> bytes:
+        pointer = Pointer(
+            format=FORMAT,
+            id=kept[0].id,
+            manifest=kept[0].manifest,
+            serial=serial,
+            published_at=datetime.now(UTC),
+            kept=kept,
+        )
+        return encode_pointer(pointer, self._key)
+
+
+def _copies(artifacts: Path) -> list[Copy]:
+    """Return the kept snapshots that have downloads, the served one first; none if it has none."""
+    copies = []
+    for number, snapshot_id in enumerate(kept_snapshots(artifacts)):
+        try:
+            download = read_download(artifacts / DOWNLOADS / snapshot_id)
+        except SnapshotUnavailable:
+            if number == 0:
+                break
+        else:
+            copies.append(Copy(snapshot_id, download.manifest))
+    return copies
+
+
+def _write(artifacts: Path, content: bytes) -> None:
+    """Write the pointer of the artifacts folder."""
+    fresh = artifacts / STAGING / POINTER
+    write_durably(fresh, content)
+    fresh.replace(artifacts / POINTER)
+    sync(artifacts)

@@ -1,0 +1,139 @@
+"""Pushing the copy of a snapshot to a bucket, and removing what no kept copy needs.
+
+The layout is that of `service.replicas.origin`. Objects are put before the manifest that names
+them, and that before the pointer. Two publishers may push at once: an object is removed when it is
+older than GARBAGE_AFTER, and one that is used again is put again from REFRESHED_AFTER on, so that
+a removal by another publisher, which does not know of that use, comes too late.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from indexer.publishing.bucket import Bucket, StoredObject
+from indexer.publishing.publication import Pushed
+from service.errors import PublishingFailed
+from service.publishing.frames import Buffer, map_file
+from service.replicas.pointer import Copy, PointerFile
+from service.snapshot.downloads import PATCHES, archive_name, read_download
+from service.snapshot.manifest import MANIFEST, File, read_manifest
+
+GARBAGE_AFTER = timedelta(days=1)
+REFRESHED_AFTER = timedelta(hours=12)
+UPLOADS = 8
+"""Objects that are put at a time."""
+
+
+class _Kept(Struct):
+    """The part of a pointer that every format has."""
+
+    kept: list[Copy]
+
+
+class _Files(Struct):
+    """The part of a manifest that every format has."""
+
+    files: dict[str, File]
+
+
+_pointer_file = msgspec.json.Decoder(PointerFile)
+_kept = msgspec.json.Decoder(_Kept)
+_files = msgspec.json.Decoder(_Files)
+_pointer = re.compile(r"pointer-[0-9]+\.json")
+_ours = re.compile(
+    r"objects/[0-9a-f]{64}\.zst|manifests/[0-9a-f]{64}\.json|"
+    r"patches/(?P<base>[0-9a-f]{20})-(?P<target>[0-9a-f]{20})\.(?:json|zst)"
+)
+
+
+def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
+    """Put the files, patches and manifest of a snapshot that the bucket lacks."""
+    download = read_download(downloads)
+    files = read_manifest(downloads).files
+    archive = memoryview(map_file(downloads / archive_name(download.id)))
+    contents: dict[str, Buffer] = {}
+    for path, file in files.items():
+        frame = download.frames[path]
+        content = archive[frame.offset : frame.offset + frame.bytes]
+        contents[f"objects/{file.sha256}.zst"] = content
+    if download.base:
+        name = f"patches/{download.base}-{download.id}"
+        index = {"from": download.base, "to": download.id, "patches": download.patches}
+        contents[f"{name}.zst"] = map_file(downloads / PATCHES)
+        contents[f"{name}.json"] = msgspec.json.encode(index)
+    stored = bucket.objects()
+    manifest = f"manifests/{download.manifest}.json"
+    pushed = Pushed(bucket.name, 0, 0, 0, 0)
+    for group in (contents, {manifest: (downloads / MANIFEST).read_bytes()}):
+        missing = [
+            (key, content)
+            for key, content in group.items()
+            if not _is_fresh(stored.get(key), len(content), now)
+        ]
+        with ThreadPoolExecutor(UPLOADS) as pool:
+            list(pool.map(bucket.put, *zip(*missing, strict=True)) if missing else ())
+        pushed.put += len(missing)
+        pushed.bytes += sum(len(content) for _, content in missing)
+        pushed.reused += len(group) - len(missing)
+    return pushed
+
+
+def collect_garbage(bucket: Bucket, now: datetime) -> int:
+    """Remove old objects that no kept manifest names, of any format; return their number."""
+    stored = bucket.objects()
+    kept: set[Copy] = set()
+    for key in filter(_pointer.fullmatch, stored):
+        content = bucket.get(key)
+        if content is not None:
+            kept.update(_decode(bucket, key, content))
+    ids = {copy.id for copy in kept}
+    named = {f"manifests/{copy.manifest}.json" for copy in kept}
+    for key in sorted(named):
+        named.update(f"objects/{digest}.zst" for digest in _digests(bucket, key))
+    garbage = [
+        key
+        for key, each in stored.items()
+        if key not in named
+        and (match := _ours.fullmatch(key))
+        and not {match["base"], match["target"]} <= ids
+        and now - each.put_at > GARBAGE_AFTER
+    ]
+    if garbage:
+        bucket.delete(garbage)
+    return len(garbage)
+
+
+def _is_fresh(stored: StoredObject | None, size: int, now: datetime) -> bool:
+    return stored is not None and stored.bytes == size and now - stored.put_at < REFRESHED_AFTER
+
+
+def _decode(bucket: Bucket, key: str, content: bytes) -> Iterable[Copy]:
+    try:
+        return _kept.decode(_pointer_file.decode(content).pointer).kept
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise _unreadable(bucket, key) from error
+
+
+def _digests(bucket: Bucket, key: str) -> list[str]:
+    """Return the hashes of the files that a manifest names."""
+    content = bucket.get(key)
+    if content is None:  # somebody removed it
+        return []
+    try:
+        return [file.sha256 for file in _files.decode(content).files.values()]
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise _unreadable(bucket, key) from error
+
+
+def _unreadable(bucket: Bucket, key: str) -> PublishingFailed:
+    return PublishingFailed(
+        f"{bucket.name}: the snapshot is published, but {key} cannot be read, so that nothing old "
+        "is removed; remove the pointer that names it, and build again"
+    )
