@@ -34,6 +34,26 @@ class ServiceNotFound(RatecardError):
     status = 404
 
 
+class SnapshotNotFound(RatecardError):
+    """No snapshot that is remembered had the id."""
+
+    code = "snapshot_not_found"
+    status = 404
+
+
+class SnapshotGone(RatecardError):
+    """The snapshot was served, and is no longer kept; `instead` is one to download."""
+
+    code = "snapshot_gone"
+    status = 410
+
+    def __init__(self, snapshot_id: str, instead: str) -> None:
+        super().__init__(
+            f"the snapshot {snapshot_id} is no longer kept; download "
+            f"/v1/snapshots/{instead}.jsonl.zst, then ask for the changes since {instead}"
+        )
+
+
 class PathNotFound(RatecardError):
     """The path of a request is none of the documented ones."""
 

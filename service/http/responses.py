@@ -16,6 +16,7 @@ SNAPSHOT = "ratecard.snapshot"
 FIELDS = "ratecard.fields"
 """Scope key of the request headers that this service reads: name to value, repeated ones joined."""
 JSON = "application/json"
+IMMUTABLE = "public, max-age=31536000, immutable"
 NO_ROUTE = "none"
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -50,6 +51,12 @@ def path_of(scope: Scope) -> str:
 def json_response(body: bytes, etag: str | None = None) -> Response:
     """Respond with encoded JSON that may be cached, under this entity tag or a default one."""
     return Response(body, media_type=JSON, headers=None if etag is None else {"etag": f'"{etag}"'})
+
+
+def immutable_response(body: bytes, etag: str, snapshot_id: str) -> Response:
+    """Respond with encoded JSON that depends on nothing but its URL, and is from this snapshot."""
+    headers = {"etag": f'"{etag}"', "cache-control": IMMUTABLE, "ratecard-snapshot": snapshot_id}
+    return Response(body, media_type=JSON, headers=headers)
 
 
 def no_store(
