@@ -16,10 +16,13 @@ from service.storage.memory_map import open_array
 from service.storage.record_store import RecordStore
 
 RECORDS, IDS, TAGS = "records", "ids", "tags.npy"
-COMPARED_FILES = tuple(
-    f"{name}.{kind}" for name in (RECORDS, IDS) for kind in ("json", "offsets.npy")
+COMPARED_FILES = (
+    f"{RECORDS}.json",
+    f"{RECORDS}.offsets.npy",
+    f"{IDS}.json",
+    f"{IDS}.offsets.npy",
+    TAGS,
 )
-COMPARED_FILES += (TAGS,)
 """The files of a snapshot that are read to compare it."""
 ABSENT = -1
 """The ordinal of a service that a snapshot does not have."""

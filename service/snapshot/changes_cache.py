@@ -42,7 +42,7 @@ class ChangesCache:
     def __init__(self) -> None:
         self._entries: OrderedDict[Pair, _Entry] = OrderedDict()
         self._lock = threading.Lock()
-        self._comparing: dict[Pair, asyncio.Future[Changes]] = {}
+        self._comparing: dict[Pair, asyncio.Future[None]] = {}
         self._thread = ThreadPoolExecutor(1, "compare-snapshots")
         self._reported = ""
 
@@ -61,18 +61,9 @@ class ChangesCache:
         Requests for the same pair wait for one comparison. Raises SnapshotGone for a snapshot that
         is removed meanwhile, SnapshotDamaged, and Overloaded while too many pairs wait.
         """
-        pair = old.id, new.id
-        changes = self.get(*pair)
-        if changes is not None:
-            return changes
-        loop, comparison = asyncio.get_running_loop(), self._comparing.get(pair)
-        if comparison is None or comparison.get_loop() is not loop:
-            if len(self._comparing) >= MAX_WAITING:
-                raise Overloaded("too many snapshots are being compared; try again in a second")
-            comparison = loop.run_in_executor(self._thread, self._compare, old, new)
-            self._comparing[pair] = comparison
-            comparison.add_done_callback(lambda done: self._end(pair, done))
-        return await asyncio.shield(comparison)
+        while (changes := self.get(old.id, new.id)) is None:
+            await asyncio.shield(self._begin(old, new))
+        return changes
 
     def expire(self, kept: Collection[str]) -> None:
         """Close the changes of snapshots that are no longer kept and that nobody reads."""
@@ -82,12 +73,27 @@ class ChangesCache:
                 if entry.used_at < oldest and not all(each in kept for each in pair):
                     del self._entries[pair]
 
-    def _end(self, pair: Pair, comparison: asyncio.Future[Changes]) -> None:
+    def _begin(self, old: KeptSnapshot, new: KeptSnapshot) -> asyncio.Future[None]:
+        """Return the running comparison of a pair, which adds an entry, or begin one.
+
+        Its result is None: changes in it would stay open until the next garbage collection.
+        """
+        pair, loop = (old.id, new.id), asyncio.get_running_loop()
+        comparison = self._comparing.get(pair)
+        if comparison is None or comparison.get_loop() is not loop:
+            if len(self._comparing) >= MAX_WAITING:
+                raise Overloaded("too many snapshots are being compared; try again in a second")
+            comparison = loop.run_in_executor(self._thread, self._compare, old, new)
+            self._comparing[pair] = comparison
+            comparison.add_done_callback(lambda done: self._end(pair, done))
+        return comparison
+
+    def _end(self, pair: Pair, comparison: asyncio.Future[None]) -> None:
         self._comparing.pop(pair, None)
         if not comparison.cancelled():
             comparison.exception()  # all clients may be gone, which is no error
 
-    def _compare(self, old: KeptSnapshot, new: KeptSnapshot) -> Changes:
+    def _compare(self, old: KeptSnapshot, new: KeptSnapshot) -> None:
         try:
             for snapshot in (old, new):
                 verify_files(snapshot.folder, snapshot.manifest, COMPARED_FILES)
@@ -107,4 +113,3 @@ class ChangesCache:
             self._entries[old.id, new.id] = _Entry(changes, time.monotonic())
             if len(self._entries) > MAX_PAIRS:
                 self._entries.popitem(last=False)
-        return changes

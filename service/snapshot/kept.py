@@ -17,6 +17,8 @@ SETTLED_AFTER = 2 * 10**9
 """Nanoseconds after which a further change of a folder has another time on every file system."""
 
 FileState: TypeAlias = tuple[int, int, int]
+ABSENT: FileState = (0, 0, 0)
+"""The state of a file that cannot be read."""
 
 
 class KeptSnapshot(Struct, frozen=True):
@@ -111,10 +113,6 @@ class KeptSnapshots:
         return _Listing(
             tuple(snapshots), frozenset(known.union(*(kept.manifest.earlier for kept in snapshots)))
         )
-
-
-ABSENT: FileState = (0, 0, 0)
-"""The state of a file that cannot be read."""
 
 
 def state_of(path: Path) -> FileState:
