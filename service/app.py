@@ -43,12 +43,12 @@ ROUTES = [
     Route("/v1/search/services", search_services),
     Route("/v1/services/{id}", get_service),
     Route("/v1/search/endpoints", search_endpoints),
-    Route("/v1/ecosystem/overview", get_overview),
-    Route("/v1/ecosystem/transactions", get_transactions),
-    Route("/v1/ecosystem/stats", get_stats),
     Route("/v1/snapshots", list_snapshots),
     Route("/v1/snapshots/current", get_current_snapshot),
     Route("/v1/changes", list_changes),
+    Route("/v1/ecosystem/overview", get_overview),
+    Route("/v1/ecosystem/transactions", get_transactions),
+    Route("/v1/ecosystem/stats", get_stats),
     *(
         Route(f"{prefix}/discovery/{name}", endpoint)
         for prefix in PREFIXES

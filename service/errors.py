@@ -34,6 +34,16 @@ class ServiceNotFound(RatecardError):
     status = 404
 
 
+class PathNotFound(RatecardError):
+    """The path of a request is none of the documented ones."""
+
+    code = "path_not_found"
+    status = 404
+
+    def __init__(self, message: str = "no resource has this path; see /openapi.json") -> None:
+        super().__init__(message)
+
+
 class SnapshotNotFound(RatecardError):
     """No snapshot that is remembered had the id."""
 
@@ -52,16 +62,6 @@ class SnapshotGone(RatecardError):
             f"the snapshot {snapshot_id} is no longer kept; download "
             f"/v1/snapshots/{instead}.jsonl.zst, then ask for the changes since {instead}"
         )
-
-
-class PathNotFound(RatecardError):
-    """The path of a request is none of the documented ones."""
-
-    code = "path_not_found"
-    status = 404
-
-    def __init__(self, message: str = "no resource has this path; see /openapi.json") -> None:
-        super().__init__(message)
 
 
 class MethodNotAllowed(RatecardError):

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from service.errors import REBUILD, Overloaded, SnapshotDamaged, SnapshotGone
 from service.snapshot.changes import COMPARED_FILES, Changes
 from service.snapshot.kept import KeptSnapshot
-from service.snapshot.manifest import verify_files
+from service.snapshot.manifest import check_files
 
 MAX_PAIRS = 8
 """Pairs of snapshots whose changes stay open: some 20 MB of mapped arrays at 100,000 services."""
@@ -96,9 +96,10 @@ class ChangesCache:
     def _compare(self, old: KeptSnapshot, new: KeptSnapshot) -> None:
         try:
             for snapshot in (old, new):
-                verify_files(snapshot.folder, snapshot.manifest, COMPARED_FILES)
+                files = snapshot.manifest.files
+                check_files(snapshot.folder, {name: files[name] for name in COMPARED_FILES})
             changes = Changes(old.folder, new.folder)
-        except (SnapshotDamaged, OSError, ValueError) as error:
+        except (SnapshotDamaged, OSError, ValueError, LookupError) as error:
             for snapshot, other in ((old, new), (new, old)):
                 if not snapshot.folder.exists():
                     raise SnapshotGone(snapshot.id, other.id) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -109,21 +109,12 @@ def verify(folder: Path, threads: int = 1, *, with_segments: bool = True) -> Man
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
-    files = manifest.files if with_segments else manifest.served_files
-    _verify_files(folder, files, threads)
+    check_files(folder, manifest.files if with_segments else manifest.served_files, threads)
     return manifest
 
 
-def verify_files(folder: Path, manifest: Manifest, names: Iterable[str]) -> None:
-    """Check some files of a snapshot against their sizes and hashes; raises SnapshotDamaged."""
-    try:
-        files = {name: manifest.files[name] for name in names}
-    except KeyError as error:
-        raise SnapshotDamaged(f"{folder / MANIFEST} has no {error}; {REBUILD}") from error
-    _verify_files(folder, files)
-
-
-def _verify_files(folder: Path, files: Mapping[str, File], threads: int = 1) -> None:
+def check_files(folder: Path, files: Mapping[str, File], threads: int = 1) -> None:
+    """Check files against their sizes and hashes; raises SnapshotDamaged."""
     check_sizes(folder, files)
     paths = [folder / name for name in files]
     try:

@@ -410,7 +410,7 @@ def test_too_many_waiting_comparisons_are_refused_as_overload(
     app = create_app(Settings(artifacts=str(artifacts)))
     begin = threading.Event()
     monkeypatch.setattr(
-        "service.snapshot.changes_cache.verify_files", lambda *_: begin.wait(30) and None
+        "service.snapshot.changes_cache.check_files", lambda *_: begin.wait(30) and None
     )
 
     async def ask() -> None:
