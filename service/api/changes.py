@@ -39,7 +39,8 @@ async def list_changes(request: Request) -> Response:
     served = snapshot_of(request)
     snapshots: SnapshotManager = request.app.state.snapshots
     old, new = wanted.since, wanted.to or served.id
-    if wanted.limit > MAX_LIMIT or snapshots.changes.get(old, new) is None:
+    is_open = old == new or snapshots.changes.get(old, new) is not None
+    if wanted.limit > MAX_LIMIT or not is_open:
         request.app.state.load_shedder.check()
     changes = await snapshots.compare(old, new, served)
     body = changes_body(old, new, changes, wanted)

@@ -213,7 +213,7 @@ def test_the_smallest_record_is_a_record(name: str) -> None:
 
 @pytest.mark.skipif(not (which("jq") and which("curl")), reason="needs curl and jq")
 def test_the_recipe_of_a_mirror_works(artifacts: Path, build: Build, tmp_path: Path) -> None:
-    (recipe,) = re.findall(r"^```sh\n(.+?)^```$", API, re.MULTILINE | re.DOTALL)
+    (recipe,) = re.findall(r"^```sh\n(set -e\n.+?)^```$", API, re.MULTILINE | re.DOTALL)
     numbers = range(2500)
     assert build([record(f"s{n}", version=n % 2) for n in numbers]) == 0
     lines, mirror = published_lines(artifacts), tmp_path / "mirror"

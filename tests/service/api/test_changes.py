@@ -24,7 +24,7 @@ from indexer.__main__ import main
 from indexer.snapshot.rollback import roll_back
 from service.api.changes import parse_changes
 from service.app import create_app
-from service.errors import InvalidParameter
+from service.errors import InvalidParameter, Overloaded
 from service.http.responses import IMMUTABLE
 from service.settings import Settings
 from service.snapshot.changes import Changes
@@ -425,6 +425,32 @@ def test_too_many_waiting_comparisons_are_refused_as_overload(
             begin.set()
             statuses = [each.status_code for each in await asyncio.gather(*requests)]
             assert statuses == [200] * 8 + [503] * 4
+
+    asyncio.run(ask())
+
+
+def test_comparisons_and_large_pages_are_shed_and_other_pages_are_not(
+    artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (publish(artifacts, services(each)) for each in ("aaaa", "aabb"))
+    app = create_app(Settings(artifacts=str(artifacts), cache_bytes=0))
+
+    def refuse() -> None:
+        raise Overloaded("busy")
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            url = f"/v1/changes?since={old}&to={new}"
+            with monkeypatch.context() as patch:
+                patch.setattr(app.state.load_shedder, "check", refuse)
+                assert error(await client.get(url)) == (503, "overloaded")
+                assert (await client.get(f"/v1/changes?since={new}")).status_code == 200
+            assert (await client.get(url)).status_code == 200
+            monkeypatch.setattr(app.state.load_shedder, "check", refuse)
+            assert (await client.get(url)).status_code == 200
+            assert (await client.get(f"{url}&limit=200")).status_code == 200
+            assert error(await client.get(f"{url}&limit=201")) == (503, "overloaded")
 
     asyncio.run(ask())
 
