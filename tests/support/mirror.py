@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import httpx
 import msgspec
 from msgspec import Raw, Struct
 
+from indexer.__main__ import main
 from tests.support.artifacts import current
+from tests.support.running import Json, service
 
 
 class ChangesPage(Struct, rename={"since": "from"}):
@@ -29,6 +32,30 @@ class _Identified(Struct):
 
 _page = msgspec.json.Decoder(ChangesPage)
 _identified = msgspec.json.Decoder(_Identified)
+
+
+def publish(artifacts: Path, records: list[Json], *options: str) -> str:
+    """Publish services; returns the id of the snapshot."""
+    artifacts.mkdir(exist_ok=True)
+    source = artifacts.parent / "source.json"
+    source.write_text(json.dumps(records))
+    arguments = ["--out", str(artifacts), "--quiet", "--no-semantic", *options]
+    assert main(["build", str(source), *arguments]) == 0
+    return current(artifacts)
+
+
+def services(versions: str) -> list[Json]:
+    """Return a service for each letter but `-`: its place is the id, the letter its version."""
+    return [
+        service(f"s{place}", version=version, big=2**70)
+        for place, version in enumerate(versions)
+        if version != "-"
+    ]
+
+
+def error(response: httpx.Response) -> tuple[int, str]:
+    """Return the status and the code of an error."""
+    return response.status_code, response.json()["error"]["code"]
 
 
 def parse_page(response: httpx.Response) -> ChangesPage:
