@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -131,21 +132,37 @@ class Fetch:
             )
 
     def _fetch_patches(self, missing: Iterable[str]) -> None:
-        """Fetch the patches from the first kept snapshot from which the origin has some."""
+        """Fetch the patches from the first kept snapshot from which the origin has some.
+
+        Patches that cannot be had are no reason to fail: whole files do as well.
+        """
         paths = {self._paths[digest] for digest in missing}
         for folder, manifest in self._kept:
-            pair = folder.name, self._manifest.id
-            patches = self._origin.patches(*pair) if folder.name != self._manifest.id else {}
-            usable = patches.keys() & paths & manifest.files.keys()
-            if not usable:
+            if folder.name == self._manifest.id:
                 continue
-            end = max(frame.offset + frame.bytes for frame in patches.values())
-            if end <= sum(self._sizes.values()):
-                file = self._incoming / f"{folder.name}-{self._manifest.id}.patches"
-                self._origin.download_patches(*pair, file, end)
-                self._base, self._patch_file = folder, file
-                self._patches = {path: patches[path] for path in usable}
-            return
+            try:
+                if self._fetch_patches_from(folder, paths & manifest.files.keys()):
+                    return
+            except FollowingFailed as error:
+                if error.code not in ("file_refused", "file_missing"):
+                    raise
+                _log.warning("no patches are used: %s", error)
+
+    def _fetch_patches_from(self, base: Path, paths: AbstractSet[str]) -> bool:
+        """Fetch the patches of these files from a kept snapshot; return whether there are some."""
+        pair = base.name, self._manifest.id
+        patches = self._origin.patches(*pair)
+        usable = patches.keys() & paths
+        if not usable:
+            return False
+        end = max(patch.offset + patch.bytes for patch in patches.values())
+        if end > sum(self._sizes.values()):
+            raise FollowingFailed("file_refused", f"those from {base.name} exceed the snapshot")
+        file = self._incoming / f"{base.name}-{self._manifest.id}.patches"
+        self._origin.download_patches(*pair, file, end)
+        self._base, self._patch_file = base, file
+        self._patches = {path: patches[path] for path in usable}
+        return True
 
     def _fetch_files(self, missing: Iterable[str]) -> None:
         with ThreadPoolExecutor(CONNECTIONS, "fetch") as pool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
-from service.publishing.artifacts import KEPT, make_current, publish, stage
+from service.publishing.artifacts import KEPT, make_current, publish, stage, write_current
 from service.publishing.downloads import make_downloads
 from service.publishing.durable import sync, write_durably
 from service.replicas.failures import FollowingFailed
@@ -133,6 +133,7 @@ class Follower:
         with stage(self._artifacts, self._keep) as staging:
             before = self._served_id()
             self._serve(pointer, staging)
+            write_current(self._artifacts, pointer.id, pointer.published_at)
             self.state.behind_since = None
             self._keep_pointer(content, staging)
             self._write_state(durably=False)

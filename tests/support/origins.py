@@ -180,15 +180,15 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, body: bytes, length: int = 0, headers: dict[str, str] | None = None
     ) -> None:
         path = self.path.removeprefix("/v1/snapshots/")
+        cut = self.origin.cut(path) if body else None
+        sent = body if cut is None else body[:cut]
+        self.origin.requests.append((path, len(sent)))
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(length))
         self.end_headers()
-        cut = self.origin.cut(path) if body else None
-        sent = body if cut is None else body[:cut]
         self.wfile.write(sent)
-        self.origin.requests.append((path, len(sent)))
         if cut is not None:
             self.close_connection = True
             self.connection.close()

@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from service.publishing.frames import compress, decompress_bounded
 from service.replicas.follower import Follower
 from service.replicas.origin import open_origin
 from service.snapshot.manifest import verify
+from service.snapshot.publication import read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, snapshots
 from tests.support.origins import (
@@ -238,10 +240,37 @@ def test_with_damaged_patches_whole_files_are_fetched(
     publish_second(origin, editions)
     (patches,) = (origin.bucket / "patches").glob("*.zst")
     damage(patches)
-    follows.look()
-    if current(artifacts) != editions.two:
-        assert follows.state.error is not None
-        assert follows.state.error.code == "file_refused"
+    assert follows.look()
+    assert current(artifacts) == editions.two
+    verify(folder(artifacts))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"patches": {"records.json": {}}}', "\xff"])
+def test_with_a_damaged_list_of_patches_whole_files_are_fetched(
+    origin: OriginServer, artifacts: Path, editions: Editions, content: str
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    (patches,) = (origin.bucket / "patches").glob("*.json")
+    patches.write_text(content, "latin-1")
+    assert follows.look()
+    assert current(artifacts) == editions.two
+
+
+def test_patches_that_point_outside_of_their_file_are_not_used(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    (path,) = (origin.bucket / "patches").glob("*.json")
+    listed = json.loads(path.read_text())
+    for number, patch in enumerate(listed["patches"].values()):
+        patch["offset"] = (-5, 1 << 20, 1 << 40)[number % 3]
+    path.write_text(json.dumps(listed))
+    assert follows.look()
+    assert current(artifacts) == editions.two
     verify(folder(artifacts))
 
 
@@ -395,6 +424,19 @@ def test_the_pointer_of_the_origin_is_kept_for_replicas_of_this_one(
         assert follows.look()
         assert (artifacts / "pointer.json").read_bytes() == (origin.bucket / POINTER).read_bytes()
         publish_second(origin, editions)
+
+
+def test_a_snapshot_is_checked_when_the_origin_last_published_it(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    follows = follower(artifacts, origin)
+    for time in ("2026-05-07T10:16:51Z", "2026-05-07T10:31:51Z"):
+        pointer = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+        put_pointer(
+            origin.bucket, pointer | {"published_at": time, "serial": pointer["serial"] + 1}
+        )
+        assert follows.look()
+        assert read_current(artifacts).checked_at == datetime.fromisoformat(time)
 
 
 def test_as_many_snapshots_are_kept_as_asked_for(
