@@ -14,7 +14,7 @@ from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 
 
-def roll_back(artifacts: Path, publisher: Publisher) -> str:
+def roll_back(artifacts: Path, publisher: Publisher | None = None) -> str:
     """Serve the newest whole snapshot that was published before the served one.
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
@@ -46,7 +46,7 @@ def roll_back(artifacts: Path, publisher: Publisher) -> str:
             raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to{reasons}")
         write_history(artifacts, history)
         write_current(artifacts, publication.id, publication.checked_at)
-        pushed = publisher.publish(artifacts, Progress())
+        pushed = (publisher or Publisher()).publish(artifacts, Progress())
     built_at = format_timestamp(manifest.built_at)
     done = (
         f"rolled back from {served} to {manifest.id}, built {built_at}, "
