@@ -124,7 +124,7 @@ class Publisher:
             except PointerChanged as error:
                 other = bucket.pointer()
                 winner = self._decode(other) if other else None
-                if winner is None or winner.kept[:1] != kept[:1]:
+                if winner is None or winner.id != kept[0].id:
                     raise PublishingFailed(
                         f"{bucket.name}: another publisher replaced the pointer meanwhile; it "
                         f"stays, and {kept[0].id} is published here alone: let one publisher "

@@ -1,24 +1,25 @@
-"""An S3 server on this machine."""
+"""An S3 server on this machine: versitygw where `make clients` has built it, otherwise moto's."""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
-import obstore
-from obstore.store import S3Store
 
-from tests.support.origins import POINTER
-from tests.support.running import eventually
+from tests.support.running import ROOT, eventually
 
 BUCKET = "catalogue"
-INSTALLED = find_spec("moto") is not None
+VERSITYGW = ROOT / "build" / "clients" / "versitygw"
+SERVER = "versitygw" if VERSITYGW.exists() else "moto"
+INSTALLED = VERSITYGW.exists() or find_spec("moto") is not None
 
 
 class S3:
@@ -40,37 +41,32 @@ class S3:
         except httpx.TransportError:
             return False
 
-    def upload(self, folder: Path, prefix: str) -> None:
-        """Put what is in a folder, the pointer last."""
-        store = S3Store(
-            BUCKET,
-            prefix=prefix,
-            access_key_id="key",
-            secret_access_key="secret",
-            region="us-east-1",
-            endpoint=self.endpoint,
-            client_options={"allow_http": True},
-        )
-        known = {each["path"] for page in obstore.list(store) for each in page}
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        for path in sorted(files, key=lambda path: path.name == POINTER):
-            key = path.relative_to(folder).as_posix()
-            if key not in known or key == POINTER:
-                obstore.put(store, key, path)
-
 
 @contextmanager
 def serve_s3() -> Iterator[S3]:
-    """Run moto's server on a free port, with an empty bucket."""
+    """Run a server on a free port, with an empty bucket."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            server = S3(port)
-            eventually(server.is_up)
-            httpx.put(f"{server.endpoint}/{BUCKET}").raise_for_status()
-            yield server
-        finally:
-            process.kill()
+    server = S3(port)
+    with tempfile.TemporaryDirectory(prefix="ratecard-s3-") as name:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        if SERVER == "versitygw":
+            folder = Path(name)
+            (folder / "objects" / BUCKET).mkdir(parents=True)  # a bucket is a folder
+            (folder / "metadata").mkdir()
+            command = [str(VERSITYGW), "--port", f"127.0.0.1:{port}", "--quiet", "posix"]
+            command += ["--sidecar", str(folder / "metadata"), str(folder / "objects")]
+        with subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"ROOT_ACCESS_KEY": "key", "ROOT_SECRET_KEY": "secret"},
+        ) as process:
+            try:
+                eventually(server.is_up)
+                if SERVER == "moto":
+                    httpx.put(f"{server.endpoint}/{BUCKET}").raise_for_status()
+                yield server
+            finally:
+                process.kill()

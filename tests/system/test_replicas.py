@@ -21,7 +21,7 @@ import pytest
 
 from service.snapshot.manifest import verify
 from tests.support.artifacts import current, folder
-from tests.support.origins import OriginServer, cutting_proxy, push, serve_origin
+from tests.support.origins import OriginServer, cutting_proxy, serve_origin
 from tests.support.running import (
     SOAK,
     endpoint,
@@ -112,8 +112,7 @@ class Publisher:
     def __init__(self, home: Path) -> None:
         self.artifacts = home / "indexer"
         self.editions: dict[str, int] = {}
-        self.after: Callable[[str], object] = lambda _: None
-        """Called with the snapshot before, after each build."""
+        self.options: tuple[str, ...] = ()
 
     @property
     def last(self) -> str:
@@ -121,7 +120,6 @@ class Publisher:
 
     def publish(self) -> None:
         edition = len(self.editions) + 1
-        before = self.last if edition > 1 else ""
         records = [
             service(
                 f"s{number:03}",
@@ -134,10 +132,9 @@ class Publisher:
             for number in range(SERVICES)
         ]
         source = write_lines(self.artifacts.parent / "services.jsonl", records)
-        process = run_indexer("build", source, "--out", self.artifacts, "--quiet")
+        process = run_indexer("build", source, "--out", self.artifacts, "--quiet", *self.options)
         assert process.returncode == 0, process.stderr
         self.editions[self.last] = edition
-        self.after(before)
 
 
 @pytest.fixture
@@ -225,7 +222,7 @@ def test_replicas_of_a_store_that_fails_serve_only_what_was_published(
     tmp_path: Path, publisher: Publisher
 ) -> None:
     bucket = tmp_path / "bucket"
-    publisher.after = lambda before: push(publisher.artifacts, bucket, before)
+    publisher.options = ("--publish", bucket.as_uri())
     publisher.publish()
     with serve_origin(bucket) as origin:
         make_faults(origin)
@@ -272,21 +269,15 @@ def test_replicas_of_another_ratecard_serve_only_what_was_published(
             run_replicas(tmp_path, url, publisher, calm)
 
 
-@pytest.mark.skipif(not INSTALLED, reason="moto, which serves S3, is not installed")
+@pytest.mark.skipif(not INSTALLED, reason="versitygw and moto, which serve S3, are not installed")
 def test_a_replica_of_a_bucket_fetches_what_changed(
     tmp_path: Path, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bucket = tmp_path / "bucket"
     with serve_s3() as s3, ExitStack() as stack:
-
-        def publish(before: str) -> None:
-            push(publisher.artifacts, bucket, before)
-            s3.upload(bucket, "prod")
-
-        publisher.after = publish
-        publisher.publish()
         for name, value in s3.environment.items():
             monkeypatch.setenv(name, value)
+        publisher.options = ("--publish", f"s3://{BUCKET}/prod")
+        publisher.publish()
         client = follow(stack, tmp_path / "replica", f"s3://{BUCKET}/prod")
         whole = fetched(client)
         publisher.publish()
@@ -316,9 +307,9 @@ def test_a_replica_of_a_replica_follows(tmp_path: Path, publisher: Publisher) ->
 def test_the_follower_is_started_again_and_ends_with_the_service(
     tmp_path: Path, publisher: Publisher
 ) -> None:
-    publisher.publish()
     bucket = tmp_path / "bucket"
-    push(publisher.artifacts, bucket)
+    publisher.options = ("--publish", bucket.as_uri())
+    publisher.publish()
     options = ("--follow", bucket.as_uri(), *INTERVAL)
     with serve_process(tmp_path / "replica", *options) as (client, process):
         eventually(lambda: client.get("/readyz").status_code == 200, WITHIN)
