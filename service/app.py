@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from service.api.changes import list_changes
 from service.api.discovery import list_merchant, list_resources, search_resources
 from service.api.downloads import DOWNLOADS
 from service.api.ecosystem import get_overview, get_stats, get_transactions
@@ -20,6 +21,7 @@ from service.api.endpoints import search_endpoints
 from service.api.llms import get_llms
 from service.api.openapi import get_openapi
 from service.api.services import get_service, list_services, search_services
+from service.api.snapshots import get_current_snapshot, list_snapshots
 from service.api.status import get_health, get_metrics, get_readiness
 from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
@@ -44,6 +46,9 @@ ROUTES = [
     Route("/v1/search/services", search_services),
     Route("/v1/services/{id}", get_service),
     Route("/v1/search/endpoints", search_endpoints),
+    Route("/v1/snapshots", list_snapshots),
+    Route("/v1/snapshots/current", get_current_snapshot),
+    Route("/v1/changes", list_changes),
     Route("/v1/ecosystem/overview", get_overview),
     Route("/v1/ecosystem/transactions", get_transactions),
     Route("/v1/ecosystem/stats", get_stats),

@@ -24,7 +24,7 @@ from indexer.__main__ import main
 from service.app import create_app
 from service.http.file_ranges import CHUNK, MAX_TRANSFERS
 from service.http.responses import IMMUTABLE
-from service.publishing.frames import unpack
+from service.publishing.frames import decompress_bounded, unpack
 from service.publishing.patches import apply_patch
 from service.settings import Settings
 from service.snapshot.downloads import (
@@ -38,6 +38,7 @@ from service.snapshot.downloads import (
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
 from tests.support.artifacts import current, folder
+from tests.support.mirror import Mirror, id_of, publish, services
 from tests.support.running import (
     Build,
     Json,
@@ -237,6 +238,34 @@ def test_concurrent_downloads_are_equal(server: httpx.Client, artifacts_of_two: 
     with ThreadPoolExecutor(8) as pool:
         bodies = pool.map(lambda _: server.get(f"{ROOT}/{name}").content, range(16))
         assert all(body == content for body in bodies)
+
+
+@settings(max_examples=examples(12), deadline=None)
+@given(st.lists(st.text("-ab", min_size=4, max_size=4), min_size=2, max_size=3))
+def test_an_old_download_with_all_changes_applied_equals_the_new_one(
+    tmp_path_factory: pytest.TempPathFactory, history: list[str]
+) -> None:
+    artifacts = tmp_path_factory.mktemp("history") / "artifacts"
+    first = publish(artifacts, services(history[0]))
+    with serve(artifacts) as client:
+        text = downloaded_lines(client, first)
+        mirror = Mirror(first, {id_of(line): line for line in text.splitlines()})
+        assert mirror.text == text
+        for versions in history[1:]:
+            published = publish(artifacts, services(versions))
+            mirror.follow(client, limit=2, to=wait_until_kept(client, published))
+            assert mirror.text == downloaded_lines(client, published)
+
+
+def wait_until_kept(client: httpx.Client, snapshot_id: str) -> str:
+    """Wait until the service knows a snapshot; returns its id."""
+    eventually(lambda: snapshot_id in client.get(ROOT).text)
+    return snapshot_id
+
+
+def downloaded_lines(client: httpx.Client, snapshot_id: str) -> bytes:
+    content = client.get(f"{ROOT}/{lines_name(snapshot_id)}").content
+    return decompress_bounded(content, 2**20)
 
 
 def test_everything_that_a_replica_copies_is_served_by_its_hash(

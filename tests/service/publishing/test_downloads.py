@@ -327,6 +327,9 @@ def test_downloads_are_found_by_their_names(artifacts: Path, build: Build, tmp_p
             unpack(content, tmp_path / "file", file.bytes)
             assert hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest() == file.sha256
     assert found.archive(second, INDEX) is None
-    (downloads(artifacts) / INDEX).write_text("{}")
-    assert Downloads(artifacts).download(second) is None
-    assert Downloads(artifacts).download(first)
+    damaged_index = downloads(artifacts) / INDEX
+    index_text = damaged_index.read_text()
+    for damaged in ("{}", index_text.replace("records.json", "other"), index_text[:-9]):
+        damaged_index.write_text(damaged)
+        assert Downloads(artifacts).download(second) is None
+        assert Downloads(artifacts).download(first)
