@@ -78,7 +78,7 @@ class Publisher:
         """Publish the served snapshot, if it has downloads; called in `stage`.
 
         A pointer that names the same already stays, but for a signed one: replicas may refuse old
-        ones. Raises PublishingFailed or OSError; what was published then stays.
+        ones. Raises PublishingFailed; what was published then stays.
         """
         copies = _copies(artifacts)
         if not copies:
@@ -94,7 +94,13 @@ class Publisher:
         known = [None if each is None else self._decode(each) for each in stored]
         serial = 1 + max((each.serial for each in (own, *known) if each), default=0)
         if self._is_due(own, copies) or any(self._is_due(each, copies[:1]) for each in known):
-            _write(artifacts, self._encode(serial, copies))
+            try:
+                _write(artifacts, self._encode(serial, copies))
+            except OSError as error:
+                raise PublishingFailed(
+                    f"{artifacts / POINTER}: {error.strerror}; {copies[0].id} is served, but "
+                    "replicas that insist on a signature do not learn of it: build again"
+                ) from error
         pushed = []
         for bucket, before, last in zip(self._buckets, stored, known, strict=True):
             kept = [copies[0], *(each for each in (last.kept if last else []) if each != copies[0])]

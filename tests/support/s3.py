@@ -14,10 +14,11 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.running import ROOT, eventually
+from tests.support.clients import CLIENTS
+from tests.support.running import eventually
 
 BUCKET = "catalogue"
-VERSITYGW = ROOT / "build" / "clients" / "versitygw"
+VERSITYGW = CLIENTS / "versitygw"
 SERVER = "versitygw" if VERSITYGW.exists() else "moto"
 INSTALLED = VERSITYGW.exists() or find_spec("moto") is not None
 

@@ -24,7 +24,7 @@ from indexer import __main__ as program
 from indexer import build as pipeline
 from indexer.snapshot.identity import list_files
 from service.publishing.artifacts import KEPT
-from service.snapshot.downloads import DOWNLOADS, verify_downloads
+from service.snapshot.downloads import DOWNLOADS, POINTER, verify_downloads
 from service.snapshot.manifest import SEGMENTS, verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
@@ -53,7 +53,7 @@ ALLOCATION = "mmap"
 
 SYNC = "fsync"
 PUBLISHED = ("first", "second", "old")
-FILES = {".lock", "CURRENT", "history.json", "last.json", SNAPSHOTS, DOWNLOADS}
+FILES = {".lock", "CURRENT", "history.json", "last.json", POINTER, SNAPSHOTS, DOWNLOADS}
 PATHS = ("/v1/services", "/v1/search/services?q=one", "/v1/services/one", "/v1/ecosystem/overview")
 
 Response = tuple[int, str, bytes]

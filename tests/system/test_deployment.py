@@ -175,10 +175,12 @@ def test_every_promise_names_tests_that_exist() -> None:
     assert [test for test in sorted(named) if test[1] not in functions_of(ROOT / test[0])] == []
 
 
-def test_every_metric_is_documented_and_no_other(client: httpx.Client) -> None:
-    client.get("/healthz")  # the counters of requests appear with the first one
-    served = set(re.findall(r"^(ratecard_\w+)", client.get("/metrics").text, re.MULTILINE))
-    described = set(re.findall(r"ratecard_[a-z_]+", OPERATIONS))
+def test_every_metric_is_documented_and_no_other(client: httpx.Client, tmp_path: Path) -> None:
+    with serve(tmp_path, "--follow", str(client.base_url)) as replica:
+        eventually(lambda: replica.get("/readyz").status_code == 200)
+        metrics = replica.get("/metrics").text
+    served = set(re.findall(r"^(ratecard_\w+)", metrics, re.MULTILINE))
+    described = set(re.findall(r"\bratecard_[a-z_]+", OPERATIONS))
     assert described <= served | {name.removesuffix("_bucket") for name in served}
     parts = re.compile("_(bucket|count|sum)$")
     assert {parts.sub("", name) for name in served} <= described

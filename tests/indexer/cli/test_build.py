@@ -112,6 +112,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "bytes": size - manifest,
         "downloads": sum(path.stat().st_size for path in archives),
         "patches": 0,
+        "pushed": [],
         "encoder": load_encoder().name,
         "changes": None,
         "suspiciousPrices": [],

@@ -52,6 +52,7 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
         "downloads",
         "history.json",
         "last.json",
+        "pointer.json",
         "snapshots",
     }
 

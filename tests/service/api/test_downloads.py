@@ -275,7 +275,7 @@ def test_everything_that_a_replica_copies_is_served_by_its_hash(
     assert response.headers["cache-control"] == "no-cache"
     file = response.json()
     pointer = json.loads(file["pointer"])
-    assert (pointer["id"], pointer["format"], pointer["serial"]) == (index.id, FORMAT, 0)
+    assert (pointer["id"], pointer["format"], pointer["serial"]) == (index.id, FORMAT, 2)
     assert file["signature"] is None
     manifest = server.get(f"{ROOT}/manifests/{pointer['manifest']}.json")
     assert manifest.content == copy_manifest(read_manifest(folder(artifacts_of_two)))
@@ -355,7 +355,10 @@ def test_the_pointer_is_that_of_the_last_publication_of_the_served_snapshot(
     artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
+    written = (artifacts / POINTER).read_text()
     with serve(artifacts) as client:
+        assert client.get(POINTER_PATH).text == written
+        (artifacts / POINTER).unlink()
         made = client.get(POINTER_PATH)
         text = json.loads(made.json()["pointer"])
         for snapshot_id, is_served in ((current(artifacts), True), ("0" * 20, False)):
