@@ -16,9 +16,10 @@ from tests.benchmarks.services import change_services, write_services
 from tests.support.artifacts import disk_usage
 
 WHOOSH = "Whoosh"
-SERVICES_ALONE = ("--no-endpoints", "--no-semantic")
-MODES = {"with endpoints and vectors": (), "services alone": SERVICES_ALONE}
-"""Options of the builds of each table."""
+NO_DOWNLOADS = "--no-downloads"
+SERVICES_ALONE = ("--no-endpoints", "--no-semantic", NO_DOWNLOADS)
+MODES = {"with endpoints and vectors": (NO_DOWNLOADS,), "services alone": SERVICES_ALONE}
+"""Options of the builds of each table. `--parts downloads` measures downloads."""
 SHARES = (0.001, 0.01, 0.1, 0.5)
 HEADINGS = f"seconds  ÷ nothing  ÷ {WHOOSH}  processor s  peak MB  disk ÷ {KEPT}  indexed anew"
 SMALLER = 5
