@@ -16,15 +16,10 @@ from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import STAGING, kept_snapshots
 from service.publishing.durable import sync, write_durably
 from service.replicas.failures import FollowingFailed
-from service.replicas.pointer import (
-    Copy,
-    Pointer,
-    decode_pointer,
-    encode_pointer,
-    read_private_key,
-)
+from service.replicas.signatures import decode_pointer, encode_pointer, read_private_key
 from service.snapshot.downloads import DOWNLOADS, POINTER, read_download
 from service.snapshot.manifest import FORMAT
+from service.snapshot.pointer import Copy, Pointer
 
 if TYPE_CHECKING:
     from indexer.publishing.bucket import Bucket, StoredPointer

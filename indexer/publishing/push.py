@@ -21,9 +21,9 @@ from indexer.publishing.bucket import Bucket, StoredObject
 from indexer.publishing.publication import Pushed
 from service.errors import PublishingFailed
 from service.publishing.frames import Buffer, map_file
-from service.replicas.pointer import Copy, PointerFile
 from service.snapshot.downloads import PATCHES, archive_name, read_download
 from service.snapshot.manifest import MANIFEST, File, read_manifest
+from service.snapshot.pointer import Copy, pointer_file_decoder
 
 GARBAGE_AFTER = timedelta(days=1)
 REFRESHED_AFTER = timedelta(hours=12)
@@ -43,7 +43,6 @@ class _Files(Struct):
     files: dict[str, File]
 
 
-_pointer_file = msgspec.json.Decoder(PointerFile)
 _kept = msgspec.json.Decoder(_Kept)
 _files = msgspec.json.Decoder(_Files)
 _pointer = re.compile(r"pointer-[0-9]+\.json")
@@ -116,7 +115,7 @@ def _is_fresh(stored: StoredObject | None, size: int, now: datetime) -> bool:
 
 def _decode(bucket: Bucket, key: str, content: bytes) -> Iterable[Copy]:
     try:
-        return _kept.decode(_pointer_file.decode(content).pointer).kept
+        return _kept.decode(pointer_file_decoder.decode(content).pointer).kept
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise _unreadable(bucket, key) from error
 

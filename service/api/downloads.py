@@ -31,41 +31,18 @@ from service.errors import DownloadNotFound, DownloadsDisabled
 from service.http.cache import matches
 from service.http.file_ranges import FileResponse
 from service.http.responses import IMMUTABLE, JSON, snapshot_of
-from service.records import format_timestamp
 from service.snapshot.downloads import Download, Downloads, Frame, Part, archive_name, lines_name
 from service.snapshot.manifest import FORMAT, copy_manifest
+from service.snapshot.pointer import (
+    Copy,
+    Pointer,
+    PointerFile,
+    pointer_decoder,
+    pointer_file_decoder,
+)
 
 ZSTD = "application/zstd"
 T = TypeVar("T")
-
-
-class Kept(Struct):
-    """A snapshot and the SHA-256 of the manifest of its copy."""
-
-    id: str
-    manifest: str
-
-
-class Pointer(Struct):
-    """The served snapshot, for replicas; `serial` is 0 where no publication has one."""
-
-    format: int
-    id: str
-    manifest: str
-    serial: int
-    published_at: str
-    kept: list[Kept]
-
-
-class PointerFile(Struct):
-    """The JSON text of a pointer, and its signature in hexadecimal."""
-
-    pointer: str
-    signature: str | None = None
-
-
-class _Id(Struct):
-    id: str
 
 
 class PatchIndex(Struct, rename={"base": "from", "target": "to"}):
@@ -74,10 +51,6 @@ class PatchIndex(Struct, rename={"base": "from", "target": "to"}):
     base: str
     target: str
     patches: dict[str, Frame]
-
-
-_pointer_file = msgspec.json.Decoder(PointerFile)
-_id = msgspec.json.Decoder(_Id)
 
 
 async def get_lines(request: Request) -> ASGIApp:
@@ -147,8 +120,8 @@ async def get_pointer(request: Request) -> ASGIApp:
             id=snapshot.id,
             manifest=digest,
             serial=0,
-            published_at=format_timestamp(checked_at),
-            kept=[Kept(snapshot.id, digest)],
+            published_at=checked_at,
+            kept=[Copy(snapshot.id, digest)],
         )
         published = _encode(PointerFile(_encode(pointer).decode()))
     return _json(request, published, "no-cache")
@@ -216,7 +189,7 @@ def _read_pointer(path: Path, snapshot_id: str) -> bytes | None:
     """Return the file of the last publication if that is of this snapshot."""
     try:
         content = path.read_bytes()
-        pointer = _id.decode(_pointer_file.decode(content).pointer)
+        pointer = pointer_decoder.decode(pointer_file_decoder.decode(content).pointer)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return content if pointer.id == snapshot_id else None

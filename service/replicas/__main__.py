@@ -56,7 +56,7 @@ def make_follower(settings: ServerSettings) -> Follower:
     """Return the follower that the settings describe; raises ValueError."""
     from service.replicas.follower import Follower  # noqa: PLC0415  # needs the extra
     from service.replicas.origin import open_origin  # noqa: PLC0415  # needs the extra
-    from service.replicas.pointer import read_public_key  # noqa: PLC0415  # needs the extra
+    from service.replicas.signatures import read_public_key  # noqa: PLC0415  # needs the extra
 
     return Follower(
         Path(settings.artifacts),

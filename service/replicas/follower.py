@@ -24,10 +24,11 @@ from service.publishing.durable import sync, write_durably
 from service.replicas.failures import FollowingFailed
 from service.replicas.fetching import INCOMING, Fetch, check_manifest
 from service.replicas.origin import Origin
-from service.replicas.pointer import Pointer, check_pointer, decode_pointer
+from service.replicas.signatures import check_pointer, decode_pointer
 from service.snapshot.downloads import DOWNLOADS, INDEX, POINTER
 from service.snapshot.following import FOLLOWING, Failure, Following, read_following
 from service.snapshot.manifest import FORMAT, Manifest, copy_manifest, read_manifest, verify
+from service.snapshot.pointer import Pointer
 from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from service.cli import Parser
-from service.replicas.pointer import read_public_key
+from service.replicas.signatures import read_public_key
 from service.settings import ServerSettings, Settings, describe, variable
 
 

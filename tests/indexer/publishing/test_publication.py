@@ -27,8 +27,9 @@ from indexer.publishing.bucket import Bucket, PointerChanged, StoredPointer, ope
 from indexer.publishing.publication import Pushed
 from service.errors import PublishingFailed
 from service.replicas.__main__ import main as follow
-from service.replicas.pointer import Pointer, decode_pointer, encode_pointer
+from service.replicas.signatures import decode_pointer, encode_pointer
 from service.snapshot.manifest import FORMAT, verify
+from service.snapshot.pointer import Pointer
 from tests.support.artifacts import current, folder
 from tests.support.origins import cutting_proxy
 from tests.support.running import SOAK, Build, Json, run_indexer, service, write_lines

@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from service.replicas.failures import FollowingFailed
-from service.replicas.pointer import (
+from service.replicas.signatures import (
     CLOCK_SKEW,
-    Pointer,
     check_pointer,
     decode_pointer,
     encode_pointer,
@@ -31,6 +30,7 @@ from service.replicas.pointer import (
     read_public_key,
 )
 from service.snapshot.manifest import FORMAT
+from service.snapshot.pointer import Pointer
 
 NOW = datetime(2026, 5, 7, 10, 16, 51, tzinfo=UTC)
 KEY = ed25519.Ed25519PrivateKey.generate()

@@ -1,21 +1,21 @@
-"""The pointer: a small file that says which snapshot is published, possibly signed.
-
-    {"pointer": "<the JSON text of a Pointer>", "signature": "<hex>" or null}
-
-The signature is Ed25519 over the bytes of that text, so that nobody has to encode it alike.
-"""
+"""Signing pointers, and checking what a replica accepts."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Meta, Struct
 
 from service.replicas.failures import FollowingFailed
 from service.snapshot.manifest import FORMAT
+from service.snapshot.pointer import (
+    Pointer,
+    PointerFile,
+    pointer_decoder,
+    pointer_file_decoder,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -26,41 +26,6 @@ if TYPE_CHECKING:
 CLOCK_SKEW = timedelta(minutes=5)
 """How far in the future a publication may be, as clocks differ."""
 NEEDS_EXTRA = "needs the extra `signing`: pip install 'ratecard[signing]'"
-
-SnapshotId = Annotated[str, Meta(pattern=r"^[0-9a-f]{20}$(?!\n)")]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
-
-
-class Copy(Struct, frozen=True):
-    """A snapshot, and the SHA-256 of the manifest of its copies."""
-
-    id: SnapshotId
-    manifest: Sha256
-
-
-class Pointer(Struct, frozen=True, kw_only=True):
-    """A publication; each has a higher serial than the one before, also a rollback.
-
-    `kept` are the snapshots that can be fetched, newest first, this one included.
-    """
-
-    format: int
-    id: SnapshotId
-    manifest: Sha256
-    serial: Annotated[int, Meta(ge=0)]
-    published_at: Annotated[datetime, Meta(tz=True)]
-    kept: list[Copy] = []
-
-
-class PointerFile(Struct, frozen=True):
-    """The content of the file."""
-
-    pointer: str
-    signature: str | None = None
-
-
-_pointer = msgspec.json.Decoder(Pointer)
-_file = msgspec.json.Decoder(PointerFile)
 
 
 def encode_pointer(pointer: Pointer, key: Ed25519PrivateKey | None = None) -> bytes:
@@ -76,10 +41,10 @@ def decode_pointer(content: bytes, key: Ed25519PublicKey | None = None) -> Point
     Raises FollowingFailed. Nothing of a text that is not signed is read where there is a key.
     """
     try:
-        file = _file.decode(content)
+        file = pointer_file_decoder.decode(content)
         if key is not None:
             _check_signature(file, key)
-        pointer = _pointer.decode(file.pointer)
+        pointer = pointer_decoder.decode(file.pointer)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise FollowingFailed("pointer_refused", f"the pointer cannot be read: {error}") from error
     if pointer.format != FORMAT:
