@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from indexer.__main__ import main
-from tests.support.browser import open_browser
+from tests.support.clients.browser import open_browser
 from tests.support.running import ROOT, SEEDS, serve
 
 SIZE = {"width": 1000, "height": 700}

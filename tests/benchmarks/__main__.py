@@ -6,15 +6,15 @@ import argparse
 import os
 from collections.abc import Callable
 
-from tests.benchmarks.agents import bench_agents
-from tests.benchmarks.builds import bench_builds
-from tests.benchmarks.downloads import bench_downloads
-from tests.benchmarks.endpoints import bench_endpoints
-from tests.benchmarks.pages import bench_pages
-from tests.benchmarks.rebuilds import bench_rebuilds
-from tests.benchmarks.replicas import bench_replicas
-from tests.benchmarks.search import PEERS, bench_search
-from tests.benchmarks.serving import bench_serving
+from tests.benchmarks.copies.downloads import bench_downloads
+from tests.benchmarks.copies.replicas import bench_replicas
+from tests.benchmarks.indexing.builds import bench_builds
+from tests.benchmarks.indexing.rebuilds import bench_rebuilds
+from tests.benchmarks.searching.endpoints import bench_endpoints
+from tests.benchmarks.searching.pages import bench_pages
+from tests.benchmarks.searching.services import PEERS, bench_search
+from tests.benchmarks.serving.agents import bench_agents
+from tests.benchmarks.serving.service import bench_serving
 
 BUILD_COUNTS = [10_000, 100_000]
 AGENTS_COUNT = 5_000

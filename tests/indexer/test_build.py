@@ -14,7 +14,6 @@ from indexer.__main__ import main
 from indexer.text import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import DAMAGES, folder, ids, listed, overlays, reported, snapshots
-from tests.support.feeds import failing, in_turn, misbehaving, pages_of
 from tests.support.running import (
     SHARED,
     Build,
@@ -25,7 +24,8 @@ from tests.support.running import (
     service,
     write_lines,
 )
-from tests.support.x402 import TEST_USDC, accept, resource
+from tests.support.sources.feeds import failing, in_turn, misbehaving, pages_of
+from tests.support.sources.x402 import TEST_USDC, accept, resource
 
 PAID = "0xPay"
 ID = "api-weather-data-example"

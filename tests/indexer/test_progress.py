@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.artifacts import STAGES
-from tests.support.feeds import misbehaving, pages_of
+from tests.support.clients.terminals import read_terminal
 from tests.support.running import (
     ROOT,
     Build,
@@ -20,8 +20,8 @@ from tests.support.running import (
     service,
     write_lines,
 )
-from tests.support.terminals import read_terminal
-from tests.support.x402 import resource
+from tests.support.sources.feeds import misbehaving, pages_of
+from tests.support.sources.x402 import resource
 
 ESCAPE = "\x1b"
 

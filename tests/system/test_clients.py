@@ -15,9 +15,9 @@ import pytest
 from indexer.__main__ import main
 from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
-from tests.support.clients import CLIENTS, skip_without
+from tests.support.clients.published import CLIENTS, skip_without
 from tests.support.running import SHARED, Json, serve, write_lines
-from tests.support.x402 import accept, resource, v1
+from tests.support.sources.x402 import accept, resource, v1
 
 REAL = sorted((SHARED / "bazaar").glob("*.json"))
 GENERATED = [

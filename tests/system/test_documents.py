@@ -30,7 +30,7 @@ from service.snapshot.manifest import MANIFEST
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.web.pages import PAGES
 from tests.support.artifacts import current
-from tests.support.mirror import published_lines
+from tests.support.clients.mirror import published_lines
 from tests.support.running import ROOT, Build, serve
 from tests.support.running import service as record
 

@@ -16,11 +16,11 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from indexer.__main__ import main
-from tests.support.clients import CLIENTS, skip_without
-from tests.support.feeds import failing, misbehaving
-from tests.support.mcp import call, post
+from tests.support.clients.mcp import call, post
+from tests.support.clients.published import CLIENTS, skip_without
+from tests.support.clients.terminals import arguments as words_of
 from tests.support.running import Json, endpoint, serve, service, write_lines
-from tests.support.terminals import arguments as words_of
+from tests.support.sources.feeds import failing, misbehaving
 
 MODULES = CLIENTS / "node_modules/@modelcontextprotocol"
 SCENARIOS = (

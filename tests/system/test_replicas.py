@@ -21,7 +21,6 @@ import pytest
 
 from service.snapshot.manifest import verify
 from tests.support.artifacts import current, folder
-from tests.support.origins import OriginServer, cutting_proxy, serve_origin
 from tests.support.running import (
     SOAK,
     endpoint,
@@ -32,7 +31,8 @@ from tests.support.running import (
     service,
     write_lines,
 )
-from tests.support.s3 import BUCKET, INSTALLED, serve_s3
+from tests.support.stores.origins import OriginServer, cutting_proxy, serve_origin
+from tests.support.stores.s3 import BUCKET, INSTALLED, serve_s3
 
 BUILDS, SERVICES = (20, 2000) if SOAK else (4, 200)
 CHANGED = 20

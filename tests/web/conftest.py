@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.browser import CHROMIUM, collect_errors, open_browser
+from tests.support.clients.browser import CHROMIUM, collect_errors, open_browser
 
 
 # Close the browser after this package: its event loop allows no other in the same thread.

@@ -14,9 +14,9 @@ from axe_playwright_python.sync_playwright import (  # type: ignore[import-untyp
 from playwright.sync_api import Browser, Page, Route, expect
 
 from indexer.__main__ import main
-from tests.support.awkward import TEXTS, hostile
-from tests.support.browser import IN_PLACE, settle, visit
+from tests.support.clients.browser import IN_PLACE, settle, visit
 from tests.support.running import SEEDS, serve, write_lines
+from tests.support.sources.awkward import TEXTS, hostile
 
 REFUSED = "console: Failed to load resource: the server responded with a status of"
 OTHERS = [

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.support.browser import shows, visit
+from tests.support.clients.browser import shows, visit
 from tests.support.running import serve
 
 MAX_BYTES, MAX_REQUESTS, MAX_SHIFT = 100_000, 14, 0.02

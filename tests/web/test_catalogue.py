@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from service.web.static_files import VERSION
-from tests.support.browser import IN_PLACE, parts, search_box, settle, shows, visit
+from tests.support.clients.browser import IN_PLACE, parts, search_box, settle, shows, visit
 
 SEARCH, LIST = "/v1/search/services", "/v1/services"
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from tests.support.browser import visit
+from tests.support.clients.browser import visit
 from tests.support.running import Json
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import visit
+from tests.support.clients.browser import visit
 from tests.support.running import Build, Json, eventually, payment, serve, service
 
 TOTALS = ("total_transactions", "total_amount", "unique_buyers", "unique_sellers")

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from indexer.__main__ import main
-from tests.support.browser import parts, settle, visit
+from tests.support.clients.browser import parts, settle, visit
 from tests.support.running import Json, endpoint, serve, service, write_lines
 
 SEARCH = "/v1/search/endpoints"

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from indexer.__main__ import main
-from tests.support.awkward import ADDRESSES, TEXTS, hostile
-from tests.support.browser import visit
+from tests.support.clients.browser import visit
 from tests.support.running import SOAK, serve, write_lines
+from tests.support.sources.awkward import ADDRESSES, TEXTS, hostile
 
 NUMBERS = tuple(range(len(TEXTS))) if SOAK else (2, 3, 5, 10)
 """Texts that are tried: end tags, attributes, a link and bidi controls, or all in `make soak`."""

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from service.api.curl import curl
 from service.records import Endpoint
-from tests.support.browser import settle, visit
+from tests.support.clients.browser import settle, visit
+from tests.support.clients.terminals import arguments
 from tests.support.running import Json
-from tests.support.terminals import arguments
 
 
 def command(page: Page) -> str:

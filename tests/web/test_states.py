@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.support.browser import IN_PLACE, address, search_box, settle, shows, visit
+from tests.support.clients.browser import IN_PLACE, address, search_box, settle, shows, visit
 from tests.support.running import Build, Json, eventually, serve, service
 
 REFUSED = "console: Failed to load resource: the server responded with a status of"

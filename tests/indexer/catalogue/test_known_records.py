@@ -27,8 +27,8 @@ from indexer.sources.records import SourceRecord
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed, overlays, reported
 from tests.support.running import Build, endpoint, examples, payment, service
+from tests.support.sources.x402 import resource
 from tests.support.workers import kill_itself
-from tests.support.x402 import resource
 
 PROGRAM = "program"
 FACTS = "segments/sources/facts.npz"

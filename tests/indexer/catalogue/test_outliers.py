@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from indexer.catalogue.outliers import MAGNITUDES, MIN_SERVICES, Outlier, find_outliers
 from tests.support.artifacts import reported
-from tests.support.columns import columns_of
 from tests.support.running import (
     Build,
     Json,
@@ -23,6 +22,7 @@ from tests.support.running import (
     priced,
     service,
 )
+from tests.support.sources.columns import columns_of
 
 
 def outliers(records: Iterable[Json]) -> list[Outlier]:

@@ -24,7 +24,7 @@ from tests.support.running import (
     service,
     write_lines,
 )
-from tests.support.x402 import resource
+from tests.support.sources.x402 import resource
 
 ESCAPE = "\x1b"
 

@@ -17,13 +17,13 @@ from indexer.cli.endpoints import COLUMNS as ENDPOINT_COLUMNS
 from indexer.cli.search import COLUMNS
 from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
+from tests.support.clients.terminals import STYLE, on_terminal
 from tests.support.running import (
     ROOT,
     Build,
     run_indexer,
     service,
 )
-from tests.support.terminals import STYLE, on_terminal
 
 
 def test_results_are_a_table_in_order_of_rank(sample: Path) -> None:

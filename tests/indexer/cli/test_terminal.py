@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
+from tests.support.clients.terminals import STYLE, on_terminal
 from tests.support.running import (
     ROOT,
     Build,
@@ -21,7 +22,6 @@ from tests.support.running import (
     service,
     write_raw,
 )
-from tests.support.terminals import STYLE, on_terminal
 
 HOSTILE = "\x1b[31mred\x9b2J\x07\r\nnext\u202egnp.exe\u2066\u2028[bold]x[/] :smile: <b>\x00end"
 CARRIED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -21,14 +21,14 @@ from indexer.record_store import read_record_store
 from indexer.x402.testnets import is_test_network
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
-from tests.support.columns import (
+from tests.support.running import Json, endpoint, examples, service
+from tests.support.sources.columns import (
     columns_of,
     columns_of_texts,
     keys_of,
     records,
     stored,
 )
-from tests.support.running import Json, endpoint, examples, service
 
 Values = list[list[str]]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from indexer.columns.files import FILE, ColumnsDamaged, open_columns, write_columns
 from indexer.columns.record_columns import RecordColumns, concatenate, no_columns
 from tests.support.artifacts import DAMAGES
-from tests.support.columns import columns_of, columns_of_texts, keys_of, records, stored
 from tests.support.running import Json, examples, service
+from tests.support.sources.columns import columns_of, columns_of_texts, keys_of, records, stored
 
 catalogues = st.lists(records, max_size=8)
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from indexer.errors import SourceError
-from tests.support.feeds import (
+from tests.support.sources.feeds import (
     LINES,
     RESOURCES,
     SERVICES,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from indexer.errors import SourceError
 from indexer.feeds.url import redirect_target
 from indexer.options import Limits
-from tests.support.feeds import (
+from tests.support.sources.feeds import (
     QUICK,
     RESOURCES,
     WHOLE,

@@ -17,7 +17,8 @@ from indexer.errors import SourceError
 from indexer.feeds.reader import FeedProgress, fetch_feeds
 from indexer.options import Limits
 from indexer.sources.records import read_records
-from tests.support.feeds import (
+from tests.support.running import SHARED, Json, service
+from tests.support.sources.feeds import (
     LINES,
     QUICK,
     RESOURCES,
@@ -35,7 +36,6 @@ from tests.support.feeds import (
     resource,
     sending,
 )
-from tests.support.running import SHARED, Json, service
 
 BAZAAR = SHARED / "bazaar" / "resources_v1_2025-12.json"
 

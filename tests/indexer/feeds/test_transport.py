@@ -17,7 +17,8 @@ import pytest
 from indexer.__main__ import main
 from indexer.errors import SourceError
 from indexer.options import Limits
-from tests.support.feeds import (
+from tests.support.running import ROOT, run_indexer
+from tests.support.sources.feeds import (
     QUICK,
     RESOURCES,
     WHOLE,
@@ -27,7 +28,6 @@ from tests.support.feeds import (
     misbehaving,
     redirecting,
 )
-from tests.support.running import ROOT, run_indexer
 
 ALLOWED = msgspec.structs.replace(QUICK, allow_private=True)
 
@@ -184,7 +184,7 @@ def test_the_deadline_includes_the_look_up_of_the_host(
         assert finished.wait(60)
 
 
-CERTIFICATE = ROOT / "tests" / "support" / "localhost.pem"
+CERTIFICATE = ROOT / "tests" / "support" / "sources" / "localhost.pem"
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from indexer.payments.database import open_payments
 from indexer.progress import Progress
 from indexer.sources.rejects import Rejects
 from service.snapshot.snapshot import open_snapshot
-from tests.support.payments import HEADER, hashes, overview, row
 from tests.support.running import ROOT, payment, run_indexer, service, write_lines
+from tests.support.sources.payments import HEADER, hashes, overview, row
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MIB, GIB = 2**20, 2**30

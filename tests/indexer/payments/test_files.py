@@ -20,8 +20,16 @@ from indexer.errors import SourceError
 from indexer.payments.load import load_payments
 from indexer.sources.rejects import Rejects
 from service.snapshot.snapshot import open_snapshot
-from tests.support.payments import ANY_REJECTS, HEADER, hashes, overview, row, write_csv, write_rows
 from tests.support.running import Build, payment, run_indexer, service, write_lines
+from tests.support.sources.payments import (
+    ANY_REJECTS,
+    HEADER,
+    hashes,
+    overview,
+    row,
+    write_csv,
+    write_rows,
+)
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from service.snapshot.snapshot import open_snapshot
-from tests.support.payments import (
+from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
+from tests.support.sources.payments import (
     ANY_REJECTS,
     hashes,
     items,
@@ -21,7 +22,6 @@ from tests.support.payments import (
     write_csv,
     write_rows,
 )
-from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
 
 
 def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, build: Build) -> None:

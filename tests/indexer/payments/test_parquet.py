@@ -10,8 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.support.payments import ANY_REJECTS, items, overview
 from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
+from tests.support.sources.payments import ANY_REJECTS, items, overview
 
 # Column types that writers of Parquet choose.
 TYPES = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.payments import (
+from tests.support.running import Build, payment, service, write_lines
+from tests.support.sources.payments import (
     ANY_REJECTS,
     HEADER,
     hashes,
@@ -18,7 +19,6 @@ from tests.support.payments import (
     write_csv,
     write_rows,
 )
-from tests.support.running import Build, payment, service, write_lines
 
 UNCLOSED = "has a quote that its line does not close"
 

@@ -31,9 +31,9 @@ from service.replicas.signatures import decode_pointer, encode_pointer
 from service.snapshot.manifest import FORMAT, verify
 from service.snapshot.pointer import Pointer
 from tests.support.artifacts import current, folder
-from tests.support.origins import cutting_proxy
 from tests.support.running import SOAK, Build, Json, run_indexer, service, write_lines
-from tests.support.s3 import BUCKET, INSTALLED, S3, SERVER, serve_s3
+from tests.support.stores.origins import cutting_proxy
+from tests.support.stores.s3 import BUCKET, INSTALLED, S3, SERVER, serve_s3
 
 BUILDS = 20 if SOAK else 6
 DAY = timedelta(days=1)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.search.filters import write_filters
-from tests.support.columns import columns_of, records
 from tests.support.running import Json, examples, service
+from tests.support.sources.columns import columns_of, records
 
 Facet = list[tuple[str, list[int]]]
 

@@ -11,7 +11,7 @@ from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.artifacts import overlays
 from tests.support.running import Json, endpoint, service, write_lines
-from tests.support.x402 import accept, resource, v2
+from tests.support.sources.x402 import accept, resource, v2
 
 PAID = {"payTo": ["0xPay"]}
 

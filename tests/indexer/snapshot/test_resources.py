@@ -17,7 +17,7 @@ from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import overlays
 from tests.support.running import Build, Json, endpoint, examples, service, write_lines
-from tests.support.x402 import accept, resource, v2
+from tests.support.sources.x402 import accept, resource, v2
 
 HOST = "https://api.weather-data.example"
 ID = "api-weather-data-example"

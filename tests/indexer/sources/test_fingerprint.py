@@ -23,9 +23,9 @@ from indexer.sources.fingerprint import dependency_versions, hash_code
 from indexer.sources.rejects import MAX_REASONS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, ids, reported
-from tests.support.feeds import misbehaving, pages_of
 from tests.support.running import ROOT, Build, Json, payment, service, write_lines
-from tests.support.x402 import resource
+from tests.support.sources.feeds import misbehaving, pages_of
+from tests.support.sources.x402 import resource
 
 READ_STAGE = "read"
 """The stage that a build of unchanged inputs skips."""

@@ -21,7 +21,7 @@ from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.resource import Unlisted, read_resource
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json, examples
-from tests.support.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v1, v2
+from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v1, v2
 
 VERSION_1 = SHARED / "bazaar" / "resources_v1_2025-12.json"
 VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"

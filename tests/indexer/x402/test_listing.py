@@ -15,7 +15,7 @@ from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, EntryKeys, Listing
 from indexer.x402.resource import Unlisted, read_resource
 from indexer.x402.stablecoins import STABLECOINS
 from tests.support.running import Json, examples
-from tests.support.x402 import SOLANA_USDC, TEST_USDC, URL, USDC, accept, resource, v1, v2
+from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, URL, USDC, accept, resource, v1, v2
 
 EURC = "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"
 DAI = "0x50c5725949A6F0c72E6C4a641F24049A917DB0Cb"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.running import Json
-from tests.support.x402 import endpoint_of, read, v1, v2
+from tests.support.sources.x402 import endpoint_of, read, v1, v2
 
 
 def parameters_of(record: Json) -> list[Json]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexer.x402.testnets import is_test_network
 from tests.support.running import Json
-from tests.support.x402 import (
+from tests.support.sources.x402 import (
     SOLANA_USDC,
     TEST_NETWORK_PRICE,
     URL,

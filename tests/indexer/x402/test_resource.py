@@ -20,7 +20,16 @@ from indexer.x402.discovery import Discovery
 from indexer.x402.resource import NEVER, Unlisted, read_resource
 from service.discovery_records import DiscoveryResource
 from tests.support.running import Json, examples
-from tests.support.x402 import TEST_NETWORK_PRICE, URL, accept, endpoint_of, read, resource, v1, v2
+from tests.support.sources.x402 import (
+    TEST_NETWORK_PRICE,
+    URL,
+    accept,
+    endpoint_of,
+    read,
+    resource,
+    v1,
+    v2,
+)
 
 
 def test_version_1_becomes_an_endpoint() -> None:

@@ -17,7 +17,14 @@ from service.api.changes import parse_changes
 from service.errors import InvalidParameter
 from service.http.responses import IMMUTABLE
 from service.snapshot_records import ChangeList
-from tests.support.mirror import Mirror, error, parse_page, publish, published_lines, services
+from tests.support.clients.mirror import (
+    Mirror,
+    error,
+    parse_page,
+    publish,
+    published_lines,
+    services,
+)
 from tests.support.running import Json, serve, service
 
 UNKNOWN = "0" * 20

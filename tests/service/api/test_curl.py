@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from service.api.curl import curl, escape_json
 from service.records import Endpoint
-from tests.support.awkward import ADDRESSES, TEXTS, hostile_endpoint
+from tests.support.clients.terminals import arguments
 from tests.support.running import Json, endpoint
-from tests.support.terminals import arguments
+from tests.support.sources.awkward import ADDRESSES, TEXTS, hostile_endpoint
 
 
 def parameter(name: str, example: Any, group: str = "query", **fields: Any) -> Json:

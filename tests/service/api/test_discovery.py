@@ -15,7 +15,7 @@ import pytest
 from indexer.__main__ import main
 from service.discovery_records import DiscoveryError, MerchantResources, ResourceList
 from tests.support.running import Json, serve, service, write_lines
-from tests.support.x402 import TEST_USDC, accept, resource, v1, v2
+from tests.support.sources.x402 import TEST_USDC, accept, resource, v1, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
 PAID = "0x00000000000000000000000000000000000000Aa"

@@ -13,7 +13,7 @@ import pytest
 from indexer.__main__ import main
 from service.discovery_records import DiscoveryError, FoundResources
 from tests.support.running import Json, eventually, serve, service, write_lines
-from tests.support.x402 import SOLANA_USDC, USDC, accept, resource, v2
+from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
 SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"

@@ -38,7 +38,7 @@ from service.snapshot.downloads import (
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
 from tests.support.artifacts import current, folder
-from tests.support.mirror import Mirror, id_of, publish, services
+from tests.support.clients.mirror import Mirror, id_of, publish, services
 from tests.support.running import (
     Build,
     Json,

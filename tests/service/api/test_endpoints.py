@@ -13,7 +13,7 @@ import pytest
 from indexer.__main__ import main
 from service.records import EndpointList
 from tests.support.running import Json, endpoint, serve, service, write_lines
-from tests.support.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v2
+from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v2
 
 PATH = "/v1/search/endpoints"
 CHEAP = accept("5000", network="solana", asset=SOLANA_USDC, payTo="So1")

@@ -20,7 +20,14 @@ from service.errors import Overloaded
 from service.settings import Settings
 from service.snapshot.changes import Changes
 from tests.support.artifacts import current, flip_a_bit, folder
-from tests.support.mirror import Mirror, error, parse_page, publish, published_lines, services
+from tests.support.clients.mirror import (
+    Mirror,
+    error,
+    parse_page,
+    publish,
+    published_lines,
+    services,
+)
 from tests.support.running import Build, eventually, serve, service
 
 

@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters
 from service.mcp.__main__ import main
 from service.settings import ServerSettings, Settings
 from tests.support.artifacts import current
-from tests.support.mcp import ERAS, call, message_of, text_of
+from tests.support.clients.mcp import ERAS, call, message_of, text_of
 from tests.support.running import ROOT, Build, service, wait_for_address
 
 COMMAND = [sys.executable, "-m", "service.mcp"]

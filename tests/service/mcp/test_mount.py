@@ -25,7 +25,7 @@ from service.mcp.pacing import MAX_WAITING
 from service.mcp.server import RequestHandlers
 from service.settings import Settings, parse_hosts
 from tests.support.artifacts import current
-from tests.support.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
+from tests.support.clients.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
 from tests.support.processes import run_service
 from tests.support.running import Build, Json, endpoint, eventually, serve, service
 

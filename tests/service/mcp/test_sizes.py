@@ -17,7 +17,7 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from indexer.__main__ import main
 from service.app import create_app
 from service.settings import Settings
-from tests.support.mcp import ERAS, call, headers_of, message_of
+from tests.support.clients.mcp import ERAS, call, headers_of, message_of
 from tests.support.running import SHARED, serve
 
 MAX_DEFINITIONS = 4864

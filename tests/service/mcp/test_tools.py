@@ -22,10 +22,10 @@ from service.mcp.tools.arguments import MAX_ROWS
 from service.mcp.tools.calling import encode_values
 from service.mcp.tools.definitions import TOOLS
 from service.records import ParameterDescriptor
-from tests.support.awkward import TEXTS, hostile
-from tests.support.mcp import ERAS, call_in_process, run_client, structured, text_of
+from tests.support.clients.mcp import ERAS, call_in_process, run_client, structured, text_of
 from tests.support.running import SEEDS, Build, Json, endpoint, service
-from tests.support.x402 import SOLANA_USDC, TEST_USDC, accept, resource
+from tests.support.sources.awkward import TEXTS, hostile
+from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource
 
 DECLARED = [
     ParameterDescriptor(group="body", name="days", type="number"),

@@ -34,7 +34,7 @@ from service.snapshot.publication import SNAPSHOTS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, listed, snapshots
 from tests.support.running import Build, Json, payment, run_indexer, service
-from tests.support.x402 import resource
+from tests.support.sources.x402 import resource
 
 MAX_BYTES = 2**30
 

@@ -26,7 +26,8 @@ from service.snapshot.manifest import verify
 from service.snapshot.publication import read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, snapshots
-from tests.support.origins import (
+from tests.support.running import Json, examples, service, write_lines
+from tests.support.stores.origins import (
     POINTER,
     OriginServer,
     push,
@@ -34,7 +35,6 @@ from tests.support.origins import (
     serial_of,
     serve_origin,
 )
-from tests.support.running import Json, examples, service, write_lines
 
 SERVICES = 120
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.support.artifacts import current
-from tests.support.origins import OriginServer, push, serve_origin
 from tests.support.running import ROOT, Build, eventually, serve, service
+from tests.support.stores.origins import OriginServer, push, serve_origin
 
 KEY = Ed25519PrivateKey.generate()
 INTERVAL = ("--follow-interval", "0.2")

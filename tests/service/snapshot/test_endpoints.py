@@ -24,7 +24,7 @@ from service.snapshot.manifest import SEGMENTS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, examples, priced, service, write_lines
 from tests.support.searching import WORDS
-from tests.support.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
+from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
 
 USED = WORDS[:6] + WORDS[40:48]
 SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"

@@ -22,7 +22,7 @@ from service.networks import network_key
 from service.snapshot import resources as stored
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, Resources
 from tests.support.running import Json, examples
-from tests.support.x402 import SOLANA_USDC, USDC, accept, resource
+from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource
 
 NETWORKS = ("base", "eip155:8453", "solana")
 SCHEMES = ("exact", "upto")

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from tests.benchmarks.corpus import make_documents
+from tests.benchmarks.indexing.writers import WRITERS
 from tests.benchmarks.services import write_services
-from tests.benchmarks.writers import WRITERS
 from tests.support.running import ROOT
 
 SAMPLING_INTERVAL = 0.05
@@ -42,7 +42,7 @@ def bench_build(count: int, folder: Path) -> None:
     unchanged = json.loads(run(command)[0])
     print(f"{'  unchanged':16} {unchanged['seconds']:10.1f}")
     for name in WRITERS:
-        output, memory = run(["tests.benchmarks.writers", name, str(count)])
+        output, memory = run(["tests.benchmarks.indexing.writers", name, str(count)])
         print(f"{name:16} {float(output):10.1f} {ours / float(output):15.2f} {memory:10,.0f}")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.publishing.artifacts import KEPT
-from tests.benchmarks.builds import run
 from tests.benchmarks.corpus import make_documents
+from tests.benchmarks.indexing.builds import run
 from tests.benchmarks.services import change_services, write_services
 from tests.support.artifacts import disk_usage
 
@@ -67,7 +67,7 @@ def _bench_from_nothing(count: int) -> float:
             source = Path(name) / "services.jsonl"
             write_services(source, make_documents(count))
             ours.append(_build(source, Path(name) / "artifacts", SERVICES_ALONE).seconds)
-        output, _ = run(["tests.benchmarks.writers", WHOOSH, str(count)])
+        output, _ = run(["tests.benchmarks.indexing.writers", WHOOSH, str(count)])
         theirs.append(float(output))
     seconds, whoosh = min(ours), min(theirs)
     print(f"{count:28,} {seconds:11.1f} {whoosh:9.1f} {seconds / whoosh:9.2f}")

@@ -15,9 +15,9 @@ from indexer.build import build_snapshot
 from indexer.options import BuildOptions, EncoderKind, default_ranking
 from service.filtering.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.benchmarks import peers
 from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
-from tests.benchmarks.peers import Search
+from tests.benchmarks.searching import peers
+from tests.benchmarks.searching.peers import Search
 
 PEERS: dict[str, Callable[[list[Document], Path], Search]] = {
     "Tantivy": peers.open_tantivy,

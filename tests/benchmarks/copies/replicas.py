@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 
 from service.snapshot.manifest import read_manifest, verify
-from tests.benchmarks.builds import run
 from tests.benchmarks.corpus import make_documents
+from tests.benchmarks.indexing.builds import run
 from tests.benchmarks.services import change_services, write_services
 from tests.support.artifacts import current, folder
 from tests.support.running import eventually, serve

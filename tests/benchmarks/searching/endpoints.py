@@ -14,8 +14,8 @@ from service.search.config import ENDPOINT_SEARCH_CONFIG
 from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, Query, make_documents
-from tests.benchmarks.peers import PAGE, Search, search_tantivy
-from tests.benchmarks.search import OURS, measure, report
+from tests.benchmarks.searching.peers import PAGE, Search, search_tantivy
+from tests.benchmarks.searching.services import OURS, measure, report
 
 ENDPOINTS = 5
 FIELDS = ("path", "description", "service_name", "service_description", "category")

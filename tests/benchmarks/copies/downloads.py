@@ -12,10 +12,10 @@ from urllib.parse import quote, urlsplit
 from service.snapshot.downloads import DOWNLOADS, archive_name, read_download
 from service.snapshot.manifest import read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
-from tests.benchmarks.builds import run
 from tests.benchmarks.corpus import Document, make_documents, make_queries
-from tests.benchmarks.load import Measurement, load, median
+from tests.benchmarks.indexing.builds import run
 from tests.benchmarks.services import change_services, write_services
+from tests.benchmarks.serving.load import Measurement, load, median
 from tests.support.running import serve
 
 SHARES = (0.0001, 0.001, 0.01, 0.1)

@@ -1,6 +1,6 @@
 """Servers to compare with: constant responses, and a naive implementation.
 
-`uvicorn tests.benchmarks.serving_peers:constant` sends recorded responses of the service, with two
+`uvicorn tests.benchmarks.serving.peers:constant` sends recorded responses of the service, with two
 headers of its own; `…:same_headers` sends those of the service; `…:naive` is Starlette with plain
 Whoosh and `JSONResponse`. `BENCH_FOLDER` names the folder.
 """

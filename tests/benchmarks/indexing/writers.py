@@ -1,6 +1,7 @@
-"""Other index writers over the same texts: `python -m tests.benchmarks.writers NAME COUNT`.
+"""Other index writers over the same texts.
 
-Prints the seconds of writing, without those of generating the texts.
+Run as `python -m tests.benchmarks.indexing.writers NAME COUNT`. Prints the seconds of writing,
+without those of generating the texts.
 """
 
 from __future__ import annotations

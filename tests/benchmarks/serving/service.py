@@ -20,11 +20,11 @@ import msgspec
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from tests.benchmarks.corpus import Document, make_documents, make_queries
-from tests.benchmarks.load import Measurement, load, median
+from tests.benchmarks.indexing.writers import write_whoosh
 from tests.benchmarks.services import write_services
-from tests.benchmarks.serving_peers import RECORDED, Recorded
-from tests.benchmarks.workers import bench_workers
-from tests.benchmarks.writers import write_whoosh
+from tests.benchmarks.serving.load import Measurement, load, median
+from tests.benchmarks.serving.peers import RECORDED, Recorded
+from tests.benchmarks.serving.workers import bench_workers
 from tests.support.running import ROOT
 
 ROUNDS = 3
@@ -73,7 +73,7 @@ def bench_serving(count: int) -> None:
         build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
         (folder / "whoosh").mkdir()
         write_whoosh(documents, folder / "whoosh")
-        peer = "tests.benchmarks.serving_peers"
+        peer = "tests.benchmarks.serving.peers"
         ours = stack.enter_context(
             serve([sys.executable, "-m", "service", "--artifacts", str(artifacts)])
         )

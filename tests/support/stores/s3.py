@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.clients import CLIENTS
+from tests.support.clients.published import CLIENTS
 from tests.support.running import eventually
 
 BUCKET = "catalogue"

@@ -1,0 +1,1 @@
+"""Searches within one process, beside other engines."""

@@ -1,0 +1,1 @@
+"""Requests a second and their times, beside peers."""

@@ -1,0 +1,1 @@
+"""Clients of the service: browsers, published packages, mirrors, terminals."""

@@ -1,0 +1,1 @@
+"""Sources of a build: records, feeds, payments."""

@@ -1,0 +1,1 @@
+"""Origins that replicas follow: buckets, folders, servers that fail."""
