@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdis
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # the same
 
 from indexer.__main__ import main
+from tests.support.object_store import ObjectStore, run_object_store
 from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
 
 LONGEST = (
@@ -83,6 +85,21 @@ def seeds() -> list[Json]:
     """The records of the sample catalogue, in the order of the file."""
     with (SEEDS / "services.jsonl").open() as file:
         return [json.loads(line) for line in file]
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """An S3 server on this machine with an empty bucket."""
+    with run_object_store(tmp_path_factory.mktemp("object-store")) as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an unused prefix of a bucket, whose server and keys the environment names."""
+    for name, value in object_store.environment.items():
+        monkeypatch.setenv(name, value)
+    return object_store.url(secrets.token_hex(4))
 
 
 @pytest.fixture
