@@ -15,7 +15,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdis
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # the same
 
 from indexer.__main__ import main
-from tests.support.object_store import ObjectStore, run_object_store
+from tests.support.object_store import SERVER, ObjectStore, run_object_store
 from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
 
 LONGEST = (
@@ -45,6 +45,11 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Replace the scheduler of pytest-xdist."""
     return Scheduling(config, log)
+
+
+def pytest_report_header() -> str:
+    """Say which server the tests of object stores run on."""
+    return f"object store: {SERVER}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

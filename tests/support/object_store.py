@@ -23,6 +23,7 @@ VERSITYGW = next(
     ),
     None,
 )
+SERVER = "versitygw" if VERSITYGW else "moto"
 BUCKET = "ratecard"
 REGION = "us-east-1"
 ATTEMPTS = 5
@@ -76,7 +77,7 @@ def run_object_store(folder: Path) -> Iterator[ObjectStore]:
         try:
             eventually(lambda: process.poll() is not None or _answers(port))  # noqa: B023
             if process.poll() is None:
-                store = ObjectStore(start.__name__[7:], f"http://127.0.0.1:{port}", *keys)
+                store = ObjectStore(SERVER, f"http://127.0.0.1:{port}", *keys)
                 if not VERSITYGW:
                     httpx.put(f"{store.endpoint}/{BUCKET}", trust_env=False).raise_for_status()
                 yield store
