@@ -13,23 +13,15 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from service.api.changes import list_changes
 from service.api.discovery import list_merchant, list_resources, search_resources
-from service.api.downloads import (
-    get_archive,
-    get_archive_in_package,
-    get_lines,
-    get_manifest,
-    get_object,
-    get_package,
-    get_patch_index,
-    get_patches,
-    get_pointer,
-)
+from service.api.downloads import DOWNLOADS
 from service.api.ecosystem import get_overview, get_stats, get_transactions
 from service.api.endpoints import search_endpoints
 from service.api.llms import get_llms
 from service.api.openapi import get_openapi
 from service.api.services import get_service, list_services, search_services
+from service.api.snapshots import get_current_snapshot, list_snapshots
 from service.api.status import get_health, get_metrics, get_readiness
 from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
@@ -54,18 +46,12 @@ ROUTES = [
     Route("/v1/search/services", search_services),
     Route("/v1/services/{id}", get_service),
     Route("/v1/search/endpoints", search_endpoints),
+    Route("/v1/snapshots", list_snapshots),
+    Route("/v1/snapshots/current", get_current_snapshot),
+    Route("/v1/changes", list_changes),
     Route("/v1/ecosystem/overview", get_overview),
     Route("/v1/ecosystem/transactions", get_transactions),
     Route("/v1/ecosystem/stats", get_stats),
-    Route("/v1/snapshots/{id}.jsonl.zst", get_lines),
-    Route("/v1/snapshots/{id}.tar.zst", get_archive),
-    Route("/v1/snapshots/pointer-{format}.json", get_pointer),
-    Route("/v1/snapshots/manifests/{sha256}.json", get_manifest),
-    Route("/v1/snapshots/objects/{sha256}.zst", get_object),
-    Route("/v1/snapshots/patches/{from}-{to}.json", get_patch_index),
-    Route("/v1/snapshots/patches/{from}-{to}.zst", get_patches),
-    Route("/v1/snapshots/{id}/datapackage.json", get_package),
-    Route("/v1/snapshots/{id}/{archive}", get_archive_in_package),
     *(
         Route(f"{prefix}/discovery/{name}", endpoint)
         for prefix in PREFIXES
@@ -98,7 +84,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     metrics = Metrics(snapshots, followed)
     log = AccessLog() if settings.log_requests else None
     mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
-    routes = [*ROUTES, *(mcp.routes if mcp else [])]
+    routes = [*ROUTES, *DOWNLOADS, *(mcp.routes if mcp else [])]
     post_paths = {route.path for route in routes if route.methods == {"POST"}}
     app = Starlette(
         routes=[*routes, *(PAGES if settings.page else [])],

@@ -69,6 +69,26 @@ class PathNotFound(RatecardError):
         super().__init__(message)
 
 
+class SnapshotNotFound(RatecardError):
+    """No snapshot that is remembered had the id."""
+
+    code = "snapshot_not_found"
+    status = 404
+
+
+class SnapshotGone(RatecardError):
+    """The snapshot was served, and is no longer kept; `instead` is one to download."""
+
+    code = "snapshot_gone"
+    status = 410
+
+    def __init__(self, snapshot_id: str, instead: str) -> None:
+        super().__init__(
+            f"the snapshot {snapshot_id} is no longer kept; download "
+            f"/v1/snapshots/{instead}.jsonl.zst, then ask for the changes since {instead}"
+        )
+
+
 class MethodNotAllowed(RatecardError):
     """The path does not answer the method of the request."""
 

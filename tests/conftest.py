@@ -23,6 +23,7 @@ LONGEST = (
     "test_crash.py",
     "test_many_builds.py",
     "test_hostile.py",
+    "test_replicas.py",
     "test_soak.py",
 )
 

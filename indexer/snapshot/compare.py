@@ -7,21 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import numpy as np
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
 from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
-from service.snapshot.manifest import MANIFEST, read_manifest
+from service.snapshot.changes import ABSENT, COMPARED_FILES, RECORDS, compare_services
+from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
-from service.storage.memory_map import open_array
-from service.storage.record_store import IdTable, RecordStore
+from service.storage.record_store import RecordStore
 
 LONGEST_SHOWN = 200  # characters
-REMAP_AFTER = 2**14
-"""Records after which the file is mapped anew, as its pages count as memory of the process."""
-RECORDS = "records"
-COMPARED_FILES = (f"{RECORDS}.", "ids.")
 
 
 class Changes(Struct):
@@ -96,7 +93,6 @@ class PricedService(Struct, rename="camel"):
 
 _service = msgspec.json.Decoder(PricedService)
 _fields = msgspec.json.Decoder(dict[str, Raw])
-_ids = msgspec.json.Decoder(list[str])
 
 
 def compare(old: Path, new: Path) -> Difference:
@@ -117,16 +113,15 @@ def compare(old: Path, new: Path) -> Difference:
 
 
 def count_changes(old: Path, new: Path) -> Changes:
-    """Count the services that were added, changed and removed, by the hashes of their records.
+    """Count the services that were added, changed and removed.
 
-    A folder needs no more than its ids and hashes: it may hold a snapshot that is being built.
+    A folder needs no more than its records and ids: it may hold a snapshot that is being built.
     Raises SnapshotDamaged as `compare` does.
     """
     with _reporting_damage(old, new):
-        before, after = _hashes(old), _hashes(new)
-        kept = before.keys() & after.keys()
-        changed = sum(before[service_id] != after[service_id] for service_id in kept)
-        return Changes(len(after) - len(kept), changed, len(before) - len(kept))
+        before, after = compare_services(old, new)
+    added, removed = (int(np.count_nonzero(side == ABSENT)) for side in (before, after))
+    return Changes(added, len(after) - added - removed, removed)
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:
@@ -138,12 +133,10 @@ def find_snapshot(artifacts: Path, name: str) -> Path:
     """
     folder = _find(artifacts, name)
     try:
-        for file_name, file in read_manifest(folder).files.items():
-            path = folder / file_name
-            if file_name.startswith(COMPARED_FILES) and path.stat().st_size != file.bytes:
-                raise SnapshotDamaged(f"{path} has not the {file.bytes} bytes it should; {REBUILD}")
-    except (OSError, ValueError) as error:  # a damaged name may hold a null character
-        raise SnapshotDamaged(f"{folder}: {error}; {REBUILD}") from error
+        files = read_manifest(folder).files
+        check_sizes(folder, {name: files[name] for name in COMPARED_FILES})
+    except KeyError as error:
+        raise SnapshotDamaged(f"{folder / MANIFEST} has no {error}; {REBUILD}") from error
     return folder
 
 
@@ -171,33 +164,20 @@ def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
         raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
 
 
-def _hashes(folder: Path) -> dict[str, int]:
-    """Return the hash of each service by its id."""
-    ids = _ids.decode(b"[%b]" % (folder / "ids.json").read_bytes())
-    return dict(zip(ids, open_array(folder / "tags.npy").tolist(), strict=True))
-
-
 def _differences(old: Path, new: Path) -> Iterator[tuple[bytes, bytes]]:
     """Yield the stored JSON of each service that differs, before and after; empty if absent.
 
     Added and changed services come in the new listing order, then removed ones in the old.
     """
-    old_ids, new_ids = IdTable(old), IdTable(new)
-    old_records, new_records = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
-    removed = bytearray(b"\1") * len(old_records)
-    for ordinal in range(len(new_records)):
-        if ordinal % REMAP_AFTER == 0:
-            old_records, new_records = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
-        earlier = old_ids.find(new_ids[ordinal])
-        before, after = b"", new_records.text(ordinal)
-        if earlier is not None:
-            removed[earlier] = 0
-            before = old_records.text(earlier)
-        if before != after:
-            yield before, after
-    for ordinal, is_removed in enumerate(removed):
-        if is_removed:
-            yield old_records.text(ordinal), b""
+    before, after = compare_services(old, new)
+    in_order = np.lexsort((before, after, after == ABSENT))
+    stores = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
+    for ordinals in zip(before[in_order].tolist(), after[in_order].tolist(), strict=True):
+        old_text, new_text = (
+            b"" if ordinal == ABSENT else store.text(ordinal)
+            for store, ordinal in zip(stores, ordinals, strict=True)
+        )
+        yield old_text, new_text
 
 
 def _change(old: bytes, new: bytes) -> Change:

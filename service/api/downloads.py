@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from service.errors import DownloadNotFound, DownloadsDisabled
@@ -170,6 +171,19 @@ async def _find(request: Request, find: Callable[..., T | None], *names: str) ->
 
 def _file(request: Request, part: Part, media_type: str) -> FileResponse:
     return FileResponse(part, media_type, IMMUTABLE, request.app.state.transfers)
+
+
+DOWNLOADS = [
+    Route("/v1/snapshots/{id}.jsonl.zst", get_lines),
+    Route("/v1/snapshots/{id}.tar.zst", get_archive),
+    Route("/v1/snapshots/pointer-{format}.json", get_pointer),
+    Route("/v1/snapshots/manifests/{sha256}.json", get_manifest),
+    Route("/v1/snapshots/objects/{sha256}.zst", get_object),
+    Route("/v1/snapshots/patches/{from}-{to}.json", get_patch_index),
+    Route("/v1/snapshots/patches/{from}-{to}.zst", get_patches),
+    Route("/v1/snapshots/{id}/datapackage.json", get_package),
+    Route("/v1/snapshots/{id}/{archive}", get_archive_in_package),
+]
 
 
 def _package(download: Download) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from service.errors import (
     Overloaded,
     RatecardError,
     ServiceNotFound,
+    SnapshotGone,
+    SnapshotNotFound,
     SnapshotUnavailable,
 )
 from service.http.responses import json_response, snapshot_of
@@ -40,6 +42,7 @@ from service.records import (
     TransactionsEnvelope,
 )
 from service.snapshot import Snapshot
+from service.snapshot_records import ChangeList, SnapshotEnvelope, SnapshotList
 
 Json = dict[str, Any]
 
@@ -54,15 +57,21 @@ TAGS: dict[type[Struct], str] = {
     OverviewEnvelope: "Ecosystem",
     StatsEnvelope: "Ecosystem",
     TransactionsEnvelope: "Ecosystem",
+    SnapshotList: "Snapshots",
+    SnapshotEnvelope: "Snapshots",
+    ChangeList: "Snapshots",
     ResourceList: DISCOVERY,
     FoundResources: DISCOVERY,
     MerchantResources: DISCOVERY,
     Health: "State",
     Readiness: "State",
 }
+NOT_CACHEABLE = (Health, Readiness, SnapshotList, SnapshotEnvelope)
 ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter is invalid; `parameter` names it.",
     ServiceNotFound: "No service of this snapshot has the id.",
+    SnapshotNotFound: "No snapshot that is remembered had the id.",
+    SnapshotGone: "The snapshot is no longer kept; the message has the address of a download.",
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
     SnapshotUnavailable: "There is no snapshot to answer from, too many requests are waiting, or "
@@ -84,7 +93,8 @@ CACHEABLE_HEADERS = (*COMMON_HEADERS, "ETag", "Vary")
 async def get_openapi(request: Request) -> Response:
     """Return the document, with examples that the snapshot has answers to."""
     root_path = request.scope.get("root_path", "")
-    return json_response(document(root_path, *find_examples(snapshot_of(request))))
+    snapshot = snapshot_of(request)
+    return json_response(document(root_path, *find_examples(snapshot), snapshot.id))
 
 
 def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
@@ -98,7 +108,12 @@ def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     return QUERY, service.id
 
 
-def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
+def document(
+    root_path: str,
+    query: str = QUERY,
+    service_id: str | None = None,
+    snapshot_id: str | None = None,
+) -> bytes:
     """Return the document as JSON, for an application that is mounted at `root_path`."""
     _, schemas = msgspec.json.schema_components(
         [*TAGS, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
@@ -116,7 +131,7 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
             },
             "servers": [{"url": quote(root_path.rstrip("/"), errors="replace") or "/"}],
             "tags": [{"name": name} for name in dict.fromkeys(TAGS.values())],
-            "paths": _paths(query, service_id),
+            "paths": _paths(query, service_id, snapshot_id),
             "components": {
                 "schemas": schemas,
                 "headers": {name: _header(name) for name in HEADERS},
@@ -136,7 +151,7 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
     )
 
 
-def _paths(query: str, service_id: str | None) -> Json:
+def _paths(query: str, service_id: str | None, snapshot_id: str | None) -> Json:
     search = parameters.service_search(query)
     return {
         "/v1/services": _operation(
@@ -176,6 +191,19 @@ def _paths(query: str, service_id: str | None) -> Json:
             parameters.timeframe(),
             StatsEnvelope,
         ),
+        "/v1/snapshots": _operation(
+            "listSnapshots", "List the snapshots that are kept, newest first", [], SnapshotList, ()
+        ),
+        "/v1/snapshots/current": _operation(
+            "getCurrentSnapshot", "Describe the snapshot being served", [], SnapshotEnvelope, ()
+        ),
+        "/v1/changes": _operation(
+            "listChanges",
+            "List what changed from one snapshot to another, in order of id",
+            parameters.changes(snapshot_id),
+            ChangeList,
+            (InvalidParameter, SnapshotNotFound, SnapshotGone),
+        ),
         "/discovery/resources": _operation(
             "listDiscoveryResources",
             "List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402",
@@ -211,7 +239,7 @@ def _operation(
         possible.append(SnapshotUnavailable)
     prefix = DISCOVERY if TAGS[result] == DISCOVERY else ""
     responses = {error.status: prefix + error.__name__ for error in possible}
-    is_cacheable = result not in (Health, Readiness)
+    is_cacheable = result not in NOT_CACHEABLE
     headers = CACHEABLE_HEADERS if is_cacheable else COMMON_HEADERS
     if is_cacheable:
         responses[304] = "NotModified"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from service.api.changes import DEFAULT_CHANGES, MAX_CHANGES
 from service.api.discovery import (
     DEFAULT_FOUND,
     DEFAULT_MERCHANT,
@@ -31,6 +32,7 @@ from service.api.query_string import (
 from service.filtering.filters import FACETS
 from service.records import ID_PATTERN
 from service.snapshot.endpoints import ENDPOINT_FACETS
+from service.snapshot_records import SNAPSHOT_ID_PATTERN
 
 Json = dict[str, Any]
 
@@ -101,6 +103,22 @@ def timeframe() -> list[Json]:
 def payments() -> list[Json]:
     """Return the parameters of the newest payments."""
     return [_integer("page", 0, 0, "Number of the page."), _limit("payments")]
+
+
+def changes(example: str | None) -> list[Json]:
+    """Return the parameters of the changes since a snapshot, with an example of its id."""
+    schema = {"type": "string", "pattern": SNAPSHOT_ID_PATTERN}
+    since = _parameter("since", "The id of the snapshot to start from.", schema)
+    since |= {"required": True} | ({"example": example} if example else {})
+    to = "The id of the snapshot to end at; the one being served by default."
+    limit = f"Maximum number of changes; over {MAX_CHANGES:,} means {MAX_CHANGES:,}."
+    cursor = "The `cursor` of the last response: the next page of the same changes."
+    return [
+        since,
+        _parameter("to", to, schema),
+        _integer("limit", DEFAULT_CHANGES, 1, limit),
+        _text("cursor", cursor),
+    ]
 
 
 def resources() -> list[Json]:

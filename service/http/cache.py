@@ -85,9 +85,11 @@ def encode_response(
 
     Without an `ETag` header the response gets one of its snapshot and of this release, since it
     depends on nothing else. Each content coding has a tag of its own (RFC 9110, section 8.8.3).
+    `Cache-Control` and `Ratecard-Snapshot` of its own stay.
     """
     snapshot_id, path, query, coding, _ = key
     fields = dict(headers)
+    cache_control = fields.pop(b"cache-control", cache_control)
     tag = b"%b-%b" % (fields.pop(b"etag", b"").strip(b'"') or snapshot_id, release())
     if coding != IDENTITY and len(body) >= MIN_SIZE:
         body = CODINGS[coding](body)
@@ -99,6 +101,7 @@ def encode_response(
         (b"etag", etag),
         (b"vary", b"Accept-Encoding"),
         (b"cache-control", cache_control),
+        (b"ratecard-snapshot", fields.pop(b"ratecard-snapshot", snapshot_id)),
     ]
     return CachedResponse(
         etag=etag,

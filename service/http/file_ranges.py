@@ -112,11 +112,14 @@ class FileResponse:
         self, file: IO[bytes], start: int, stop: int, receive: Receive, send: Send
     ) -> None:
         offset = self._part.offset
-        watch = asyncio.ensure_future(_wait_for_disconnect(receive))
+        turn = watch = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            while start < stop and not watch.done():
+            while start < stop:
                 size = min(CHUNK, stop - start)
-                await self._transfers.wait(size)
+                turn = asyncio.ensure_future(self._transfers.wait(size))
+                await asyncio.wait((turn, watch), return_when=asyncio.FIRST_COMPLETED)
+                if watch.done():
+                    break
                 chunk = await asyncio.to_thread(os.pread, file.fileno(), size, offset + start)
                 if not chunk:
                     raise EOFError(f"{self._part.path} ends at {offset + start} bytes")
@@ -125,6 +128,7 @@ class FileResponse:
                 await send(body)
         finally:
             watch.cancel()
+            turn.cancel()  # a client that is gone leaves the queue
 
 
 def parse_range(fields: list[str], size: int) -> tuple[int, int] | None:

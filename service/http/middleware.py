@@ -68,10 +68,11 @@ _harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
 class RequestMiddleware:
     """Pins the snapshot of each request, adds the headers of each response, counts and logs both.
 
-    Caches each 200 response without a `Cache-Control` header of its own, and answers conditional
-    requests with 304. Answers preflights of any path, and 500 when the application fails. Opens
-    the first snapshot on the first request where no lifespan did, as in an application that is
-    mounted into another.
+    Caches each 200 response without a `Cache-Control` header of its own, or with a
+    `Ratecard-Snapshot` header, which is of a snapshot that its URL names, and answers conditional
+    requests for it with 304. Answers preflights of any path, and 500 when the application fails.
+    Opens the first snapshot on the first request where no lifespan did, as in an application that
+    is mounted into another.
     """
 
     def __init__(
@@ -104,12 +105,11 @@ class RequestMiddleware:
         snapshot = self._snapshots.opened or await self._open_first()
         request_id = self._id_of(fields)
         headers = [*COMMON_HEADERS, (b"x-request-id", request_id)]
-        if snapshot is not None:
-            headers.append((b"ratecard-snapshot", snapshot.encoded_id))
         if b"upgrade" in fields or b"expect" in fields:
             # The parser may have stopped at the head, and would take a body for the next request.
             headers.append((b"connection", b"close"))
-        writer = ResponseWriter(request_id, headers, send)
+        named = [] if snapshot is None else [(b"ratecard-snapshot", snapshot.encoded_id)]
+        writer = ResponseWriter(request_id, [*headers, *named], send)
         scope[SNAPSHOT] = snapshot
         snapshot_id = b"" if snapshot is None else snapshot.encoded_id
         del snapshot  # a download takes it from the scope, since it may outlast many snapshots
@@ -158,7 +158,7 @@ class RequestMiddleware:
             nonlocal headers
             if headers is not None:
                 pieces.append(message.get("body", b""))
-            elif message.get("status") == 200 and b"cache-control" not in dict(message["headers"]):
+            elif message.get("status") == 200 and _is_cacheable(dict(message["headers"])):
                 headers = message["headers"]
             else:
                 await writer.send(message)
@@ -217,6 +217,10 @@ class RequestMiddleware:
         if not self._opening.done():
             await asyncio.shield(self._opening)
         return self._snapshots.opened
+
+
+def _is_cacheable(headers: dict[bytes, bytes]) -> bool:
+    return b"cache-control" not in headers or b"ratecard-snapshot" in headers
 
 
 def read_fields(scope: Scope) -> dict[bytes, bytes]:

@@ -53,6 +53,12 @@ def json_response(body: bytes, etag: str | None = None) -> Response:
     return Response(body, media_type=JSON, headers=None if etag is None else {"etag": f'"{etag}"'})
 
 
+def immutable_response(body: bytes, etag: str, snapshot_id: str) -> Response:
+    """Respond with encoded JSON that depends on nothing but its URL, and is from this snapshot."""
+    headers = {"etag": f'"{etag}"', "cache-control": IMMUTABLE, "ratecard-snapshot": snapshot_id}
+    return Response(body, media_type=JSON, headers=headers)
+
+
 def no_store(
     body: bytes, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = JSON
 ) -> Response:

@@ -151,13 +151,17 @@ def kept_snapshots(artifacts: Path) -> list[str]:
 
 
 def earlier_ids(artifacts: Path, snapshot_id: str) -> list[str]:
-    """Return the ids of what was published before a new snapshot of this id, oldest first."""
+    """Return the ids of what was published before a new snapshot of this id, oldest first.
+
+    Snapshots that a rollback withdrew are the last of them: clients may have followed to one.
+    """
+    published = [publication.id for publication in read_history(artifacts)]
+    withdrawn = [each for each in kept_snapshots(artifacts) if _snapshot_id.fullmatch(each)]
     ids: list[str] = []
-    for publication in read_history(artifacts):
+    for each in dict.fromkeys([*published, *withdrawn]):
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            manifest = artifacts / SNAPSHOTS / publication.id / MANIFEST
-            ids += _header.decode(manifest.read_bytes()).earlier
-        ids.append(publication.id)
+            ids += _header.decode((artifacts / SNAPSHOTS / each / MANIFEST).read_bytes()).earlier
+        ids.append(each)
     newest_first = dict.fromkeys(each for each in reversed(ids) if each != snapshot_id)
     return list(newest_first)[:EARLIER][::-1]
 

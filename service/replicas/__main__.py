@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,12 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.repl
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
     if is_single:
         return 0 if follower.look() else 1
-    while True:
-        follower.look()
-        time.sleep(follower.pause(settings.follow_interval, random.random()))  # noqa: S311  # keeps replicas apart
+    with suppress(KeyboardInterrupt):
+        while True:
+            follower.look()
+            chance = random.random()  # noqa: S311  # keeps replicas apart
+            time.sleep(follower.pause(settings.follow_interval, chance))
+    return 0
 
 
 def make_follower(settings: ServerSettings) -> Follower:

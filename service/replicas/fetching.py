@@ -16,9 +16,11 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from threading import Semaphore
 
 from service.errors import DownloadDamaged, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
@@ -33,6 +35,8 @@ from service.snapshot.publication import SNAPSHOTS
 INCOMING = "incoming"
 CONNECTIONS = 4
 """Files that are fetched at a time."""
+PATCHING = 2
+"""Files that are patched at a time: each takes up to some 250 MB of memory."""
 SPARE = 64 << 20
 """Bytes that stay free on the disk."""
 MAX_FILES = 10_000
@@ -68,6 +72,7 @@ class Fetch:
         self._kept = _read_kept(artifacts)
         self._patches: Mapping[str, Frame] = {}
         self._base = self._patch_file = Path()
+        self._patching = Semaphore(PATCHING)
 
     def run(self, target: Path) -> None:
         """Make the folder of the snapshot, without its manifest.
@@ -127,25 +132,42 @@ class Fetch:
             )
 
     def _fetch_patches(self, missing: Iterable[str]) -> None:
-        """Fetch the patches from the first kept snapshot from which the origin has some."""
+        """Fetch the patches from the first kept snapshot from which the origin has some.
+
+        Patches that cannot be had are no reason to fail: whole files do as well.
+        """
         paths = {self._paths[digest] for digest in missing}
         for folder, manifest in self._kept:
-            pair = folder.name, self._manifest.id
-            patches = self._origin.patches(*pair) if folder.name != self._manifest.id else {}
-            usable = patches.keys() & paths & manifest.files.keys()
-            if not usable:
+            if folder.name == self._manifest.id:
                 continue
-            end = max(frame.offset + frame.bytes for frame in patches.values())
-            if end <= sum(self._sizes.values()):
-                file = self._incoming / f"{folder.name}-{self._manifest.id}.patches"
-                self._origin.download_patches(*pair, file, end)
-                self._base, self._patch_file = folder, file
-                self._patches = {path: patches[path] for path in usable}
-            return
+            try:
+                if self._fetch_patches_from(folder, paths & manifest.files.keys()):
+                    return
+            except FollowingFailed as error:
+                if error.code not in ("file_refused", "file_missing"):
+                    raise
+                _log.warning("no patches are used: %s", error)
+
+    def _fetch_patches_from(self, base: Path, paths: AbstractSet[str]) -> bool:
+        """Fetch the patches of these files from a kept snapshot; return whether there are some."""
+        pair = base.name, self._manifest.id
+        patches = self._origin.patches(*pair)
+        usable = patches.keys() & paths
+        if not usable:
+            return False
+        end = max(patch.offset + patch.bytes for patch in patches.values())
+        if end > sum(self._sizes.values()):
+            raise FollowingFailed("file_refused", f"those from {base.name} exceed the snapshot")
+        file = self._incoming / f"{base.name}-{self._manifest.id}.patches"
+        self._origin.download_patches(*pair, file, end)
+        self._base, self._patch_file = base, file
+        self._patches = {path: patches[path] for path in usable}
+        return True
 
     def _fetch_files(self, missing: Iterable[str]) -> None:
         with ThreadPoolExecutor(CONNECTIONS, "fetch") as pool:
-            futures = [pool.submit(self._fetch_file, digest) for digest in missing]
+            largest = sorted(missing, key=self._sizes.__getitem__, reverse=True)
+            futures = [pool.submit(self._fetch_file, digest) for digest in largest]
             try:
                 for future in futures:
                     future.result()
@@ -178,7 +200,8 @@ class Fetch:
         patches = memoryview(map_file(self._patch_file))
         patch = patches[range_.offset : range_.offset + range_.bytes]
         size = self._sizes[digest]
-        reason = self._accept(digest, lambda fresh: apply_patch(base, patch, fresh, size))
+        with self._patching:
+            reason = self._accept(digest, lambda fresh: apply_patch(base, patch, fresh, size))
         if reason:
             _log.warning("%s of %s is fetched whole: %s", path, self._manifest.id, reason)
         return not reason

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
-from service.publishing.artifacts import KEPT, make_current, publish, stage
+from service.publishing.artifacts import KEPT, make_current, publish, stage, write_current
 from service.publishing.downloads import make_downloads
 from service.publishing.durable import sync, write_durably
 from service.replicas.failures import FollowingFailed
@@ -79,7 +79,6 @@ class Follower:
         The outcome is in `state` and in `following.json`.
         """
         failure = self._attempt()
-        self.state.bytes += self._origin.take_bytes()
         self._failed_looks = self._failed_looks + 1 if failure else 0
         if failure:
             self.state.failures += 1
@@ -134,8 +133,10 @@ class Follower:
         with stage(self._artifacts, self._keep) as staging:
             before = self._served_id()
             self._serve(pointer, staging)
+            write_current(self._artifacts, pointer.id, pointer.published_at)
             self.state.behind_since = None
             self._keep_pointer(content, staging)
+            self._write_state(durably=False)
             if self._downloads:
                 self._make_downloads(pointer.id, before)
 
@@ -242,6 +243,7 @@ class Follower:
         sync(self._artifacts)
 
     def _write_state(self, *, durably: bool) -> None:
+        self.state.bytes += self._origin.take_bytes()
         content = msgspec.json.format(msgspec.json.encode(self.state), indent=2)
         fresh = self._artifacts / f"{FOLLOWING}.new"
         if durably:

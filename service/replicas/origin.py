@@ -37,6 +37,7 @@ CHUNK = 1 << 20
 ATTEMPTS = 3
 """Requests for one object that bring nothing, before it is given up."""
 
+_attempts = re.compile(r" in [\d.]+\w+, after \d+ retries,[^-]*-")
 _credentials = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s\"')>]*")
 
 
@@ -194,7 +195,7 @@ class Origin:
         return FollowingFailed("file_missing", f"{self.name} has no {key}")
 
     def _unavailable(self, error: BaseError) -> FollowingFailed:
-        reason = without_credentials(str(error).partition("\n")[0])
+        reason = without_credentials(_attempts.sub(":", str(error).partition("\n")[0]))
         return FollowingFailed("origin_unavailable", f"{self.name}: {reason}")
 
 

@@ -1,4 +1,4 @@
-"""Cursors: places in a ranking, bound to one snapshot and one search."""
+"""Cursors: places in a ranking or among changes, bound to snapshots and to one search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.errors import InvalidParameter
 
 DIGEST = 8  # bytes
 
-_cursor = re.compile(r"(?P<search>(?P<snapshot>[0-9a-f]+\.)[0-9a-f]+\.)(?P<start>[0-9]{1,15})")
+_cursor = re.compile(r"([0-9a-f]+)\.([0-9a-f]+)\.([0-9]{1,15})")
 
 
 def cursor_prefix(snapshot_id: str, search: object) -> str:
@@ -24,13 +24,25 @@ def parse_cursor(cursor: str | None, prefix: str) -> int:
     """Return the start of the page that a cursor means, 0 without one."""
     if cursor is None:
         return 0
-    match = _cursor.fullmatch(cursor)
-    if match is None:
-        reason = "is not a cursor; take the one of the last response"
-    elif not prefix.startswith(match["snapshot"]):
+    snapshot, search, start = split_cursor(cursor)
+    if not prefix.startswith(f"{snapshot}."):
         reason = "is of another snapshot, as the catalogue has changed; search again without cursor"
-    elif not prefix.startswith(match["search"]):
+    elif prefix != f"{snapshot}.{search}.":
         reason = "is of another query or other filters; repeat those that it came with"
     else:
-        return int(match["start"])
+        return start
     raise InvalidParameter("cursor", f"cursor {reason}")
+
+
+def changes_cursor(old: str, new: str, start: int) -> str:
+    """Return the cursor of a page of the changes from one snapshot to another."""
+    return f"{old}.{new}.{start}"
+
+
+def split_cursor(cursor: str) -> tuple[str, str, int]:
+    """Return the parts of a cursor: a snapshot, a search or another snapshot, and the start."""
+    match = _cursor.fullmatch(cursor)
+    if match is None:
+        message = "cursor is not a cursor; take the one of the last response"
+        raise InvalidParameter("cursor", message)
+    return match[1], match[2], int(match[3])

@@ -180,9 +180,9 @@ class Downloads:
         listing = _Listing({}, {}, {})
         for folder in self._folder.iterdir():
             with suppress(SnapshotUnavailable, OSError):  # it is being pruned, or it is damaged
-                download = read_download(folder)
-                manifest = read_manifest(folder)
-                if download.id != folder.name:
+                download, manifest = read_download(folder), read_manifest(folder)
+                paths = manifest.files.keys()
+                if download.id != folder.name or not paths <= download.frames.keys():
                     continue
                 archive = folder / archive_name(download.id)
                 listing.downloads[download.id] = download

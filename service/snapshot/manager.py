@@ -7,12 +7,16 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from service.errors import SnapshotDamaged, SnapshotUnavailable
+from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable
 from service.filtering.filters import FACETS, Filters
+from service.snapshot.changes import Changes
+from service.snapshot.changes_cache import ChangesCache
+from service.snapshot.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
 from service.snapshot.manifest import verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Snapshot, open_folder
@@ -23,8 +27,6 @@ FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 """Seconds after which a snapshot that was refused is tried again: they double with each failure."""
 JOIN_TIMEOUT = 5.0
 """Seconds that `stop` waits for the watcher, which a hung disk could hold up for ever."""
-
-FileState = tuple[int, int, int]
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -57,6 +59,8 @@ class SnapshotManager:
         self.refusals = 0
         self.on_swap: list[Callable[[Snapshot], None]] = []
         """Called with each snapshot that becomes the served one, in the thread that opened it."""
+        self.changes = ChangesCache()
+        self._kept = KeptSnapshots(artifacts)
         self._artifacts = artifacts
         self._served: _Served | None = None
         self._verified = False
@@ -89,6 +93,31 @@ class SnapshotManager:
             return snapshot.checked_at
         return served.checked_at
 
+    @property
+    def kept(self) -> tuple[KeptSnapshot, ...]:
+        """The snapshots on disk, newest first, as the watcher last listed them."""
+        return self._kept.snapshots
+
+    def describe(self, served: Snapshot) -> KeptSnapshot:
+        """Return the served snapshot as one that is kept, also if it was removed."""
+        return KeptSnapshot(served.id, served.manifest, served.folder, self.checked_at(served))
+
+    async def compare(self, old: str, new: str, served: Snapshot) -> Changes | None:
+        """Return the changes from one snapshot to another, None from a snapshot to itself.
+
+        They are compared in a thread unless they are open. Raises SnapshotNotFound for an unknown
+        id, SnapshotGone, SnapshotDamaged, and Overloaded while too many requests wait.
+        """
+        if old == new:
+            with suppress(SnapshotGone):
+                self._find(old, served, served.id)
+            return None
+        changes = self.changes.get(old, new)
+        if changes is None:
+            after = self._find(new, served, served.id)
+            changes = await self.changes.open(self._find(old, served, new), after)
+        return changes
+
     def start(self) -> None:
         """Start the watcher unless it runs; it ends with `stop`, or when the manager is freed."""
         if self._watcher is not None:
@@ -118,11 +147,13 @@ class SnapshotManager:
         """Open the first snapshot in this thread, unless one is open; `current` raises failures."""
         with self._updating:
             if self._served is None:
+                self._list_kept()
                 self._attempt(self._open_first)
 
     def poll(self) -> None:
         """Serve the published snapshot if it is another one, or if it is time for a retry."""
         with self._updating:
+            self._list_kept()
             self._attempt(self._update)
 
     def _attempt(self, update: Callable[[], None]) -> None:
@@ -134,6 +165,18 @@ class SnapshotManager:
         except Exception as error:  # noqa: BLE001  # such as MemoryError: the watcher must not end
             _log.exception("the published snapshot cannot be opened; trying again")
             self._refuse(SnapshotUnavailable(f"{self._artifacts} cannot be opened: {error!r}"))
+
+    def _find(self, snapshot_id: str, served: Snapshot, instead: str) -> KeptSnapshot:
+        if snapshot_id == served.id:
+            return self.describe(served)
+        return self._kept.find(snapshot_id, instead)
+
+    def _list_kept(self) -> None:
+        try:
+            self._kept.refresh()
+            self.changes.expire({snapshot.id for snapshot in self.kept})
+        except Exception:  # noqa: BLE001  # such as MemoryError: the watcher must not end
+            _log.exception("the kept snapshots cannot be listed; trying again")
 
     def _update(self) -> None:
         seen, now = self._look(), time.monotonic()
@@ -173,7 +216,7 @@ class SnapshotManager:
     def _serve_published(self, served: _Served) -> None:
         current = read_current(self._artifacts)
         folder = self._folder(current.id)
-        is_served = current.id == served.snapshot.id and _state_of(folder)[0] == served.inode
+        is_served = current.id == served.snapshot.id and state_of(folder)[0] == served.inode
         if is_served:
             self._served = served._replace(checked_at=current.checked_at)
         if is_served and self._verified and self.refusal is None:
@@ -187,7 +230,7 @@ class SnapshotManager:
         snapshot = open_folder(folder, checked_at)
         _warm(snapshot)
         before, counts = self.opened, snapshot.manifest.counts
-        self._served = _Served(snapshot, _state_of(folder)[0], checked_at)
+        self._served = _Served(snapshot, state_of(folder)[0], checked_at)
         self._verified, self.refusal = False, None
         if before:
             self.swaps += 1
@@ -214,7 +257,7 @@ class SnapshotManager:
             folder = self._folder(read_current(self._artifacts).id)
         except SnapshotUnavailable:
             folder = self._artifacts / SNAPSHOTS
-        return _state_of(self._artifacts / CURRENT), _state_of(folder)
+        return state_of(self._artifacts / CURRENT), state_of(folder)
 
     def _folder(self, snapshot_id: str) -> Path:
         return self._artifacts / SNAPSHOTS / snapshot_id
@@ -246,11 +289,3 @@ def _warm(snapshot: Snapshot) -> None:
 def _copy(error: SnapshotUnavailable) -> SnapshotUnavailable:
     """Return the error without its traceback, which would keep what its frames hold."""
     return type(error)(*error.args)
-
-
-def _state_of(path: Path) -> FileState:
-    try:
-        state = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -55,6 +55,7 @@ class Snapshot:
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
+        self.folder = folder
         self.manifest = manifest
         self.id = manifest.id
         self.encoded_id = manifest.id.encode()

@@ -4,49 +4,62 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 
 from tests.benchmarks.agents import bench_agents
 from tests.benchmarks.builds import bench_builds
+from tests.benchmarks.downloads import bench_downloads
 from tests.benchmarks.endpoints import bench_endpoints
 from tests.benchmarks.pages import bench_pages
 from tests.benchmarks.rebuilds import bench_rebuilds
+from tests.benchmarks.replicas import bench_replicas
 from tests.benchmarks.search import PEERS, bench_search
 from tests.benchmarks.serving import bench_serving
 
-PARTS = ("pages", "search", "endpoints", "builds", "rebuilds", "service", "agents")
 BUILD_COUNTS = [10_000, 100_000]
 AGENTS_COUNT = 5_000
 SERVED_COUNTS = [1_000, 100_000]
 FULL_COUNT = 1_000_000
 
 
+def bench_full_builds(counts: list[int] | None) -> None:
+    """Build catalogues of these sizes, or of the usual ones."""
+    full = [FULL_COUNT] if os.environ.get("FULL") else []
+    bench_builds(counts or [*BUILD_COUNTS, *full])
+
+
+def bench_services(counts: list[int] | None) -> None:
+    """Serve catalogues of these sizes, or of the usual ones."""
+    for count in counts or SERVED_COUNTS:
+        bench_serving(count)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "pages": lambda _: bench_pages(),
+    "search": lambda options: bench_search(options.documents, options.peers),
+    "endpoints": lambda options: bench_endpoints(options.documents),
+    "builds": lambda options: bench_full_builds(options.builds),
+    "rebuilds": lambda options: bench_rebuilds(options.rebuilt),
+    "downloads": lambda options: bench_downloads(options.rebuilt),
+    "replicas": lambda options: bench_replicas(options.rebuilt),
+    "service": lambda options: bench_services(options.served),
+    "agents": lambda _: bench_agents(AGENTS_COUNT),
+}
+
+
 def main() -> None:
     """Run the benchmarks and print their tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--documents", type=int, default=100_000, help="documents to search")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--builds", nargs="*", type=int, help="catalogue sizes to build")
     parser.add_argument("--rebuilt", type=int, default=100_000, help="services to change")
     parser.add_argument("--served", nargs="*", type=int, help="catalogue sizes to serve")
     options = parser.parse_args()
-    if "pages" in options.parts:
-        bench_pages()
-    if "search" in options.parts:
-        bench_search(options.documents, options.peers)
-    if "endpoints" in options.parts:
-        bench_endpoints(options.documents)
-    if "builds" in options.parts:
-        bench_builds(
-            options.builds or [*BUILD_COUNTS, *([FULL_COUNT] if os.environ.get("FULL") else [])]
-        )
-    if "rebuilds" in options.parts:
-        bench_rebuilds(options.rebuilt)
-    if "service" in options.parts:
-        for count in options.served or SERVED_COUNTS:
-            bench_serving(count)
-    if "agents" in options.parts:
-        bench_agents(AGENTS_COUNT)
+    for part, bench in PARTS.items():
+        if part in options.parts:
+            bench(options)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ class ObjectStore(NamedTuple):
     endpoint: str
     access_key: str
     secret_key: str
+    objects: Path
+    """Where versitygw keeps the objects, as files whose time is when they were put."""
 
     def url(self, prefix: str) -> str:
         """Return the URL of a prefix of the bucket."""
@@ -77,7 +79,9 @@ def run_object_store(folder: Path) -> Iterator[ObjectStore]:
         try:
             eventually(lambda: process.poll() is not None or _answers(port))  # noqa: B023
             if process.poll() is None:
-                store = ObjectStore(SERVER, f"http://127.0.0.1:{port}", *keys)
+                store = ObjectStore(
+                    SERVER, f"http://127.0.0.1:{port}", *keys, folder / "objects" / BUCKET
+                )
                 if not VERSITYGW:
                     httpx.put(f"{store.endpoint}/{BUCKET}", trust_env=False).raise_for_status()
                 yield store

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import msgspec
+import obstore
 
 from service.publishing.frames import compress, map_file
 from service.publishing.patches import make_patch
+from service.replicas.store import open_store
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from tests.support.artifacts import current
 from tests.support.running import Json
@@ -63,6 +67,17 @@ def put_pointer(bucket: Path, pointer: Json, sign: Callable[[bytes], str] | None
     fresh.replace(bucket / POINTER)
 
 
+def upload(folder: Path, url: str) -> None:
+    """Put what is in a folder into a store, the pointer last."""
+    store = open_store(url)
+    known = {each["path"] for page in obstore.list(store) for each in page}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    for path in sorted(files, key=lambda path: path.name == POINTER):
+        key = path.relative_to(folder).as_posix()
+        if key not in known or key == POINTER:
+            obstore.put(store, key, path)
+
+
 def serial_of(bucket: Path) -> int:
     """Return the serial of the pointer, 0 without one."""
     path = bucket / POINTER
@@ -102,12 +117,14 @@ class OriginServer:
 
     answer_with: a status to answer everything with, as 500
     cut: returns after how many bytes of the body of a path the connection is closed, or None
+    spoil: changes the body of a path
     """
 
     def __init__(self, bucket: Path) -> None:
         self.bucket = bucket
         self.answer_with: Callable[[str], int | None] = lambda _: None
         self.cut: Callable[[str], int | None] = lambda _: None
+        self.spoil: Callable[[str, bytes], bytes] = lambda _, body: body
         self.requests: list[tuple[str, int]] = []
         """Each path that was asked for, and the bytes of the body that were sent."""
         self.port = 0
@@ -161,32 +178,77 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(304, b"")
             return
         headers = {"ETag": etag}
-        start = 0
+        start, end = 0, len(content)
         if given := self.headers.get("Range"):
-            start = int(given.removeprefix("bytes=").rstrip("-"))
-            if start >= len(content):
+            first, _, last = given.removeprefix("bytes=").partition("-")
+            start, end = int(first), min(int(last or end) + 1, end)
+            if start >= end:
                 self._send(416, b"")
                 return
-            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        body = content[start:]
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+        body = self.origin.spoil(path, content)[start:end]
         self._send(206 if given else 200, body if with_body else b"", len(body), headers)
 
     def _send(
         self, status: int, body: bytes, length: int = 0, headers: dict[str, str] | None = None
     ) -> None:
         path = self.path.removeprefix("/v1/snapshots/")
+        cut = self.origin.cut(path) if body else None
+        sent = body if cut is None else body[:cut]
+        self.origin.requests.append((path, len(sent)))
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(length))
         self.end_headers()
-        cut = self.origin.cut(path) if body else None
-        sent = body if cut is None else body[:cut]
         self.wfile.write(sent)
-        self.origin.requests.append((path, len(sent)))
         if cut is not None:
             self.close_connection = True
             self.connection.close()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+@contextmanager
+def cutting_proxy(port: int, limit: Callable[[], int | None]) -> Iterator[str]:
+    """Forward connections to a port, and cut each after as many bytes as `limit` returns.
+
+    Yields the URL of the proxy. A connection without a limit is not cut.
+    """
+
+    class Forward(StreamRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", port)) as upstream:
+                back = threading.Thread(target=copy, args=(self.connection, upstream, None))
+                back.start()
+                copy(upstream, self.connection, limit())
+                for end in (upstream, self.connection):
+                    with suppress(OSError):
+                        end.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+    class Server(ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False
+
+    with Server(("127.0.0.1", 0), Forward) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def copy(source: socket.socket, target: socket.socket, limit: int | None) -> None:
+    """Copy bytes until either end is closed, or until so many were copied."""
+    with suppress(OSError):
+        while limit is None or limit > 0:
+            content = source.recv(1 << 16 if limit is None else min(1 << 16, limit))
+            if not content:
+                break
+            target.sendall(content)
+            if limit is not None:
+                limit -= len(content)

@@ -49,6 +49,7 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
     assert {path.name for path in artifacts.iterdir()} == {
         ".lock",
         "CURRENT",
+        "downloads",
         "history.json",
         "last.json",
         "snapshots",

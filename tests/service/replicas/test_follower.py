@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +19,11 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from service.publishing.artifacts import stage
-from service.publishing.frames import compress
+from service.publishing.frames import compress, decompress_bounded
 from service.replicas.follower import Follower
 from service.replicas.origin import open_origin
 from service.snapshot.manifest import verify
+from service.snapshot.publication import read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, snapshots
 from tests.support.origins import (
@@ -166,6 +169,20 @@ def test_files_that_were_fetched_before_a_cut_are_not_fetched_again(
     assert current(artifacts) == editions.one
 
 
+def test_what_was_left_of_another_frame_of_a_file_is_fetched_again(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    incoming = artifacts / "incoming"
+    incoming.mkdir(parents=True)
+    for number, frame in enumerate((origin.bucket / "objects").iterdir()):
+        size = frame.stat().st_size
+        (incoming / frame.name).write_bytes(bytes((0, size // 2, size, 2 * size)[number % 4]))
+    (incoming / "foreign").write_bytes(b"foreign")
+    assert follower(artifacts, origin).look()
+    assert current(artifacts) == editions.one
+    verify(folder(artifacts))
+
+
 def corrupt(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0x55
@@ -184,10 +201,15 @@ def replace_by_a_bomb(path: Path) -> None:
     path.write_bytes(compress(bytes(1 << 30)))
 
 
+def replace_by_another_of_its_size(path: Path) -> None:
+    size = len(decompress_bounded(path.read_bytes(), 1 << 30))
+    path.write_bytes(compress(bytes(size)))
+
+
 DAMAGES = [corrupt, truncate, replace_by_another, replace_by_a_bomb]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [*DAMAGES, replace_by_another_of_its_size])
 def test_a_damaged_file_is_refused_until_it_is_repaired(
     origin: OriginServer, artifacts: Path, editions: Editions, damage: Any
 ) -> None:
@@ -218,10 +240,37 @@ def test_with_damaged_patches_whole_files_are_fetched(
     publish_second(origin, editions)
     (patches,) = (origin.bucket / "patches").glob("*.zst")
     damage(patches)
-    follows.look()
-    if current(artifacts) != editions.two:
-        assert follows.state.error is not None
-        assert follows.state.error.code == "file_refused"
+    assert follows.look()
+    assert current(artifacts) == editions.two
+    verify(folder(artifacts))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"patches": {"records.json": {}}}', "\xff"])
+def test_with_a_damaged_list_of_patches_whole_files_are_fetched(
+    origin: OriginServer, artifacts: Path, editions: Editions, content: str
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    (patches,) = (origin.bucket / "patches").glob("*.json")
+    patches.write_text(content, "latin-1")
+    assert follows.look()
+    assert current(artifacts) == editions.two
+
+
+def test_patches_that_point_outside_of_their_file_are_not_used(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    (path,) = (origin.bucket / "patches").glob("*.json")
+    listed = json.loads(path.read_text())
+    for number, patch in enumerate(listed["patches"].values()):
+        patch["offset"] = (-5, 1 << 20, 1 << 40)[number % 3]
+    path.write_text(json.dumps(listed))
+    assert follows.look()
+    assert current(artifacts) == editions.two
     verify(folder(artifacts))
 
 
@@ -234,8 +283,11 @@ def test_a_manifest_that_is_not_the_one_of_the_pointer_is_refused(
     origin: OriginServer, artifacts: Path
 ) -> None:
     (manifest,) = (origin.bucket / "manifests").iterdir()
-    manifest.write_bytes(manifest.read_bytes() + b" ")
-    assert failure(follower(artifacts, origin)) == "manifest_refused"
+    manifest.write_bytes(re.sub(rb'"built_at":"20..', b'"built_at":"2000', manifest.read_bytes()))
+    follows = follower(artifacts, origin)
+    assert failure(follows) == "manifest_refused"
+    assert follows.state.error is not None
+    assert "SHA-256" in follows.state.error.message
 
 
 @pytest.mark.parametrize(
@@ -320,6 +372,20 @@ def test_a_pointer_with_a_lower_serial_is_refused_after_a_restart_too(
     assert current(artifacts) == editions.two
 
 
+def test_a_serial_is_remembered_before_anything_is_fetched(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    remembered = []
+
+    def remember(path: str) -> None:
+        if path != POINTER:
+            remembered.append(json.loads((artifacts / "following.json").read_bytes())["serial"])
+
+    origin.answer_with = remember
+    assert follower(artifacts, origin).look()
+    assert set(remembered) == {1}
+
+
 def test_a_rollback_is_a_higher_serial_and_fetches_nothing(
     origin: OriginServer, artifacts: Path, editions: Editions
 ) -> None:
@@ -358,6 +424,19 @@ def test_the_pointer_of_the_origin_is_kept_for_replicas_of_this_one(
         assert follows.look()
         assert (artifacts / "pointer.json").read_bytes() == (origin.bucket / POINTER).read_bytes()
         publish_second(origin, editions)
+
+
+def test_a_snapshot_is_checked_when_the_origin_last_published_it(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    follows = follower(artifacts, origin)
+    for time in ("2026-05-07T10:16:51Z", "2026-05-07T10:31:51Z"):
+        pointer = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+        put_pointer(
+            origin.bucket, pointer | {"published_at": time, "serial": pointer["serial"] + 1}
+        )
+        assert follows.look()
+        assert read_current(artifacts).checked_at == datetime.fromisoformat(time)
 
 
 def test_as_many_snapshots_are_kept_as_asked_for(

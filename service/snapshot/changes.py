@@ -1,0 +1,199 @@
+"""The difference between two snapshots: services added, changed and removed, in order of id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from service.storage.memory_map import open_array
+from service.storage.record_store import RecordStore
+
+RECORDS, IDS, TAGS = "records", "ids", "tags.npy"
+COMPARED_FILES = (
+    f"{RECORDS}.json",
+    f"{RECORDS}.offsets.npy",
+    f"{IDS}.json",
+    f"{IDS}.offsets.npy",
+    TAGS,
+)
+"""The files of a snapshot that are read to compare it."""
+ABSENT = -1
+"""The ordinal of a service that a snapshot does not have."""
+CHUNK = 2**18
+"""Bytes of each file that are compared at a time, so that both fit into the cache of a CPU."""
+BLOCK = 2**16
+"""Ids that are padded at a time, which bounds the memory of their mask."""
+QUOTE, COMMA = b'",'
+
+Ordinals: TypeAlias = npt.NDArray[np.int64]
+Ids: TypeAlias = npt.NDArray[np.bytes_]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Difference(NamedTuple):
+    """The services that differ, in order of id: the ordinal of each in the old and new snapshot.
+
+    An added service has the old ordinal ABSENT, a removed one the new ordinal ABSENT.
+    """
+
+    old: Ordinals
+    new: Ordinals
+
+
+class ChangesPage(NamedTuple):
+    """The stored JSON of added and changed services and of the ids of removed ones.
+
+    `stop` is the number of changes up to the end of the page.
+    """
+
+    added: list[memoryview]
+    changed: list[memoryview]
+    removed: list[memoryview]
+    stop: int
+
+
+class Changes:
+    """All changes from one snapshot to another, read page by page.
+
+    The stored JSON stays mapped, also when the snapshots are removed from the disk.
+    """
+
+    def __init__(self, old: Path, new: Path) -> None:
+        self._records, self._old_ids = RecordStore(new, RECORDS), RecordStore(old, IDS)
+        self._old, self._new = difference = compare_services(old, new)
+        self.total = len(difference.new)
+
+    def page(self, start: int, limit: int, size: int) -> ChangesPage:
+        """Return up to `limit` changes of at most `size` bytes of JSON, at least one."""
+        page = ChangesPage([], [], [], min(start + limit, self.total))
+        old, new = (each[start : page.stop].tolist() for each in (self._old, self._new))
+        for number, (before, after) in enumerate(zip(old, new, strict=True)):
+            is_removed = after == ABSENT
+            text = self._old_ids.view(before) if is_removed else self._records.view(after)
+            size -= len(text)
+            if size < 0 and number:
+                return page._replace(stop=start + number)
+            if is_removed:
+                page.removed.append(text)
+            else:
+                (page.added if before == ABSENT else page.changed).append(text)
+        return page
+
+
+def compare_services(old: Path, new: Path) -> Difference:
+    """Compare the services of two snapshot folders by their stored bytes.
+
+    Hashes only save the comparison of services that differ: equal ones may be a collision. Raises
+    OSError, ValueError or SnapshotUnavailable for files that are absent or damaged.
+    """
+    with ExitStack() as stack:
+        before, after = (stack.enter_context(_Services(folder)) for folder in (old, new))
+        positions, is_common = _find(before.sorted_ids, after.sorted_ids)
+        common_old, common_new = before.order[positions[is_common]], after.order[is_common]
+        is_changed = before.tags[common_old] != after.tags[common_new]
+        is_changed |= before.sizes[common_old] != after.sizes[common_new]
+        alike = np.flatnonzero(~is_changed)
+        is_changed[alike] = _differ(before, after, common_old[alike], common_new[alike])
+    is_listed = ~is_common
+    is_listed[is_common] = is_changed
+    is_removed = np.ones(len(before.order), np.bool_)
+    is_removed[positions[is_common]] = False
+    old_ordinals = np.full(len(after.order), ABSENT)
+    old_ordinals[is_common] = common_old
+    places = np.searchsorted(after.sorted_ids[is_listed], before.sorted_ids[is_removed])
+    return Difference(
+        np.insert(old_ordinals[is_listed], places, before.order[is_removed]),
+        np.insert(after.order[is_listed], places, ABSENT),
+    )
+
+
+class _Services:
+    """The services of a snapshot folder: ids in their order, hashes, sizes and stored bytes.
+
+    The bytes are read and not mapped: pages of a mapping would count as memory of the process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        ids = _read_ids(folder)
+        self.order = np.argsort(ids, kind="stable")
+        self.sorted_ids = ids[self.order]
+        self.tags = open_array(folder / TAGS)
+        self.offsets = open_array(folder / f"{RECORDS}.offsets.npy")
+        self.sizes = np.diff(self.offsets)
+        if not len(ids) == len(self.tags) == len(self.sizes):
+            counts = f"{len(ids)} ids, {len(self.tags)} hashes and {len(self.sizes)} records"
+            raise ValueError(f"{folder} has {counts}")
+        self._file = (folder / f"{RECORDS}.json").open("rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the stored bytes of the services from `start` up to `stop`, joined by commas."""
+        position, end = int(self.offsets[start]), int(self.offsets[stop]) - 1
+        while position < end:
+            size = min(CHUNK, end - position)
+            chunk = os.pread(self._file.fileno(), size, position)
+            if len(chunk) != size:
+                raise ValueError(f"{self._file.name} ends before its last record")
+            yield chunk
+            position += size
+
+
+def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -> Mask:
+    """Return which of these services differ, whose hashes and sizes are equal.
+
+    Services that follow each other in both snapshots are compared together.
+    """
+    differ = np.zeros(len(new), np.bool_)
+    in_order = np.argsort(new)
+    old, new = old[in_order], new[in_order]
+    breaks = np.flatnonzero((np.diff(old) != 1) | (np.diff(new) != 1)) + 1
+    bounds = [0, *breaks.tolist(), len(new)] if len(new) else []
+
+    def is_equal(first: int, stop: int) -> bool:
+        count, start, other = stop - first, int(old[first]), int(new[first])
+        chunks = before.chunks(start, start + count), after.chunks(other, other + count)
+        return all(map(bytes.__eq__, *chunks))
+
+    for first, stop in pairwise(bounds):
+        if not is_equal(first, stop):
+            for place in range(first, stop):
+                differ[in_order[place]] = not is_equal(place, place + 1)
+    return differ
+
+
+def _find(old: Ids, new: Ids) -> tuple[Ordinals, Mask]:
+    """Return where each new id stands in the sorted old ids, and whether it is there."""
+    if not len(old):
+        return np.zeros(len(new), np.int64), np.zeros(len(new), np.bool_)
+    positions = np.minimum(np.searchsorted(old, new), len(old) - 1)
+    return positions, old[positions] == new
+
+
+def _read_ids(folder: Path) -> Ids:
+    """Return the ids of a snapshot in listing order, padded to the same width."""
+    text = np.fromfile(folder / f"{IDS}.json", np.uint8)
+    sizes = np.diff(open_array(folder / f"{IDS}.offsets.npy")) - len(b'"",')
+    ids = np.zeros((len(sizes), int(sizes.max(initial=1))), np.uint8)
+    characters = text[(text != QUOTE) & (text != COMMA)]  # ids have neither
+    if sizes.min(initial=0) < 0 or int(sizes.sum()) != len(characters):
+        raise ValueError(f"{folder / IDS}.json has not the ids that its offsets say")
+    columns, done = np.arange(ids.shape[1]), 0
+    for start in range(0, len(sizes), BLOCK):
+        mask = columns < sizes[start : start + BLOCK, None]
+        count = int(sizes[start : start + BLOCK].sum())
+        ids[start : start + BLOCK][mask] = characters[done : done + count]
+        done += count
+    padded: npt.NDArray[Any] = ids.view(f"S{ids.shape[1]}").ravel()
+    return padded

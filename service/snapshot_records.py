@@ -1,0 +1,65 @@
+"""The public schema of snapshots, and of the changes between them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from service.records import Counts, Service, ServiceId, Timestamp, Whole
+
+SNAPSHOT_ID_PATTERN = r"^[0-9a-f]{20}$(?!\n)"
+
+SnapshotId = Annotated[
+    str, Meta(pattern=SNAPSHOT_ID_PATTERN, description="20 hexadecimal digits in lower case.")
+]
+
+
+class SnapshotFile(Struct):
+    """A file of a snapshot, by its path in the folder of the snapshot."""
+
+    path: str
+    bytes: Whole
+    sha256: str
+
+
+class SnapshotDescription(Struct, kw_only=True):
+    """A snapshot: when it was built, and when a build last found it up to date.
+
+    `downloads` are archives of it, relative to `/v1/snapshots/`; empty where there are none.
+    """
+
+    id: SnapshotId
+    built_at: Timestamp
+    checked_at: Timestamp
+    counts: Counts
+    files: list[SnapshotFile]
+    downloads: list[SnapshotFile]
+
+
+class SnapshotList(Struct):
+    """The snapshots that are kept, the newest publication first."""
+
+    snapshots: list[SnapshotDescription]
+
+
+class SnapshotEnvelope(Struct):
+    """The snapshot being served."""
+
+    snapshot: SnapshotDescription
+
+
+class ChangeList(Struct, rename={"since": "from"}, kw_only=True):
+    """A page of the services that differ between two snapshots, in order of id.
+
+    `total` counts the changes of all pages. Services that are added or changed are as the snapshot
+    `to` has them. `cursor` is that of the next page, null on the last one.
+    """
+
+    since: SnapshotId
+    to: SnapshotId
+    total: Whole
+    added: list[Service]
+    changed: list[Service]
+    removed: list[ServiceId]
+    cursor: str | None

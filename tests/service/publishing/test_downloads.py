@@ -1,0 +1,335 @@
+"""Downloads: the archives of each published snapshot, and patches from the one before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from indexer.__main__ import main
+from service.publishing.artifacts import stage
+from service.publishing.downloads import make_downloads
+from service.publishing.frames import decompress, decompress_bounded, unpack
+from service.publishing.patches import apply_patch
+from service.snapshot.downloads import (
+    DOWNLOADS,
+    INDEX,
+    PATCHES,
+    Download,
+    Downloads,
+    archive_name,
+    lines_name,
+    read_download,
+    verify_downloads,
+)
+from service.snapshot.manifest import MANIFEST, SEGMENTS, copy_manifest, read_manifest, verify
+from service.snapshot.publication import SNAPSHOTS
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import current, flip_a_bit, folder, listed, snapshots
+from tests.support.running import Build, Json, payment, run_indexer, service
+from tests.support.x402 import resource
+
+MAX_BYTES = 2**30
+
+
+def downloads(artifacts: Path) -> Path:
+    """Return the folder of the downloads of the published snapshot."""
+    return artifacts / DOWNLOADS / current(artifacts)
+
+
+def content_of(path: Path) -> bytes:
+    """Return the content of a file of several frames, by the program `zstd`."""
+    command = ["zstd", "--decompress", "--stdout", str(path)]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+def lines_of(artifacts: Path) -> bytes:
+    return content_of(downloads(artifacts) / lines_name(current(artifacts)))
+
+
+def catalogue(count: int, changed: int = 0) -> list[Json]:
+    """Return services with words, of which the last ones are changed."""
+    return [
+        service(
+            f"s{number:04}",
+            name=f"Service {number}",
+            description=f"word{number % 97} {'new ' * (number >= count - changed)}common",
+            enriched=number % 7 == 0,
+        )
+        for number in range(count)
+    ]
+
+
+needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="the program zstd is missing")
+
+
+@needs_zstd
+def test_the_lines_are_the_services_in_order_of_id(artifacts: Path, build: Build) -> None:
+    records = [service("b"), service("a~"), service("B", enriched=True), service("a.1", x=1.50)]
+    assert build(records) == 0
+    lines = lines_of(artifacts).splitlines()
+    services = {each["id"]: each for each in listed(artifacts)}
+    assert [json.loads(line) for line in lines] == [services[each] for each in sorted(services)]
+    snapshot = open_snapshot(artifacts)
+    assert lines == [snapshot.find(each) for each in sorted(services)]
+    index = read_download(downloads(artifacts))
+    assert index.services == 4
+    assert index.jsonl_bytes == len(lines_of(artifacts))
+
+
+@needs_zstd
+def test_an_empty_catalogue_has_no_lines(artifacts: Path, build: Build) -> None:
+    empty = artifacts.with_name("empty.json")
+    empty.write_text("[]")
+    assert build(empty) == 0
+    assert lines_of(artifacts) == b""
+
+
+@needs_zstd
+def test_the_extracted_archive_is_a_whole_snapshot_without_segments(
+    artifacts: Path, build: Build, tmp_path: Path
+) -> None:
+    assert build(catalogue(300), payments=[payment()]) == 0
+    archive = downloads(artifacts) / archive_name(current(artifacts))
+    copy = tmp_path / "copy"
+    (copy / SNAPSHOTS).mkdir(parents=True)
+    extract = ["tar", "--zstd", "-xf", str(archive), "-C", str(copy / SNAPSHOTS)]
+    subprocess.run(extract, check=True)
+    shutil.copy(artifacts / "CURRENT", copy)
+    manifest = verify(folder(copy))
+    assert manifest.files == read_manifest(folder(artifacts)).served_files
+    assert not (folder(copy) / SEGMENTS).exists()
+    assert main(["verify", str(copy)]) == 0
+    copied, original = open_snapshot(copy), open_snapshot(artifacts)
+    assert copied.search("word5 common").ids == original.search("word5 common").ids
+    assert listed(copy) == listed(artifacts)
+
+
+@needs_zstd
+def test_the_archive_has_the_manifest_first_and_then_the_files_in_order(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service()]) == 0
+    snapshot_id = current(artifacts)
+    content = content_of(downloads(artifacts) / archive_name(snapshot_id))
+    with tarfile.open(fileobj=BytesIO(content)) as archive:
+        members = archive.getmembers()
+    served = read_manifest(folder(artifacts)).served_files
+    names = [MANIFEST, *sorted(served)]
+    assert [member.name for member in members] == [f"{snapshot_id}/{name}" for name in names]
+    assert {(member.mtime, member.uid, member.gid, member.mode) for member in members} == {
+        (0, 0, 0, 0o644)
+    }
+
+
+def test_each_file_is_one_frame_of_the_archive(artifacts: Path, build: Build) -> None:
+    assert build(catalogue(50)) == 0
+    index = read_download(downloads(artifacts))
+    archive = (downloads(artifacts) / archive_name(index.id)).read_bytes()
+    manifest = read_manifest(folder(artifacts))
+    assert index.frames.keys() == {MANIFEST, *manifest.served_files}
+    for path, file in manifest.served_files.items():
+        frame = index.frames[path]
+        packed = archive[frame.offset : frame.offset + frame.bytes]
+        assert hashlib.sha256(packed).hexdigest() == frame.sha256
+        content = b"".join(decompress(packed, file.bytes))
+        assert content == (folder(artifacts) / path).read_bytes()
+    frame = index.frames[MANIFEST]
+    copied = decompress_bounded(archive[frame.offset : frame.offset + frame.bytes], MAX_BYTES)
+    assert copied == copy_manifest(manifest) == (downloads(artifacts) / MANIFEST).read_bytes()
+    assert index.manifest == hashlib.sha256(copied).hexdigest()
+
+
+def check_patches(artifacts: Path, base: str, tmp_path: Path) -> Download:
+    """Check that all patches make the files of the published snapshot; returns their index."""
+    index = read_download(downloads(artifacts))
+    patches = (downloads(artifacts) / PATCHES).read_bytes()
+    files = read_manifest(folder(artifacts)).served_files
+    assert index.base == base
+    for path, frame in index.patches.items():
+        made = tmp_path / "made"
+        patch = patches[frame.offset : frame.offset + frame.bytes]
+        assert hashlib.sha256(patch).hexdigest() == frame.sha256
+        apply_patch(artifacts / SNAPSHOTS / base / path, patch, made, files[path].bytes)
+        assert made.read_bytes() == (folder(artifacts) / path).read_bytes()
+        assert frame.bytes < index.frames[path].bytes
+    return index
+
+
+def test_patches_make_the_files_that_changed(artifacts: Path, build: Build, tmp_path: Path) -> None:
+    assert build(catalogue(2000), payments=[payment()]) == 0
+    first = read_download(downloads(artifacts))
+    assert (first.base, first.patches) == ("", {})
+    assert build(catalogue(2000, changed=20), payments=[payment()]) == 0
+    index = check_patches(artifacts, first.id, tmp_path)
+    before = read_manifest(artifacts / SNAPSHOTS / first.id).served_files
+    changed = {
+        path
+        for path, file in read_manifest(folder(artifacts)).served_files.items()
+        if before[path].sha256 != file.sha256
+    }
+    assert index.patches.keys() <= changed
+    assert "records.json" in index.patches
+    moved = sum(index.patches.get(path, index.frames[path]).bytes for path in changed)
+    assert moved < 0.3 * sum(frame.bytes for frame in index.frames.values())
+
+
+def test_patches_follow_services_that_come_go_and_move(
+    artifacts: Path, build: Build, tmp_path: Path
+) -> None:
+    resources = [resource(f"https://api{n}.example/{n % 3}") for n in range(40)]
+    assert build(catalogue(200), resources) == 0
+    first = current(artifacts)
+    fewer = [each for each in catalogue(220, changed=9) if each["id"][-1] != "4"]
+    assert build(fewer, resources[5:]) == 0
+    check_patches(artifacts, first, tmp_path)
+    second = current(artifacts)
+    assert build([service()], options=("--no-endpoints", "--no-semantic")) == 0
+    check_patches(artifacts, second, tmp_path)
+
+
+def test_frames_of_unchanged_files_are_copied(artifacts: Path, build: Build) -> None:
+    assert build(catalogue(20)) == 0
+    first = read_download(downloads(artifacts))
+    rows = "encoder/rows.npy"
+    archive = downloads(artifacts) / archive_name(first.id)
+    content = bytearray(archive.read_bytes())
+    frame = first.frames[rows]
+    content[frame.offset + frame.bytes // 2] ^= 1
+    archive.write_bytes(content)
+    assert build(catalogue(20, changed=1)) == 0
+    second = read_download(downloads(artifacts))
+    manifest = read_manifest(folder(artifacts))
+    assert second.frames["ids.json"].sha256 == first.frames["ids.json"].sha256
+    assert second.frames[rows].sha256 == frame.sha256  # of the file: the frame was damaged
+    verify_downloads(downloads(artifacts), manifest)
+
+
+def test_the_same_snapshot_gives_the_same_bytes(artifacts: Path, build: Build) -> None:
+    assert build(catalogue(300)) == 0
+    assert build(catalogue(300, changed=3)) == 0
+    made = {path.name: path.read_bytes() for path in downloads(artifacts).iterdir()}
+    first = min(snapshots(artifacts) - {current(artifacts)})
+    for threads in (1, 3):
+        shutil.rmtree(downloads(artifacts))
+        second = current(artifacts)
+        (artifacts / "CURRENT").write_text(first)
+        with stage(artifacts, None):
+            built = artifacts / SNAPSHOTS / second
+            make_downloads(artifacts, built, read_manifest(built), threads)
+        (artifacts / "CURRENT").write_text(second)
+        assert {path.name: path.read_bytes() for path in downloads(artifacts).iterdir()} == made
+
+
+def state_of(path: Path) -> tuple[int, int]:
+    return path.stat().st_ino, path.stat().st_mtime_ns
+
+
+def test_whole_downloads_stay_when_nothing_changed(artifacts: Path, build: Build) -> None:
+    assert build([service("a"), service("b")]) == 0
+    before = state_of(downloads(artifacts))
+    assert build([service("a"), service("b")]) == 0
+    assert build([service("b"), service("a")]) == 0
+    assert state_of(downloads(artifacts)) == before
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+
+
+def _shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("damage", [_remove, _shorten, flip_a_bit])
+@pytest.mark.parametrize("name", ["{}.tar.zst", "{}.jsonl.zst", PATCHES, MANIFEST, INDEX])
+def test_damaged_downloads_are_made_again(
+    name: str, damage: Callable[[Path], None], artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    assert build([service("a"), service("b")]) == 0
+    path = downloads(artifacts) / name.format(current(artifacts))
+    damage(path)
+    assert build([service("a"), service("b")]) == 0
+    verify_downloads(downloads(artifacts), read_manifest(folder(artifacts)))
+
+
+def test_missing_downloads_are_made_when_nothing_changed(artifacts: Path, build: Build) -> None:
+    assert build([service("a")], options=("--no-downloads",)) == 0
+    assert not (artifacts / DOWNLOADS).exists()
+    assert build([service("a")]) == 0
+    verify_downloads(downloads(artifacts), read_manifest(folder(artifacts)))
+
+
+def test_downloads_are_pruned_with_their_snapshots(artifacts: Path, build: Build) -> None:
+    for number in range(4):
+        assert build([service(f"s{number}")], options=("--keep", "2")) == 0
+        present = {path.name for path in (artifacts / DOWNLOADS).iterdir()}
+        assert present == snapshots(artifacts)
+    assert build([service("last")], options=("--keep", "2", "--no-downloads")) == 0
+    present = {path.name for path in (artifacts / DOWNLOADS).iterdir()}
+    assert present == snapshots(artifacts) - {current(artifacts)}
+
+
+def test_a_snapshot_of_another_format_is_no_base(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    path = folder(artifacts) / MANIFEST
+    manifest = json.loads(path.read_bytes())
+    path.write_text(json.dumps(manifest | {"format": 1}))
+    assert build([service("b")]) == 0
+    assert read_download(downloads(artifacts)).base == ""
+
+
+def test_a_build_that_cannot_write_downloads_publishes_nothing(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    before = current(artifacts)
+    shutil.rmtree(artifacts / DOWNLOADS)
+    (artifacts / DOWNLOADS).write_text("no folder")
+    outcome = run_indexer(
+        "build", artifacts.with_name("source0.jsonl"), "--from-scratch", "--out", artifacts
+    )
+    assert outcome.returncode == 1
+    assert "what was published before stays" in outcome.stderr
+    assert current(artifacts) == before
+
+
+def test_downloads_are_found_by_their_names(artifacts: Path, build: Build, tmp_path: Path) -> None:
+    found = Downloads(artifacts)
+    assert found.download("0" * 20) is None
+    assert build([service("a")]) == 0
+    first = current(artifacts)
+    assert found.download(first) == read_download(downloads(artifacts))
+    assert build([service("a"), service("b")]) == 0
+    second = current(artifacts)
+    assert found.patches(first, second)
+    assert found.patches(second, first) is None
+    assert found.patches("", first) is None
+    for snapshot_id in (first, second):
+        index = found.download(snapshot_id)
+        assert index is not None
+        manifest = found.manifest(index.manifest)
+        assert manifest is not None
+        digest = hashlib.sha256(manifest.path.read_bytes()).hexdigest()
+        assert digest == manifest.sha256 == index.manifest
+        for path, file in read_manifest(artifacts / SNAPSHOTS / snapshot_id).served_files.items():
+            part = found.packed(file.sha256)
+            assert part is not None, path
+            content = part.path.read_bytes()[part.offset : part.offset + part.bytes]
+            unpack(content, tmp_path / "file", file.bytes)
+            assert hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest() == file.sha256
+    assert found.archive(second, INDEX) is None
+    damaged_index = downloads(artifacts) / INDEX
+    index_text = damaged_index.read_text()
+    for damaged in ("{}", index_text.replace("records.json", "other"), index_text[:-9]):
+        damaged_index.write_text(damaged)
+        assert Downloads(artifacts).download(second) is None
+        assert Downloads(artifacts).download(first)
