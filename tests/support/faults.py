@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -123,10 +123,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         # The whole body is read before anything is answered, so that no reset hides the answer.
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        size = int(self.headers.get("Content-Length", 0))
+        try:
+            body = self.rfile.read(size)
+        except OSError:
+            body = b""
+        if len(body) < size:
+            self._close()  # the client was killed
+            return
         fault = self.proxy.fault_of(self.command, self.path)
         time.sleep(fault.delay)
-        with suppress(ConnectionError):
+        try:
             if fault.status is not None:
                 self._respond(fault.status, [], b"fault")
                 return
@@ -137,6 +144,8 @@ class _Handler(BaseHTTPRequestHandler):
             if fault.truncate is not None:
                 answer = answer[: fault.truncate]
             self._respond(status, headers, answer, fault.cut)
+        except (OSError, http.client.HTTPException):
+            self._close()  # the client or the origin is gone
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         # The header Host stays what the client signed.
