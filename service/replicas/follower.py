@@ -83,6 +83,7 @@ class Follower:
         self._failed_looks = self._failed_looks + 1 if failure else 0
         if failure:
             self.state.failures += 1
+            self._origin.forget_pointer()
             if failure != self.state.error:
                 _log.warning("%s is not followed: %s", self._origin.name, failure.message)
         elif self.state.error:

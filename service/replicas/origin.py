@@ -83,6 +83,10 @@ class Origin:
         self._etag, self._pointer = result.meta["e_tag"], content
         return content
 
+    def forget_pointer(self) -> None:
+        """Ask for the whole pointer next time, as this one was refused or not followed."""
+        self._etag = None
+
     def manifest(self, digest: str) -> bytes:
         """Return the manifest that has a SHA-256."""
         content = self._document(f"manifests/{digest}.json")

@@ -31,8 +31,8 @@ from tests.support.running import (
     service,
     write_lines,
 )
+from tests.support.stores.object_store import ObjectStore
 from tests.support.stores.origins import OriginServer, cutting_proxy, serve_origin
-from tests.support.stores.s3 import BUCKET, INSTALLED, serve_s3
 
 BUILDS, SERVICES = (20, 2000) if SOAK else (4, 200)
 CHANGED = 20
@@ -269,22 +269,20 @@ def test_replicas_of_another_ratecard_serve_only_what_was_published(
             run_replicas(tmp_path, url, publisher, calm)
 
 
-@pytest.mark.skipif(not INSTALLED, reason="versitygw and moto, which serve S3, are not installed")
 def test_a_replica_of_a_bucket_fetches_what_changed(
-    tmp_path: Path, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, publisher: Publisher, object_store: ObjectStore, bucket: str
 ) -> None:
-    with serve_s3() as s3, ExitStack() as stack:
-        for name, value in s3.environment.items():
-            monkeypatch.setenv(name, value)
-        publisher.options = ("--publish", f"s3://{BUCKET}/prod")
+    with ExitStack() as stack:
+        publisher.options = ("--publish", bucket)
         publisher.publish()
-        client = follow(stack, tmp_path / "replica", f"s3://{BUCKET}/prod")
+        client = follow(stack, tmp_path / "replica", bucket)
         whole = fetched(client)
         publisher.publish()
         eventually(partial(has, client, publisher.last), WITHIN)
         eventually(partial(is_followed, client), WITHIN)
         assert fetched(client) - whole < whole / 10
-        assert "secret" not in (tmp_path / "replica" / "following.json").read_text()
+        state = (tmp_path / "replica" / "following.json").read_text()
+        assert object_store.secret_key not in state
     verify(folder(tmp_path / "replica"))
 
 

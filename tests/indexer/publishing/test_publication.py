@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,29 +31,20 @@ from service.snapshot.manifest import FORMAT, verify
 from service.snapshot.pointer import Pointer
 from tests.support.artifacts import current, folder
 from tests.support.running import SOAK, Build, Json, run_indexer, service, write_lines
+from tests.support.stores.object_store import SERVER, ObjectStore
 from tests.support.stores.origins import cutting_proxy
-from tests.support.stores.s3 import BUCKET, INSTALLED, S3, SERVER, serve_s3
 
 BUILDS = 20 if SOAK else 6
 DAY = timedelta(days=1)
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    if not INSTALLED:
-        pytest.skip("neither versitygw nor moto, which serve S3, is installed")
-    with serve_s3() as server:
-        yield server
-
-
-@pytest.fixture(params=["file", pytest.param("s3", id=SERVER)])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=["file", "s3"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty bucket or folder."""
     if request.param == "file":
         return (tmp_path / "bucket").as_uri()
-    for name, value in request.getfixturevalue("s3").environment.items():
-        monkeypatch.setenv(name, value)
-    return f"s3://{BUCKET}/{uuid4()}"
+    bucket: str = request.getfixturevalue("bucket")
+    return bucket
 
 
 def catalogue(edition: int, count: int = 30) -> list[Json]:
@@ -339,29 +329,28 @@ def test_options_that_cannot_be_used_end_the_build_before_it_begins(
 
 
 def test_a_bucket_that_fails_leaves_the_local_snapshot_published(
-    s3: S3,
+    bucket: str,
+    object_store: ObjectStore,
     build: Build,
     artifacts: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
-    url = f"s3://{BUCKET}/{uuid4()}"
+    url = bucket
     assert build(catalogue(0), options=("--publish", url)) == 0
     replica = tmp_path / "replica"
     first = fetch(url, replica)
-    port = urlsplit(s3.endpoint).port
+    port = urlsplit(object_store.endpoint).port
     assert port
     with cutting_proxy(port, lambda: 500) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy)
         assert build(catalogue(1), options=("--publish", url)) == 1
     error = capsys.readouterr().err
     assert "what was published stays, and the next build pushes what is missing" in error
-    assert "secret" not in error
+    assert object_store.secret_key not in error
     assert current(artifacts) != first
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", object_store.endpoint)
     assert fetch(url, replica) == first
     assert build(catalogue(1), options=("--publish", url)) == 0
     assert fetch(url, replica) == current(artifacts)

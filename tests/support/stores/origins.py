@@ -14,9 +14,11 @@ from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import msgspec
+import obstore
 
 from service.publishing.frames import compress, map_file
 from service.publishing.patches import make_patch
+from service.replicas.store import open_store
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from tests.support.artifacts import current
 from tests.support.running import Json
@@ -63,6 +65,17 @@ def put_pointer(bucket: Path, pointer: Json, sign: Callable[[bytes], str] | None
     fresh = bucket / "pointer.new"
     fresh.write_text(content)
     fresh.replace(bucket / POINTER)
+
+
+def upload(folder: Path, url: str) -> None:
+    """Put what is in a folder into a store, the pointer last."""
+    store = open_store(url)
+    known = {each["path"] for page in obstore.list(store) for each in page}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    for path in sorted(files, key=lambda path: path.name == POINTER):
+        key = path.relative_to(folder).as_posix()
+        if key not in known or key == POINTER:
+            obstore.put(store, key, path)
 
 
 def serial_of(bucket: Path) -> int:
