@@ -31,6 +31,7 @@ from tests.support.running import (
     service,
     write_lines,
 )
+from tests.support.stores.faults import NONE, random_plan, run_fault_proxy
 from tests.support.stores.object_store import ObjectStore
 from tests.support.stores.origins import OriginServer, cutting_proxy, serve_origin
 
@@ -113,6 +114,7 @@ class Publisher:
         self.artifacts = home / "indexer"
         self.editions: dict[str, int] = {}
         self.options: tuple[str, ...] = ()
+        self.environment: dict[str, str] = {}
 
     @property
     def last(self) -> str:
@@ -132,7 +134,8 @@ class Publisher:
             for number in range(SERVICES)
         ]
         source = write_lines(self.artifacts.parent / "services.jsonl", records)
-        process = run_indexer("build", source, "--out", self.artifacts, "--quiet", *self.options)
+        options = ("--out", self.artifacts, "--quiet", *self.options)
+        process = run_indexer("build", source, *options, env=os.environ | self.environment)
         assert process.returncode == 0, process.stderr
         self.editions[self.last] = edition
 
@@ -227,6 +230,23 @@ def test_replicas_of_a_store_that_fails_serve_only_what_was_published(
     with serve_origin(bucket) as origin:
         make_faults(origin)
         run_replicas(tmp_path, origin.url, publisher, partial(end_faults, origin))
+
+
+@pytest.mark.soak
+def test_replicas_of_a_bucket_that_fails_serve_only_what_was_published(
+    tmp_path: Path,
+    publisher: Publisher,
+    object_store: ObjectStore,
+    bucket: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    publisher.options, publisher.environment = ("--publish", bucket), object_store.environment
+    publisher.publish()
+    with run_fault_proxy(object_store.endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        proxy.plan = random_plan(4, 0.1)
+        calm = partial(setattr, proxy, "plan", lambda *_: NONE)
+        run_replicas(tmp_path, bucket, publisher, calm)
 
 
 def make_faults(origin: OriginServer) -> None:
