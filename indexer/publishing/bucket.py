@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -37,10 +36,11 @@ class StoredObject(NamedTuple):
 
 
 class StoredPointer(NamedTuple):
-    """The pointer of a bucket, and the version by which it is replaced."""
+    """The pointer of a bucket, and what a condition names it by: an entity tag, or a version."""
 
     content: bytes
-    version: str
+    e_tag: str | None = None
+    version: str | None = None
 
 
 class PointerChanged(Exception):
@@ -86,13 +86,16 @@ class Bucket:
         with self._reporting(f"{POINTER} cannot be read"):
             try:
                 result = obstore.get(self._store, POINTER)
-                return StoredPointer(bytes(result.bytes()), result.meta["e_tag"] or "")
+                meta = result.meta
+                return StoredPointer(bytes(result.bytes()), meta["e_tag"], meta["version"])
             except FileNotFoundError:
                 return None
 
     def replace_pointer(self, content: bytes, before: StoredPointer | None) -> None:
         """Put the pointer if it still is the one before; raises PointerChanged otherwise."""
-        mode: PutMode = {"e_tag": before.version} if before else "create"
+        mode: PutMode = "create"
+        if before is not None:
+            mode = {"e_tag": before.e_tag, "version": before.version}
         with self._reporting(f"{POINTER} cannot be written"):
             try:
                 obstore.put(self._store, POINTER, content, mode=mode, use_multipart=False)
@@ -143,10 +146,9 @@ class Folder(Bucket):
 
     def _read(self) -> StoredPointer | None:
         try:
-            content = (self._path / POINTER).read_bytes()
+            return StoredPointer((self._path / POINTER).read_bytes())
         except FileNotFoundError:
             return None
-        return StoredPointer(content, hashlib.sha256(content).hexdigest())
 
 
 def open_bucket(url: str) -> Bucket:
