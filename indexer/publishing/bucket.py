@@ -95,7 +95,11 @@ class Bucket:
         """Put the pointer if it still is the one before; raises PointerChanged otherwise."""
         mode: PutMode = "create"
         if before is not None:
-            mode = {"e_tag": before.e_tag, "version": before.version}
+            mode = {}
+            if before.e_tag is not None:
+                mode["e_tag"] = before.e_tag
+            if before.version is not None:
+                mode["version"] = before.version
         with self._reporting(f"{POINTER} cannot be written"):
             try:
                 obstore.put(self._store, POINTER, content, mode=mode, use_multipart=False)
