@@ -26,7 +26,7 @@ from indexer.record_store import KEY_SIZE
 FILE = "columns"
 DIGEST_SIZE = 32
 LAYOUT = [str(each) for each in (SERVICE, ENDPOINT, SERVICE_RUNS, ENDPOINT_RUNS)]
-"""What the arrays are made of."""
+"""The type of the items of the arrays."""
 
 
 class ColumnsDamaged(Exception):  # not an IndexerError: the records are read again

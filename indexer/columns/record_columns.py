@@ -60,7 +60,7 @@ PRICE_RANGE = np.dtype([("currency", NUMBER), ("lowest", "<f8"), ("highest", "<f
 """The prices of a service in one currency, above 0."""
 TEXT = np.dtype(np.uint8)
 
-# What is ragged: texts, and lists of values without two spellings of one.
+# Ragged columns: texts, and lists of values without two spellings of one.
 SERVICE_RUNS: dict[str, np.dtype[Any]] = {
     "id": TEXT,
     "name": TEXT,

@@ -48,7 +48,7 @@ class PointerChanged(Exception):
 
 
 class Bucket:
-    """What a publisher needs of a store. Its methods raise PublishingFailed."""
+    """A store as a publisher needs it. Its methods raise PublishingFailed."""
 
     def __init__(self, url: str, store: ObjectStore) -> None:
         self.name = without_credentials(url)

@@ -1,4 +1,4 @@
-"""What earlier builds kept in their snapshots, for the builds after them."""
+"""The data that earlier builds kept in their snapshots, for the builds after them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class KeptRecords:
 
 
 class Kept:
-    """What the snapshots of an artifacts folder keep for a build by the same program, until closed.
+    """The data that the snapshots of a folder keep for a build by the same program, until closed.
 
     `snapshots` are their ids, the preferred ones first. What is damaged is as good as missing.
     """

@@ -1,4 +1,4 @@
-"""What downloads cost: bytes of patches, seconds of a build, and searches beside ten clients."""
+"""The cost of downloads: bytes of patches, seconds of a build, and searches beside ten clients."""
 
 from __future__ import annotations
 

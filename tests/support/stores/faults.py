@@ -16,7 +16,7 @@ HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "date", "server"}
 
 
 class Fault(NamedTuple):
-    """What happens to a request.
+    """The fault of a request.
 
     status: answer this; nothing reaches the origin
     lost: the origin gets the request, and the connection is closed instead of its answer

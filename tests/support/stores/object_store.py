@@ -41,7 +41,7 @@ class ObjectStore(NamedTuple):
     """A running S3 server with an empty bucket."""
 
     server: str
-    """What runs: `versitygw` or `moto`."""
+    """The program: `versitygw` or `moto`."""
     endpoint: str
     access_key: str
     secret_key: str
