@@ -171,6 +171,14 @@ class SnapshotUnsupported(SnapshotUnavailable):
     code = "snapshot_unsupported"
 
 
+class EngineUnavailable(RatecardError):
+    """The cluster that searches does not answer, not in time, or not for all of the catalogue."""
+
+    code = "engine_unavailable"
+    status = 503
+    retry_after = 2
+
+
 class Overloaded(RatecardError):
     """The event loop lags, so that expensive requests are refused."""
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
-from typing import Annotated, Self, get_type_hints
+from typing import Annotated, Literal, Self, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -96,9 +96,39 @@ class Settings(Struct, frozen=True, kw_only=True):
             "extra `replica`",
         ),
     ] = ""
+    engine: Annotated[
+        Literal["embedded", "opensearch"],
+        Meta(
+            description="what searches: `embedded`, from the files of the snapshot, or "
+            "`opensearch`, a cluster; needs the extra `opensearch`",
+        ),
+    ] = "embedded"
+    opensearch_url: Annotated[
+        str,
+        Meta(
+            description="URLs of nodes of the cluster, separated by commas; a user and a password "
+            "may stand before the host: https://user:password@search.example:9200",
+        ),
+    ] = ""
+    opensearch_credentials: Annotated[
+        str,
+        Meta(description="file with `user:password` of the cluster, read at the start"),
+    ] = ""
+    opensearch_ca: Annotated[
+        str,
+        Meta(description="file of the certificates that the cluster's must be signed by"),
+    ] = ""
+    opensearch_timeout: Annotated[
+        float,
+        Meta(gt=0, le=300, description="seconds after which a search of the cluster is given up"),
+    ] = 5.0
 
     def __post_init__(self) -> None:
         parse_hosts(self.mcp_hosts)
+        if (self.engine == "opensearch") != bool(self.opensearch_url):
+            raise ValueError(
+                f"{variable('engine')}=opensearch and {variable('opensearch_url')} need each other"
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

@@ -39,11 +39,19 @@ class Source(Struct):
     rejected: int
 
 
+class ClusterIndexes(Struct, frozen=True):
+    """The names of the indexes that hold the postings of a snapshot in an OpenSearch cluster."""
+
+    services: str
+    endpoints: str
+
+
 class Manifest(Struct):
     """The description of a snapshot, written last: a folder that has it is complete.
 
     `files` holds each file by its path in the folder, but for the manifest; `earlier` the ids of
-    the snapshots that were published before, at most EARLIER, oldest first.
+    the snapshots that were published before, at most EARLIER, oldest first. `indexes` are those of
+    a cluster that has the postings, None where the folder has them.
     """
 
     format: int
@@ -53,6 +61,7 @@ class Manifest(Struct):
     sources: list[Source]
     files: dict[str, File]
     earlier: list[str] = []
+    indexes: ClusterIndexes | None = None
 
     @property
     def served_files(self) -> dict[str, File]:
