@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ def search_endpoints(
     snapshot: Snapshot, request: EndpointRequest, options: argparse.Namespace
 ) -> int:
     """Answer as the service answers a request, as JSON or as a table."""
-    hits = find_endpoints(snapshot, request)
+    hits = asyncio.run(find_endpoints(snapshot, request))
     body = endpoint_list_body(snapshot, request, hits)
     if options.json:
         return answer(body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode
@@ -20,7 +21,7 @@ from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
 from service.api import parameters
 from service.api.endpoints import parse_endpoint_search
-from service.api.listing import list_body
+from service.api.listing import find, list_body
 from service.api.parameters import SORTS, ListRequest
 from service.errors import InvalidParameter
 from service.filtering.filters import NO_FILTERS
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     parse = parameters.parse_search if options.words else parameters.parse_listing
     request = _parse(options, parse)
     snapshot = open_snapshot(options.artifacts)
-    body = list_body(snapshot, request)
+    body = list_body(snapshot, request, asyncio.run(find(snapshot, request)))
     if options.json:
         return answer(body)
 
@@ -225,7 +226,7 @@ def _summarise_none(
     yield f"there is no service{query}"
     filters = [f"--{name.replace('_', '-')}" for name in FILTERS if getattr(options, name)]
     if filters:
-        unfiltered = list_body(snapshot, replace(request, filters=NO_FILTERS))
-        yield f"without {' and '.join(filters)} there are {_services.decode(unfiltered).total:,}"
+        unfiltered = asyncio.run(find(snapshot, replace(request, filters=NO_FILTERS)))
+        yield f"without {' and '.join(filters)} there are {unfiltered.total:,}"
     elif options.words:
         yield f"try other words, or list all: {command_line(options, 'search')}"

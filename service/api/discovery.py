@@ -73,7 +73,8 @@ async def search_resources(request: Request) -> Response:
     search = parse_resource_search(request.scope["query_string"], snapshot.id)
     request.app.state.load_shedder.check()
     start = search.start
-    page = snapshot.search_resources(search.query, search.limit, start, search.filters)
+    engine = snapshot.engine
+    page = await engine.search_resources(search.query, search.limit, start, search.filters)
     stop = start + page.count
     is_partial = stop < page.total
     tail = {

@@ -58,7 +58,8 @@ async def search_endpoints(request: Request) -> Response:
     search = parse_endpoint_search(request.scope["query_string"])
     request.app.state.load_shedder.check()
     snapshot = snapshot_of(request)
-    return json_response(endpoint_list_body(snapshot, search, find_endpoints(snapshot, search)))
+    hits = await find_endpoints(snapshot, search)
+    return json_response(endpoint_list_body(snapshot, search, hits))
 
 
 def parse_endpoint_search(query_string: bytes) -> EndpointRequest:
@@ -98,10 +99,11 @@ def format_endpoint_query(search: EndpointRequest, offset: int = 0) -> str:
     return urlencode(fields, doseq=True)
 
 
-def find_endpoints(snapshot: Snapshot, search: EndpointRequest) -> EndpointHits:
+async def find_endpoints(snapshot: Snapshot, search: EndpointRequest) -> EndpointHits:
     """Return the requested page of endpoints."""
     page = search.page
-    return snapshot.endpoints.search(search.query, page.limit, page.offset, search.filters)
+    engine = snapshot.engine
+    return await engine.search_endpoints(search.query, page.limit, page.offset, search.filters)
 
 
 def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest, hits: EndpointHits) -> bytes:

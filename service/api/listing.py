@@ -13,9 +13,9 @@ from service.snapshot import Snapshot
 from service.snapshot.snapshot import Hits
 
 
-def list_body(snapshot: Snapshot, listing: ListRequest) -> bytes:
+def list_body(snapshot: Snapshot, listing: ListRequest, hits: Hits) -> bytes:
     """Return the JSON of a `ServiceList`, with the services as they are stored."""
-    hits, page = find(snapshot, listing), listing.page
+    page = listing.page
     store = snapshot.services if listing.with_endpoints else snapshot.summaries
     records = store.run(hits.ordinals)
     services: list[bytes | memoryview] = [b","] * (2 * len(records) - 1)
@@ -25,12 +25,12 @@ def list_body(snapshot: Snapshot, listing: ListRequest) -> bytes:
     return b"".join((b'{"services":[', *services, numbers, added, b"}"))
 
 
-def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
+async def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
     """Return the requested page of services."""
     page, filters = listing.page, listing.filters
     if listing.query is None:
         return snapshot.list(page.limit, page.offset, filters)
-    return snapshot.search(listing.query, page.limit, page.offset, filters)
+    return await snapshot.engine.search(listing.query, page.limit, page.offset, filters)
 
 
 def format_additions(

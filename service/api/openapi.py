@@ -94,16 +94,16 @@ async def get_openapi(request: Request) -> Response:
     """Return the document, with examples that the snapshot has answers to."""
     root_path = request.scope.get("root_path", "")
     snapshot = snapshot_of(request)
-    return json_response(document(root_path, *find_examples(snapshot), snapshot.id))
+    return json_response(document(root_path, *await find_examples(snapshot), snapshot.id))
 
 
-def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
+async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     """Return a query with results, and the id of a service or None for an empty catalogue."""
     best_known = snapshot.list(limit=1).ordinals
     if not best_known:
         return QUERY, None
     service = _summary.decode(snapshot.summaries.view(best_known[0]))
-    if not snapshot.search(QUERY, limit=1).total:
+    if not (await snapshot.engine.search(QUERY, limit=1)).total:
         return service.name[:MAX_QUERY].strip() or QUERY, service.id
     return QUERY, service.id
 

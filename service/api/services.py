@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.listing import list_body
+from service.api.listing import find, list_body
 from service.api.parameters import parse_listing, parse_search
 from service.errors import ServiceNotFound
 from service.http.responses import json_response, snapshot_of
@@ -18,14 +18,16 @@ async def list_services(request: Request) -> Response:
     listing = parse_listing(request.scope["query_string"])
     if not listing.is_cheap:
         request.app.state.load_shedder.check()
-    return json_response(list_body(snapshot_of(request), listing))
+    snapshot = snapshot_of(request)
+    return json_response(list_body(snapshot, listing, await find(snapshot, listing)))
 
 
 async def search_services(request: Request) -> Response:
     """List the services that match a query, best match first."""
     listing = parse_search(request.scope["query_string"])
     request.app.state.load_shedder.check()
-    return json_response(list_body(snapshot_of(request), listing))
+    snapshot = snapshot_of(request)
+    return json_response(list_body(snapshot, listing, await find(snapshot, listing)))
 
 
 async def get_service(request: Request) -> Response:

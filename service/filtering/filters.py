@@ -10,7 +10,7 @@ DENSE_SHARE of the services.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -113,11 +113,14 @@ class Facet:
             return []
         counts = np.add.reduceat(matches[self._ordinals], self._offsets[:-1], dtype=np.int64)
         order = np.argsort(-counts, kind="stable")
-        return [
-            {"value": self._values[number], "count": int(counts[number])}
-            for number in order
-            if counts[number]
-        ]
+        return self.named((int(n), int(counts[n])) for n in order if counts[n])
+
+    def named(self, counts: Iterable[tuple[int, int]]) -> list[dict[str, str | int]]:
+        """Return the counts of values, which are given by their numbers, by name."""
+        return [{"value": self._values[number], "count": count} for number, count in counts]
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Buffers(threading.local):

@@ -68,7 +68,7 @@ class RequestHandlers:
         """Call a tool; what is wrong with a call is a result that says so."""
         try:
             snapshot = self._snapshot_of(context)
-            value, text = self._answer(snapshot, call.name, call.arguments or {})
+            value, text = await self._answer(snapshot, call.name, call.arguments or {})
         except RatecardError as reason:
             return self._tool_error(context, call.name, reason)
         except Exception:  # noqa: BLE001  # a fault of one call must not end the others
@@ -118,7 +118,7 @@ class RequestHandlers:
         content = types.TextContent(text=text)
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
-    def _answer(self, snapshot: Snapshot, name: str, given: dict[str, Any]) -> Answer:
+    async def _answer(self, snapshot: Snapshot, name: str, given: dict[str, Any]) -> Answer:
         tool = TOOLS.get(name)
         if tool is None:
             message = f"there is no tool `{clean(name, 100)}`; there are {', '.join(TOOLS)}"
@@ -126,7 +126,7 @@ class RequestHandlers:
         arguments = decode_arguments(given, tool.arguments)
         if tool.run is None:
             return read_catalogue(snapshot, self._snapshots.checked_at(snapshot))
-        return tool.run(snapshot, arguments)
+        return await tool.run(snapshot, arguments)
 
     def _tool_error(
         self, context: Context, name: str, error: RatecardError

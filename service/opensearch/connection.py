@@ -11,7 +11,7 @@ from msgspec import Struct
 DEFAULT_PORTS = {"http": 80, "https": 443}
 CONNECTIONS = 32
 """Connections to one node; further searches wait for one."""
-NEEDS_EXTRA = "the engine opensearch needs the extra `opensearch`: pip install 'ratecard[opensearch]'"
+NEEDS_EXTRA = "OpenSearch needs the extra `opensearch`: pip install 'ratecard[opensearch]'"
 
 
 class ClusterAddress(Struct, frozen=True):
@@ -34,7 +34,9 @@ class ClusterAddress(Struct, frozen=True):
     @property
     def nodes(self) -> list[str]:
         """The nodes without credentials, for people."""
-        return [f"{url.scheme}://{_location(url)}{url.path.rstrip('/')}" for url in _split(self.urls)]
+        return [
+            f"{url.scheme}://{_location(url)}{url.path.rstrip('/')}" for url in _split(self.urls)
+        ]
 
     def client_arguments(self) -> dict[str, Any]:
         """Return the arguments of a client of opensearch-py, which neither retries nor sniffs.

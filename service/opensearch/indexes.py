@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from service.filtering.filters import FACETS
-from service.snapshot.endpoints import FACET_KEYS
 from service.filtering.offers import OFFER_FACETS
+from service.snapshot.endpoints import FACET_KEYS
 from service.snapshot.manifest import ClusterIndexes
 
 ORDINAL = "ordinal"

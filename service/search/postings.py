@@ -87,7 +87,6 @@ class PostingLists:
         offsets = open_array(folder / "offsets.npy")
         rows = open_array(folder / "dense_rows.npy")
         frequencies = open_array(folder / "document_frequencies.npy")
-        self.document_frequencies: Integers = frequencies.astype(np.int64)
         self._postings = open_array(folder / "postings.npy")
         columns = (
             open_array(folder / f"dense_{part}.npy")

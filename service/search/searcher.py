@@ -7,24 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from service.errors import REBUILD, SnapshotUnsupported
 from service.records import Explanation, WordScore
-from service.search.analysis import name_key, query_words
 from service.search.collapsing import Groups
-from service.search.config import SEARCH_CONFIG
-from service.search.hybrid import Meaning, Semantics
+from service.search.hybrid import Meaning
 from service.search.postings import (
-    Header,
     ImpactList,
     Integers,
     Mask,
     PostingLists,
     block_count,
 )
-from service.search.query_expansion import Expansion, QueryExpander
+from service.search.query import QueryParser
+from service.search.query_expansion import Expansion
 from service.search.top_k import (
     NO_ORDINALS,
     ORDINAL_MASK,
@@ -39,34 +35,18 @@ from service.search.top_k import (
     top_keys,
 )
 from service.search.vectors import Floats
-from service.storage.hash_table import HashTable, text_hash
-from service.storage.memory_map import items_of, open_array
 
 
 class Searcher:
     """The compiled index of a snapshot; safe to use from several threads.
 
-    Without vectors it ranks by words alone. Raises SnapshotUnsupported for an index that another
-    version analysed.
+    `parser` has the lexicon of the same folder.
     """
 
-    def __init__(self, folder: Path, semantics: Semantics | None = None) -> None:
-        self.header = msgspec.json.decode((folder / "header.json").read_bytes(), type=Header)
-        analysis = self.header.config.analysis
-        if analysis != SEARCH_CONFIG.analysis:
-            raise SnapshotUnsupported(
-                f"{folder} has terms of analysis {analysis}, this version searches those of "
-                f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
-            )
-        documents = self.header.documents
+    def __init__(self, folder: Path, parser: QueryParser) -> None:
+        self._parser = parser
         self._postings = PostingLists(folder)
-        self._expander = QueryExpander(
-            folder, self._postings.document_frequencies, documents, self.header.config
-        )
-        self._names = HashTable(folder / "names")
-        self._name_hashes = items_of(open_array(folder / "name_hashes.npy"))
-        self._accumulator = Accumulator(documents)
-        self._semantics = semantics
+        self._accumulator = Accumulator(parser.header.documents)
 
     def plan(self, query: str, mask: Mask | None = None, *, match_all: bool = False) -> Plan:
         """Parse a plain-text query, to be ranked or matched.
@@ -74,32 +54,28 @@ class Searcher:
         `mask` says which services may match. `match_all` requires every word of the query instead
         of any. Services whose name is the query match in any case, and rank first.
         """
-        words = query_words(query)
-        expansions = self._expander.expand(words)
-        lists = [self._postings.of_word(each.terms) for each in expansions if each.terms]
-        exact = self._named(query) if words else NO_ORDINALS
-        common = _common(expansions, lists) if match_all else None
+        parsed = self._parser.parse(query)
+        exact, known = parsed.exact, parsed.known
+        lists = [self._postings.of_word(each.terms) for each in known]
+        common = None
+        if match_all:
+            required = [each for word, each in zip(known, lists, strict=True) if word.required]
+            common = intersect(required) if parsed.is_satisfiable else NO_ORDINALS
         if mask is not None:
             exact = exact[mask[exact]]
             common = None if common is None else common[mask[common]]
-        meaning = self._meaning(query, expansions)
-        known = [each for each in expansions if each.terms]
-        return Plan(self._accumulator, known, lists, common, exact, mask, meaning)
-
-    def terms(self, query: str) -> list[frozenset[str]]:
-        """Return the terms that each required word of a query stands for, none if unknown."""
-        return self._expander.terms(query_words(query))
+        return Plan(self._accumulator, known, lists, common, exact, mask, parsed.meaning)
 
     def explain(self, plan: Plan, ordinals: Sequence[int] | Integers) -> list[Explanation]:
         """Return the parts of the scores of some results of a plan."""
-        results, unit = np.asarray(ordinals, np.int64), self.header.config.impact_scale
+        results, unit = np.asarray(ordinals, np.int64), self._parser.header.config.impact_scale
         words: list[list[WordScore]] = [[] for _ in ordinals]
         for expansion in plan.expansions:
             for term, weight in expansion.terms:
                 impacts = impacts_at(self._postings.of_word([(term, weight)]), results).tolist()
                 for own, impact in zip(words, impacts, strict=True):
                     if impact:
-                        text = self._expander.term(term)
+                        text = self._parser.term(term)
                         own.append(WordScore(expansion.word, text, impact / unit))
         similarities, added = plan.similarities(results)
         return [
@@ -119,24 +95,6 @@ class Searcher:
                 strict=True,
             )
         ]
-
-    def _meaning(self, query: str, expansions: list[Expansion]) -> Meaning | None:
-        if self._semantics is None:
-            return None
-        vector = self._semantics.vector_of(query, expansions)
-        if vector is None:
-            return None
-        config = self.header.config
-        weight = config.similarity_weight * config.impact_scale
-        if self._expander.is_specific(expansions):
-            weight *= config.specific_weight
-        return Meaning(self._semantics, vector, weight, config)
-
-    def _named(self, query: str) -> Integers:
-        name_hash = text_hash(name_key(query))
-        candidates = self._names.candidates((name_hash,))
-        exact = [ordinal for ordinal in candidates if self._name_hashes[ordinal] == name_hash]
-        return np.array(exact, dtype=np.int64) if exact else NO_ORDINALS
 
 
 class Collapsed(NamedTuple):
@@ -251,11 +209,3 @@ class Plan(NamedTuple):
             return TopK(total, top_k(ordinals, sums, min(k, total)))
         keys = top_keys(ordinals, sums, max(k, self.meaning.depth))
         return TopK(total, self.meaning.rerank(keys, nearest)[:k] & ORDINAL_MASK)
-
-
-def _common(expansions: list[Expansion], lists: list[ImpactList]) -> Integers:
-    """Return the services that have every required word."""
-    if any(each.required and not each.terms for each in expansions):
-        return NO_ORDINALS
-    known = (each for each in expansions if each.terms)
-    return intersect([each for word, each in zip(known, lists, strict=True) if word.required])

@@ -14,7 +14,7 @@ by endpoint, `price.npy` and `popularity.npy`, uint32, the endpoints in these or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from math import isnan, nan
 from pathlib import Path
@@ -24,12 +24,14 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from service.errors import SnapshotUnsupported
 from service.filtering.filters import CHUNK, Facet, FacetCounts, folded
 from service.filtering.offers import NONE, OFFER_FACETS, Conditions, Offers, OfferTerms
 from service.records import Explanation
 from service.search.collapsing import Groups
 from service.search.hybrid import Semantics
 from service.search.postings import Integers, Mask, block_count
+from service.search.query import QueryParser
 from service.search.searcher import Plan, Searcher
 from service.search.top_k import TopK, pack
 from service.search.vectors import EndpointVectors
@@ -98,11 +100,15 @@ class EndpointHits(Struct, frozen=True):
     explanations: list[Explanation] | None = None
 
 
-class _Selection(NamedTuple):
+class Selection(NamedTuple):
     """The endpoints that satisfy filters, None for all, and the offers that do, None if unused."""
 
     mask: Mask | None
     offers: Mask | None
+
+    def mask_of(self, endpoints: int) -> Mask:
+        """Return the selected endpoints as a mask."""
+        return np.ones(endpoints, np.bool_) if self.mask is None else self.mask
 
 
 class Endpoints:
@@ -116,6 +122,8 @@ class Endpoints:
         services: RecordStore,
         listed: RecordStore,
         semantics: Semantics | None,
+        *,
+        has_postings: bool,
     ) -> None:
         service_of = open_array(folder / "services.npy")
         if semantics is not None:
@@ -124,7 +132,8 @@ class Endpoints:
                 folder / "vectors", encoder.dimensions, services_vectors, service_of
             )
             semantics = Semantics(encoder, vectors, service_of)
-        self._searcher = Searcher(folder / "postings", semantics)
+        self.parser = QueryParser(folder / "postings", semantics)
+        self._searcher = Searcher(folder / "postings", self.parser) if has_postings else None
         self._resources = open_array(folder / "resources.npy")
         self._documents = open_array(folder / "documents.npy")
         self._offers = offers
@@ -133,7 +142,7 @@ class Endpoints:
         self._rewritten = RecordStore(folder, "rewritten")
         self._facts = RecordStore(folder, "facts")
         self._first = open_array(folder / "first.npy")
-        self._groups = Groups(self._first, service_of)
+        self.groups = Groups(self._first, service_of)
         self._bounds = open_array(folder / "bounds.npy")
         self._urls = HashTable(folder / "urls")
         self._prices = open_array(folder / "prices.npy")
@@ -155,30 +164,31 @@ class Endpoints:
 
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
-        selected = self._select(filters)
+        selected = self.select(filters)
         if query is None:
-            mask = np.ones(len(self), np.bool_) if selected.mask is None else selected.mask
-            return self._in_order(mask, selected.offers, limit, offset, filters)
-        plan = self._searcher.plan(query, self._document_mask(selected.mask))
+            return self._in_order(selected.mask_of(len(self)), selected, limit, offset, filters)
+        searcher = searcher_of(self._searcher)
+        plan = searcher.plan(query, self.document_mask(selected.mask))
         if filters.sort == "relevance":
             hits = self._ranked(plan, limit, offset, filters)
         else:
             mask = plan.matches()[: len(self)]
-            hits = self._in_order(mask, selected.offers, limit, offset, filters)
+            hits = self._in_order(mask, selected, limit, offset, filters)
         if filters.explain:
-            hits = replace(hits, explanations=self._searcher.explain(plan, hits.ordinals))
+            hits = replace(hits, explanations=searcher.explain(plan, hits.ordinals))
         return hits
 
     def count_excluded(
         self, query: str | None, filters: EndpointFilters, wider: EndpointFilters
     ) -> int:
         """Return how many endpoints match with the wider filters and do not satisfy the filters."""
-        mask = self._select(filters).mask
+        mask = self.select(filters).mask
         if mask is None:
             return 0
-        wider_mask = self._select(wider).mask
+        wider_mask = self.select(wider).mask
         if query is not None:
-            plan = self._searcher.plan(query, self._document_mask(wider_mask))
+            searcher = searcher_of(self._searcher)
+            plan = searcher.plan(query, self.document_mask(wider_mask))
             wider_mask = plan.matches()[: len(self)]
         excluded = ~mask if wider_mask is None else wider_mask & ~mask
         return int(np.count_nonzero(excluded))
@@ -197,7 +207,7 @@ class Endpoints:
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
-        return self._searcher.terms(query)
+        return self.parser.terms(query)
 
     def candidates(self, url: str) -> list[int]:
         """Return the ordinals of the endpoints that have a URL, in listing order, and few others.
@@ -212,7 +222,7 @@ class Endpoints:
 
     def service_of(self, ordinal: int) -> int:
         """Return the ordinal of the service of an endpoint."""
-        return int(self._groups.of_document[ordinal])
+        return int(self.groups.of_document[ordinal])
 
     def resource_of(self, ordinal: int) -> int | None:
         """Return the listed resource of an endpoint, None where no feed lists it."""
@@ -231,11 +241,20 @@ class Endpoints:
 
         Only those of `resources` count, or all if it is None.
         """
-        documents = self._documents if resources is None else self._documents[resources]
+        mask = self.mask_of_resources(resources)
+        top = searcher_of(self._searcher).plan(query, mask).rank(limit, offset)
+        return TopK(top.total, self.resources_of(top.ordinals))
+
+    def mask_of_resources(self, resources: Integers | None) -> Mask:
+        """Return which documents have any of these listed resources, or of all if None."""
         mask = np.zeros(len(self._resources), np.bool_)
-        mask[documents] = True
-        top = self._searcher.plan(query, mask).rank(limit, offset)
-        return TopK(top.total, self._resources[top.ordinals])
+        mask[self._documents if resources is None else self._documents[resources]] = True
+        return mask
+
+    def resources_of(self, documents: Integers) -> Integers:
+        """Return the listed resources of documents that have one."""
+        resources: Integers = self._resources[documents]
+        return resources
 
     def item(self, ordinal: int, offer: int) -> list[bytes | memoryview]:
         """Return the JSON of a listed endpoint in pieces, with its service and its offer."""
@@ -244,7 +263,7 @@ class Endpoints:
             text = self._rewritten.view(NONE - start)[:-1]
         else:
             text = self._texts.bytes_between(start, stop - 1)
-        service = self._facts.view(int(self._groups.of_document[ordinal]))
+        service = self._facts.view(int(self.groups.of_document[ordinal]))
         pieces: list[bytes | memoryview] = [text, b',"service":', service]
         if offer >= 0 and (entry := self._offers.span(offer)):
             pieces += (b',"match":', self._listed.bytes_between(*entry))
@@ -257,32 +276,34 @@ class Endpoints:
         """Return one page of the matches of a query, best match first."""
         per_service = filters.per_service
         if per_service:
-            total, listed, page = plan.collapse(self._groups, per_service, limit, offset)
+            total, listed, page = plan.collapse(self.groups, per_service, limit, offset)
         else:
             total, page = plan.rank(limit, offset)
             listed = total
-        matches = plan.matches() if filters.counted else None
-        return self._hits(total, listed, page, filters, matches)
+        facets = None
+        if filters.counted:
+            facets = self._count(filters.counted, plan.matches()[: len(self)])
+        return self.hits(total, listed, page, filters, facets)
 
     def _in_order(
-        self, mask: Mask, offers: Mask | None, limit: int, offset: int, filters: EndpointFilters
+        self, mask: Mask, selected: Selection, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
         """Return one page of these endpoints in the order that the filters ask for."""
         total = listed = int(np.count_nonzero(mask))
 
         def first(k: int) -> TopK:
-            return TopK(total, self._first_in_order(mask, offers, filters.sort, k))
+            return TopK(total, self.first_in_order(mask, selected.offers, filters.sort, k))
 
         per_service = filters.per_service
         if per_service:
             bits = pack(mask, block_count(len(self._resources)))
-            listed -= self._groups.count_excess(bits, per_service)
-            page = self._groups.page(first, per_service, limit, offset).ordinals
+            listed -= self.groups.count_excess(bits, per_service)
+            page = self.groups.page(first, per_service, limit, offset).ordinals
         else:
             page = first(offset + limit).ordinals[offset:]
-        return self._hits(total, listed, page, filters, mask)
+        return self.hits(total, listed, page, filters, self._count(filters.counted, mask))
 
-    def _first_in_order(
+    def first_in_order(
         self, mask: Mask, offers: Mask | None, sort: EndpointSort, k: int
     ) -> Integers:
         """Return the first k endpoints; `relevance` is listing order here, no price comes last."""
@@ -299,25 +320,24 @@ class Endpoints:
                 break
         return np.concatenate(found)[:k]
 
-    def _hits(
+    def hits(
         self,
         total: int,
         listed: int,
         page: Integers,
         filters: EndpointFilters,
-        matches: Mask | None,
+        facets: FacetCounts | None,
     ) -> EndpointHits:
+        """Return a page, with the cheapest offers that satisfy the filters."""
         ordinals = page.tolist()
         offers = [NONE] * len(ordinals)
         if filters.offers:
             wanted = self._offers.resolve(filters.offers)
             offers = [self._offers.cheapest(ordinal, wanted) for ordinal in ordinals]
-        facets = None
-        if filters.counted and matches is not None:
-            facets = self._count(filters.counted, matches[: len(self)])
         return EndpointHits(total, listed, ordinals, offers, facets)
 
-    def _select(self, filters: EndpointFilters) -> _Selection:
+    def select(self, filters: EndpointFilters) -> Selection:
+        """Return which endpoints satisfy the filters."""
         masks: list[Mask] = []
         offers = None
         if filters.offers or filters.max_usd_price is not None:
@@ -338,7 +358,7 @@ class Endpoints:
             masks.append(self._of_services(filters.services))
         if filters.enriched is not None:
             masks.append(self._enriched == filters.enriched)
-        return _Selection(reduce(np.logical_and, masks) if masks else None, offers)
+        return Selection(reduce(np.logical_and, masks) if masks else None, offers)
 
     def _facet_mask(self, name: str, values: Sequence[str]) -> Mask:
         return self._facets[name].mask(values, np.empty(len(self), np.bool_))
@@ -350,7 +370,7 @@ class Endpoints:
                 mask[self._first[ordinal] : self._first[ordinal + 1]] = True
         return mask
 
-    def _document_mask(self, mask: Mask | None) -> Mask | None:
+    def document_mask(self, mask: Mask | None) -> Mask | None:
         """Extend a mask of endpoints to all documents; the others never match."""
         documents = len(self._resources)
         if documents == len(self):
@@ -359,8 +379,10 @@ class Endpoints:
         extended[: len(self)] = True if mask is None else mask
         return extended
 
-    def _count(self, names: Sequence[str], matches: Mask) -> FacetCounts:
+    def _count(self, names: Sequence[str], matches: Mask) -> FacetCounts | None:
         """Return the most frequent values of these facets among the matches, with their counts."""
+        if not names:
+            return None
         return {
             name: self._count_services(matches)
             if name == "service"
@@ -369,7 +391,23 @@ class Endpoints:
         }
 
     def _count_services(self, matches: Mask) -> list[dict[str, str | int]]:
-        counts = np.bincount(self._groups.of_document[: len(self)][matches])
+        counts = np.bincount(self.groups.of_document[: len(self)][matches])
         services = np.flatnonzero(counts)
         order = services[np.argsort(-counts[services], kind="stable")][:MAX_COUNTED]
-        return [{"value": self._ids[n], "count": int(counts[n])} for n in order.tolist()]
+        return self.named("service", [(n, int(counts[n])) for n in order.tolist()])
+
+    def named(self, name: str, counts: Iterable[tuple[int, int]]) -> list[dict[str, str | int]]:
+        """Return the counts of a facet's values, which are given by their numbers, by name."""
+        if name == "service":
+            return [{"value": self._ids[number], "count": count} for number, count in counts]
+        return self._facets[name].named(counts)
+
+
+def searcher_of(searcher: Searcher | None) -> Searcher:
+    """Return the searcher of a snapshot; raises SnapshotUnsupported without postings."""
+    if searcher is None:
+        raise SnapshotUnsupported(
+            "the postings of this snapshot are in OpenSearch: start the service with "
+            "`--engine opensearch`, or build it for the embedded engine"
+        )
+    return searcher

@@ -17,10 +17,12 @@ from service.records import Explanation
 from service.search.encoder import Encoder
 from service.search.hybrid import Semantics
 from service.search.postings import Mask
+from service.search.query import QueryParser
 from service.search.searcher import Searcher
 from service.search.vectors import Vectors
 from service.snapshot.ecosystem import Ecosystem
-from service.snapshot.endpoints import Endpoints
+from service.snapshot.endpoints import Endpoints, searcher_of
+from service.snapshot.engine import Connect, EmbeddedEngine, Engine
 from service.snapshot.manifest import Manifest, check_sizes, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.snapshot.resources import ResourceFilters, ResourcePage, Resources
@@ -52,9 +54,14 @@ class Snapshot:
 
     `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
     and `resources` that of what discovery feeds list. `endpoints` are those of all services.
+    `filters` selects and orders the services, and `parser` has their lexicon. A snapshot whose
+    postings are in a cluster is searched by its `engine` alone.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, checked_at: datetime, connect: Connect | None
+    ) -> None:
+        self._connect = connect
         self.folder = folder
         self.manifest = manifest
         self.id = manifest.id
@@ -62,7 +69,7 @@ class Snapshot:
         self.checked_at = checked_at
         self.services = RecordStore(folder, "records")
         self.summaries = RecordStore(folder, "summaries")
-        self._ids = IdTable(folder)
+        self.id_table = IdTable(folder)
         semantics = None
         if "encoder/rows.npy" in manifest.files:
             encoder = Encoder(folder / "encoder")
@@ -73,15 +80,24 @@ class Snapshot:
         self.endpoints = Endpoints(
             folder / "endpoints",
             offers,
-            self._ids,
+            self.id_table,
             self.services,
             self.resources.texts,
             semantics if "endpoints/vectors/rows.npy" in manifest.files else None,
+            has_postings=manifest.indexes is None,
         )
         self.ecosystem = Ecosystem(folder / "ecosystem")
         self._tags = items_of(open_array(folder / "tags.npy"))
-        self._searcher = Searcher(folder / "postings", semantics)
-        self._filters = FilterIndex(folder / "filters")
+        self.parser = QueryParser(folder / "postings", semantics)
+        self._searcher = None
+        if manifest.indexes is None:
+            self._searcher = Searcher(folder / "postings", self.parser)
+        self.filters = FilterIndex(folder / "filters")
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that searches this snapshot."""
+        return EmbeddedEngine(self) if self._connect is None else self._connect(self)
 
     def find(self, service_id: str) -> bytes | None:
         """Return the stored JSON of a service, or None."""
@@ -90,11 +106,11 @@ class Snapshot:
 
     def ordinal_of(self, service_id: str) -> int | None:
         """Return the position of a service in the listing, or None."""
-        return self._ids.find(service_id)
+        return self.id_table.find(service_id)
 
     def id_of(self, ordinal: int) -> str:
         """Return the id of a service by its position in the listing."""
-        return self._ids[ordinal]
+        return self.id_table[ordinal]
 
     def tag_of(self, ordinal: int) -> bytes:
         """Return a hash of the stored JSON of a service, 16 hexadecimal digits."""
@@ -102,7 +118,7 @@ class Snapshot:
 
     def list(self, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS) -> Hits:
         """Return one page of the services that satisfy the filters, in their order."""
-        return self._page(self._filters.mask(filters), limit, offset, filters)
+        return self._page(self.filters.mask(filters), limit, offset, filters)
 
     def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
@@ -111,18 +127,19 @@ class Snapshot:
 
         The best match is first, unless the filters ask for another order.
         """
-        mask = self._filters.mask(filters)
-        plan = self._searcher.plan(query, mask, match_all=filters.match_all)
+        searcher = searcher_of(self._searcher)
+        mask = self.filters.mask(filters)
+        plan = searcher.plan(query, mask, match_all=filters.match_all)
         if filters.sort != "relevance":
             hits = self._page(plan.matches(), limit, offset, filters)
         else:
             top = plan.rank(limit, offset)
             facets = None
             if filters.counted:
-                facets = self._filters.count(filters.counted, plan.matches())
-            hits = Hits(top.total, top.ordinals.tolist(), self._ids, facets)
+                facets = self.filters.count(filters.counted, plan.matches())
+            hits = Hits(top.total, top.ordinals.tolist(), self.id_table, facets)
         if filters.explain:
-            hits = replace(hits, explanations=self._searcher.explain(plan, hits.ordinals))
+            hits = replace(hits, explanations=searcher.explain(plan, hits.ordinals))
         return hits
 
     def search_resources(
@@ -140,13 +157,13 @@ class Snapshot:
 
     def nearest_values(self, name: str, value: str) -> Sequence[str] | None:
         """Return values of a facet to try in place of an unknown one, None for a known one."""
-        return self._filters.nearest_values(name, value)
+        return self.filters.nearest_values(name, value)
 
     def _page(self, matches: Mask | None, limit: int, offset: int, filters: Filters) -> Hits:
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
-        facets = self._filters.count(filters.counted, matches) if filters.counted else None
-        ordinals = self._filters.page(matches, filters.sort, limit, offset)
-        return Hits(total, ordinals, self._ids, facets)
+        facets = self.filters.count(filters.counted, matches) if filters.counted else None
+        ordinals = self.filters.page(matches, filters.sort, limit, offset)
+        return Hits(total, ordinals, self.id_table, facets)
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:
@@ -160,12 +177,15 @@ def open_snapshot(artifacts: str | Path) -> Snapshot:
     return open_folder(artifacts / SNAPSHOTS / current.id, current.checked_at)
 
 
-def open_folder(folder: Path, checked_at: datetime) -> Snapshot:
-    """Open a snapshot folder as `open_snapshot` does, whether or not it is the published one."""
+def open_folder(folder: Path, checked_at: datetime, connect: Connect | None = None) -> Snapshot:
+    """Open a snapshot folder as `open_snapshot` does, whether or not it is the published one.
+
+    `connect` returns the engine that searches a snapshot, if its own files do not.
+    """
     manifest = read_manifest(folder)
     check_sizes(folder, manifest.served_files)
     try:
-        return Snapshot(folder, manifest, checked_at)
+        return Snapshot(folder, manifest, checked_at, connect)
     except SnapshotUnsupported:
         raise
     except Exception as error:  # damaged bytes may raise any exception where they are decoded

@@ -34,13 +34,13 @@ def unselected(filters: EndpointFilters) -> tuple[str, ...]:
     return tuple(name for name in FACETS if name not in _values(filters))
 
 
-def facet_choices(
+async def facet_choices(
     snapshot: Snapshot, search: EndpointRequest, counts: FacetCounts
 ) -> dict[str, list[Choice]]:
     """Return the choices of each facet; `counts` has those of the unselected ones."""
     return {
         name: choices_of(
-            counts[name] if name in counts else _count_facet(snapshot, search, name),
+            counts[name] if name in counts else await _count_facet(snapshot, search, name),
             _values(search.filters).get(name, ()),
             key,
         )
@@ -48,14 +48,14 @@ def facet_choices(
     }
 
 
-def price_choices(snapshot: Snapshot, search: EndpointRequest) -> list[Choice]:
+async def price_choices(snapshot: Snapshot, search: EndpointRequest) -> list[Choice]:
     """Return the maximum prices, the selected one among them."""
 
-    def count(price: float) -> int:
+    async def count(price: float) -> int:
         filters = replace(search.filters, max_price=price, per_service=0, counted=())
-        return snapshot.endpoints.search(search.query, 1, 0, filters).total
+        return (await snapshot.engine.search_endpoints(search.query, 1, 0, filters)).total
 
-    return prices_of(search.filters.max_price, count)
+    return await prices_of(search.filters.max_price, count)
 
 
 def hidden_fields(filters: EndpointFilters) -> Iterator[tuple[str, str]]:
@@ -126,13 +126,14 @@ def _without(filters: EndpointFilters, name: str, rest: list[str]) -> EndpointFi
     return replace(filters, **{field: kept})
 
 
-def _count_facet(
+async def _count_facet(
     snapshot: Snapshot, search: EndpointRequest, name: str
 ) -> list[dict[str, str | int]]:
     others = _without(search.filters, name, [])
     # Any order but by relevance saves ranking the matches.
     counting = replace(others, counted=(name,), sort="popularity", per_service=0)
-    return (snapshot.endpoints.search(search.query, 1, 0, counting).facets or {})[name]
+    hits = await snapshot.engine.search_endpoints(search.query, 1, 0, counting)
+    return (hits.facets or {})[name]
 
 
 def _removals(filters: EndpointFilters) -> Iterable[tuple[str, EndpointFilters]]:

@@ -79,7 +79,7 @@ _summary = msgspec.json.Decoder(EndpointSummary)
 _with_texts = msgspec.json.Decoder(_WithTexts)
 
 
-def results_of(
+async def results_of(
     snapshot: Snapshot, search: EndpointRequest, hits: EndpointHits
 ) -> list[EndpointResult]:
     """Return the rows of a page of endpoints.
@@ -95,14 +95,14 @@ def results_of(
         conditions = replace(search.filters, services=[*last], counted=("service",))
         # Any order but by relevance saves ranking the matches.
         counting = replace(conditions, sort="popularity", per_service=0)
-        counted = snapshot.endpoints.search(search.query, 1, 0, counting).facets or {}
-        for each in counted["service"]:
+        counted = await snapshot.engine.search_endpoints(search.query, 1, 0, counting)
+        for each in (counted.facets or {})["service"]:
             if int(each["count"]) > search.filters.per_service:
                 last[str(each["value"])].matches = int(each["count"])
     return results
 
 
-def find_in_services(
+async def find_in_services(
     snapshot: Snapshot, listing: ListRequest, services: Sequence[str]
 ) -> Mapping[str, Sequence[EndpointResult]]:
     """Return by service the endpoints whose own texts match the words of a listing, best first.
@@ -111,15 +111,16 @@ def find_in_services(
     """
     if listing.query is None or not services:
         return {}
-    endpoints, given = snapshot.endpoints, listing.filters
+    given = listing.filters
     filters = EndpointFilters(
         offers={name: given.facets[name] for name in ("network", "scheme") if name in given.facets},
         services=[*services],
         max_price=given.max_price,
         per_service=SHOWN,
     )
-    hits = endpoints.search(listing.query, SHOWN * len(services), 0, filters)
-    own = _OwnTexts(endpoints.terms(listing.query))
+    limit = SHOWN * len(services)
+    hits = await snapshot.engine.search_endpoints(listing.query, limit, 0, filters)
+    own = _OwnTexts(snapshot.endpoints.terms(listing.query))
     results: dict[str, list[EndpointResult]] = {}
     counts: dict[str, list[int]] = {}
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
@@ -130,7 +131,9 @@ def find_in_services(
     return {each: own.select(results[each], counts[each]) for each in results}
 
 
-def find_in_service(snapshot: Snapshot, service: int, service_id: str, words: str) -> Sequence[int]:
+async def find_in_service(
+    snapshot: Snapshot, service: int, service_id: str, words: str
+) -> Sequence[int]:
     """Return the endpoints of a service, or those whose own texts match words, best first.
 
     Without such a match, these are the endpoints that contain all words as substrings.
@@ -140,11 +143,11 @@ def find_in_service(snapshot: Snapshot, service: int, service_id: str, words: st
     if not words.strip():
         return own
     filters = EndpointFilters(services=[service_id], per_service=0)
-    ranked = endpoints.search(words, MAX_RANKED, 0, filters).ordinals
+    hits = await snapshot.engine.search_endpoints(words, MAX_RANKED, 0, filters)
     texts = _with_texts.decode(snapshot.services.view(service)).endpoints
     own_texts = _OwnTexts(endpoints.terms(words))
-    counts = [own_texts.count_words(texts[ordinal - own.start]) for ordinal in ranked]
-    if matches := own_texts.select(ranked, counts):
+    counts = [own_texts.count_words(texts[ordinal - own.start]) for ordinal in hits.ordinals]
+    if matches := own_texts.select(hits.ordinals, counts):
         return matches
     parts = words.casefold().split()
     return [

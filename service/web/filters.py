@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -43,13 +44,13 @@ class Chip(NamedTuple):
     query: str
 
 
-def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
+async def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
     """Return the most frequent values of a facet, and the selected ones."""
     filters, key = listing.filters, FACETS[name]
     others = {facet: values for facet, values in filters.facets.items() if facet != name}
     # Any order but by relevance saves ranking the matches.
     counting = replace(filters, facets=others, counted=(name,), sort="name")
-    hits = find(snapshot, replace(listing, page=_ONE, filters=counting))
+    hits = await find(snapshot, replace(listing, page=_ONE, filters=counting))
     return choices_of((hits.facets or {})[name], filters.facets.get(name, ()), key)
 
 
@@ -69,25 +70,28 @@ def choices_of(
     ]
 
 
-def price_choices(snapshot: Snapshot, listing: ListRequest) -> list[Choice]:
+async def price_choices(snapshot: Snapshot, listing: ListRequest) -> list[Choice]:
     """Return the maximum prices, the selected one among them."""
 
-    def count(price: float) -> int:
+    async def count(price: float) -> int:
         filters = replace(listing.filters, max_price=price, sort="relevance", counted=())
-        return find(snapshot, replace(listing, page=_ONE, filters=filters)).total
+        return (await find(snapshot, replace(listing, page=_ONE, filters=filters))).total
 
-    return prices_of(listing.filters.max_price, count)
+    return await prices_of(listing.filters.max_price, count)
 
 
-def prices_of(selected: float | None, count: Callable[[float], int]) -> list[Choice]:
+async def prices_of(
+    selected: float | None, count: Callable[[float], Awaitable[int]]
+) -> list[Choice]:
     """Return the maximum prices with their counts, the selected one among them."""
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
     texts = map(format_decimal, prices)
+    counts = await asyncio.gather(*map(count, prices))
     return [
         Choice("", "Any price", None, selected is None),
         *(
-            Choice(text, f"Up to {text}", count(price), price == selected)
-            for price, text in zip(prices, texts, strict=True)
+            Choice(text, f"Up to {text}", matches, price == selected)
+            for price, text, matches in zip(prices, texts, counts, strict=True)
         ),
     ]
 

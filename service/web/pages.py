@@ -56,23 +56,23 @@ async def catalogue_page(request: Request) -> Response:
     listing = parse_browse(request.scope["query_string"])
     snapshot = snapshot_of(request)
     request.app.state.load_shedder.check()
-    hits = find(snapshot, listing)
+    hits = await find(snapshot, listing)
     offset, limit = listing.page.offset, listing.page.limit
     words = (listing.query or "")[:MAX_LINKED]
     return _render(
         request,
         "catalogue.html",
         cards=[card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
-        endpoints=find_in_services(snapshot, listing, hits.ids),
+        endpoints=await find_in_services(snapshot, listing, hits.ids),
         endpoint_query=urlencode({"q": words}),
         total=hits.total,
         listing=listing,
         query=format_query(listing, offset),
         previous=format_query(listing, max(offset - limit, 0)) if offset else None,
         next=format_query(listing, offset + limit) if offset + limit < hits.total else None,
-        categories=filters.facet_choices(snapshot, listing, "category"),
-        networks=filters.facet_choices(snapshot, listing, "network"),
-        prices=filters.price_choices(snapshot, listing),
+        categories=await filters.facet_choices(snapshot, listing, "category"),
+        networks=await filters.facet_choices(snapshot, listing, "network"),
+        prices=await filters.price_choices(snapshot, listing),
         hidden_fields=filters.hidden_fields(listing.filters),
         chips=filters.chips(listing),
         other=endpoint_filters.query_of_endpoints(listing),
@@ -87,7 +87,7 @@ async def endpoints_page(request: Request) -> Response:
     request.app.state.load_shedder.check()
     offset, limit = search.page.offset, search.page.limit
     counted = endpoint_filters.unselected(search.filters)
-    hits = snapshot.endpoints.search(
+    hits = await snapshot.engine.search_endpoints(
         search.query, limit, offset, replace(search.filters, counted=counted)
     )
     is_answered = search.query is not None or search.filters.has_conditions
@@ -96,15 +96,15 @@ async def endpoints_page(request: Request) -> Response:
     return _render(
         request,
         "endpoints.html",
-        results=results_of(snapshot, search, hits),
+        results=await results_of(snapshot, search, hits),
         hits=hits,
         search=search,
         query=query,
         json_query=query if is_answered else None,
         previous=format_endpoint_query(search, max(offset - limit, 0)) if offset else None,
         next=format_endpoint_query(search, following) if following < hits.listed else None,
-        choices=endpoint_filters.facet_choices(snapshot, search, hits.facets or {}),
-        prices=endpoint_filters.price_choices(snapshot, search),
+        choices=await endpoint_filters.facet_choices(snapshot, search, hits.facets or {}),
+        prices=await endpoint_filters.price_choices(snapshot, search),
         hidden_fields=endpoint_filters.hidden_fields(search.filters),
         chips=endpoint_filters.chips(search),
         other=endpoint_filters.query_of_services(search),
@@ -123,7 +123,7 @@ async def service_page(request: Request) -> Response:
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
     request.app.state.load_shedder.check()
-    endpoints = find_in_service(snapshot, ordinal, service_id, words)
+    endpoints = await find_in_service(snapshot, ordinal, service_id, words)
     stop = offset + ENDPOINTS
 
     def query(offset: int) -> str:

@@ -23,6 +23,7 @@ from indexer.segments.texts import ServiceText
 from indexer.segments.whoosh_index import FIELDS
 from service.search.config import SEARCH_CONFIG
 from service.search.postings import Mask
+from service.search.query import QueryParser
 from service.search.searcher import Searcher
 from service.search.top_k import TopK
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -67,6 +68,10 @@ def catalogue(folder: Path, documents: Sequence[Document], *, semantic: bool = F
     )
 
 
+ALL = 1_000_000
+"""A limit above the size of any catalogue of the tests."""
+
+
 def identifier(position: int) -> str:
     """Return an id that sorts like the position."""
     return f"{position:06}"
@@ -85,7 +90,7 @@ def compiled(
     names = [name for name, _, _ in documents]
     part = index_documents(folder / "segment", documents)
     compile_postings([part], names, priors, folder / "postings")
-    return Searcher(folder / "postings")
+    return Searcher(folder / "postings", QueryParser(folder / "postings"))
 
 
 def index_documents(
@@ -117,7 +122,7 @@ def rank_all(
     searcher: Searcher, query: str, mask: Mask | None = None, match_all: bool = False
 ) -> list[int]:
     """Return the ordinals of all matches of a query, best first."""
-    top = rank(searcher, query, searcher.header.documents, 0, mask, match_all)
+    top = rank(searcher, query, ALL, 0, mask, match_all)
     assert top.total == len(top.ordinals)
     ordinals: list[int] = top.ordinals.tolist()
     return ordinals

@@ -96,7 +96,7 @@ _endpoint = msgspec.json.Decoder(Endpoint)
 _accepts = msgspec.json.Decoder(_Accepts)
 
 
-def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
+async def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     """Return a command that calls an endpoint, its parameters, and the ways to pay."""
     ordinal = endpoint_of(snapshot, wanted.endpoint)
     endpoint = _endpoint.decode(endpoint_text(snapshot, ordinal))

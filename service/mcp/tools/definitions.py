@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -35,7 +35,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     description: str
     arguments: type[Struct]
     example: Callable[[Snapshot | None], dict[str, Any]]
-    run: Callable[..., Answer] | None = None
+    run: Callable[..., Awaitable[Answer]] | None = None
     result: type[Struct] | None = None
 
 

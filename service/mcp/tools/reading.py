@@ -84,7 +84,7 @@ _with_endpoints = msgspec.json.Decoder(_WithEndpoints)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
-def get(snapshot: Snapshot, wanted: Get) -> Answer:
+async def get(snapshot: Snapshot, wanted: Get) -> Answer:
     """Return a service or an endpoint, in brief or as it is stored."""
     service = snapshot.ordinal_of(wanted.id)
     if service is not None:
@@ -92,7 +92,7 @@ def get(snapshot: Snapshot, wanted: Get) -> Answer:
             if wanted.cursor is not None:
                 raise InvalidParameter("cursor", CURSOR_UNUSED)
             return _stored("service", record_text(snapshot, service, MAX_FULL))
-        return _brief_service(snapshot, service, wanted.cursor)
+        return await _brief_service(snapshot, service, wanted.cursor)
     if wanted.cursor is not None:
         raise InvalidParameter("cursor", CURSOR_UNUSED)
     endpoint = endpoint_of(snapshot, wanted.id)
@@ -174,8 +174,8 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{value or '(none)'} {count}" for value, count in counts.items())
 
 
-def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -> Answer:
-    row = service_row(snapshot, ordinal)
+async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -> Answer:
+    row = await service_row(snapshot, ordinal)
     prefix = cursor_prefix(snapshot.id, ("endpoints", row.id))
     start = parse_cursor(cursor, prefix)
     own = snapshot.endpoints.of_service(ordinal)

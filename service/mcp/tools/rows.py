@@ -126,7 +126,7 @@ def endpoint_row(
     return row
 
 
-def service_row(snapshot: Snapshot, ordinal: int, query: str | None = None) -> ServiceRow:
+async def service_row(snapshot: Snapshot, ordinal: int, query: str | None = None) -> ServiceRow:
     """Return the row of a service, with its best endpoints for a query if there is one."""
     service = _service.decode(snapshot.summaries.view(ordinal))
     networks = dict.fromkeys(map(network_label, service.networks or []))
@@ -141,7 +141,7 @@ def service_row(snapshot: Snapshot, ordinal: int, query: str | None = None) -> S
     )
     if query is not None:
         filters = EndpointFilters(services=[service.id], per_service=0)
-        hits = find_endpoints(snapshot, EndpointRequest(query, Page(2, 0), filters))
+        hits = await find_endpoints(snapshot, EndpointRequest(query, Page(2, 0), filters))
         row.best_endpoints = [
             endpoint_line(endpoint_row(snapshot, each, filters)) for each in hits.ordinals
         ]

@@ -66,13 +66,13 @@ class ServicePage(Struct, kw_only=True, omit_defaults=True):
     hint: str = ""
 
 
-def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[EndpointPage, str]:
+async def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[EndpointPage, str]:
     """Return the endpoints that match a query and the filters, best match first, and as text."""
     filters = _filters(search)
     prefix = cursor_prefix(snapshot.id, (search.query, filters))
     start = parse_cursor(search.cursor, prefix)
     request = EndpointRequest(search.query, Page(search.limit, start), filters)
-    hits = find_endpoints(snapshot, request)
+    hits = await find_endpoints(snapshot, request)
     rows = [
         endpoint_row(snapshot, ordinal, filters, is_first=not number)
         for number, ordinal in enumerate(hits.ordinals)
@@ -81,7 +81,7 @@ def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[Endpoi
     page = EndpointPage(
         total=hits.total,
         endpoints=rows,
-        left_out=_count_left_out(snapshot, search.query, filters, hits.total - hits.listed),
+        left_out=await _count_left_out(snapshot, search.query, filters, hits.total - hits.listed),
         cursor=f"{prefix}{stop}" if rows and stop < hits.listed else "",
     )
     if not hits.total:
@@ -89,15 +89,15 @@ def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[Endpoi
     return page, _endpoint_text(page, start)
 
 
-def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[ServicePage, str]:
+async def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[ServicePage, str]:
     """Return the services that match a query, best match first, and as text."""
     filters = Filters(facets={"category": [search.category]} if search.category else {})
     prefix = cursor_prefix(snapshot.id, ("services", search.query, filters))
     start = parse_cursor(search.cursor, prefix)
     request = ListRequest(search.query, Page(search.limit, start), filters, with_endpoints=False)
-    hits = find(snapshot, request)
+    hits = await find(snapshot, request)
     rows = [
-        service_row(snapshot, ordinal, None if number else search.query)
+        await service_row(snapshot, ordinal, None if number else search.query)
         for number, ordinal in enumerate(hits.ordinals)
     ]
     stop = start + len(rows)
@@ -139,17 +139,17 @@ def _hint(
     return "; ".join([*parts, LISTED]) if parts else ""
 
 
-def _count_left_out(
+async def _count_left_out(
     snapshot: Snapshot, query: str, filters: EndpointFilters, same_service: int
 ) -> LeftOut:
-    endpoints, left_out = snapshot.endpoints, LeftOut(same_service=same_service)
+    engine, left_out = snapshot.engine, LeftOut(same_service=same_service)
     if filters.max_usd_price is not None:
         wider = replace(filters, max_usd_price=None)
-        left_out.price = endpoints.count_excluded(query, filters, wider)
+        left_out.price = await engine.count_excluded(query, filters, wider)
     if "network" in filters.offers:
         others = {name: values for name, values in filters.offers.items() if name != "network"}
         wider = replace(filters, offers=others)
-        left_out.network = endpoints.count_excluded(query, filters, wider)
+        left_out.network = await engine.count_excluded(query, filters, wider)
     return left_out
 
 

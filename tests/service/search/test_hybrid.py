@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from pathlib import Path
@@ -12,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.listing import list_body
+from service.api.listing import find, list_body
 from service.api.parameters import parse_search
 from service.filtering.filters import Filters
 from service.search.config import SEARCH_CONFIG
-from service.snapshot.endpoints import EndpointFilters
+from service.snapshot.endpoints import EndpointFilters, searcher_of
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service
 from tests.support.searching import Document, catalogue, identifier, publish
@@ -83,7 +84,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 def parts(snapshot: Snapshot, query: str, asked: Filters) -> tuple[list[float], list[float]]:
     """Return the BM25F score and the cosine of every service, no cosines without a vector."""
-    searcher = snapshot._searcher  # noqa: SLF001  # those of services that are no results
+    searcher = searcher_of(snapshot._searcher)  # noqa: SLF001  # those of services that are no results
     plan = searcher.plan(query, None, match_all=asked.match_all)
     every = np.arange(len(snapshot.services))
     words = [sum(word.score for word in each.words) for each in searcher.explain(plan, every)]
@@ -114,7 +115,7 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
         expected = near[: FILLED - lexical.total]
         got = sorted((cosines[ordinal] for ordinal in added), reverse=True)
         assert got == pytest.approx(expected, abs=1e-3)
-    searcher = both.hybrid._searcher  # noqa: SLF001  # the weight of this very query
+    searcher = searcher_of(both.hybrid._searcher)  # noqa: SLF001  # the weight of this very query
     meaning = searcher.plan(query).meaning
     assert meaning is not None
     weight = meaning.weight / SEARCH_CONFIG.impact_scale
@@ -225,7 +226,7 @@ def test_services_without_a_word_of_the_query_are_found_by_its_meaning(
 
 
 def test_an_unfinished_word_means_what_it_is_completed_to(few: Snapshot) -> None:
-    plans = few._searcher.plan  # noqa: SLF001  # the vector of a query is nowhere else
+    plans = searcher_of(few._searcher).plan  # noqa: SLF001  # the vector of a query is nowhere else
     unfinished, finished = plans("transla").meaning, plans("translation").meaning
     assert unfinished is not None
     assert finished is not None
@@ -287,8 +288,10 @@ def test_the_same_catalogue_has_the_same_vectors_with_any_number_of_workers(
 
 
 def test_explanations_are_additions_to_the_json_on_request(few: Snapshot) -> None:
-    plain = json.loads(list_body(few, parse_search(b"q=market")))
-    explained = json.loads(list_body(few, parse_search(b"q=market&explain=true")))
+    plain, explained = (
+        json.loads(list_body(few, each, asyncio.run(find(few, each))))
+        for each in map(parse_search, (b"q=market", b"q=market&explain=true"))
+    )
     explanations = explained.pop("explanations")
     assert explained == plain
     assert set(explanations[0]) == {

@@ -102,6 +102,6 @@ def test_a_snapshot_of_another_analysis_is_unsupported(
 ) -> None:
     assert build([service("a")]) == 0
     newer = msgspec.structs.replace(SEARCH_CONFIG, analysis=SEARCH_CONFIG.analysis + 1)
-    monkeypatch.setattr("service.search.searcher.SEARCH_CONFIG", newer)
+    monkeypatch.setattr("service.search.query.SEARCH_CONFIG", newer)
     with pytest.raises(SnapshotUnsupported, match="rebuild it"):
         open_snapshot(artifacts)
