@@ -32,6 +32,7 @@ from service.http.file_ranges import Transfers
 from service.http.load_shedding import LoadShedder
 from service.http.metrics import SHARE_INTERVAL, Metrics
 from service.http.middleware import RequestMiddleware
+from service.opensearch.connection import connector_of
 from service.settings import Settings, parse_hosts
 from service.snapshot.downloads import Downloads
 from service.snapshot.manager import SnapshotManager
@@ -78,7 +79,8 @@ def create_app(settings: Settings | None = None) -> Starlette:
     does not run: its first request opens the snapshot then.
     """
     settings = settings or Settings.from_environment()
-    snapshots = SnapshotManager(Path(settings.artifacts))
+    connector = connector_of(settings)
+    snapshots = SnapshotManager(Path(settings.artifacts), connector)
     cache = ResponseCache(settings.cache_bytes, settings.max_age)
     followed = Path(settings.artifacts) if settings.follow else None
     metrics = Metrics(snapshots, followed)
@@ -94,6 +96,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     )
     app.router.redirect_slashes = False
     app.state.snapshots = snapshots
+    app.state.connector = connector
     app.state.followed = followed
     app.state.metrics = metrics
     app.state.access_log = log
@@ -132,6 +135,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
     sharing.cancel()
     snapshots.stop()
+    if app.state.connector is not None:
+        await app.state.connector.close()
     if app.state.access_log is not None:
         app.state.access_log.flush()
 

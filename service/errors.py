@@ -179,6 +179,12 @@ class EngineUnavailable(RatecardError):
     retry_after = 2
 
 
+class IndexMissing(EngineUnavailable):
+    """The cluster has no index of the name that the snapshot has."""
+
+    code = "index_missing"
+
+
 class Overloaded(RatecardError):
     """The event loop lags, so that expensive requests are refused."""
 

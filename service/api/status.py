@@ -25,7 +25,7 @@ async def get_health(_: Request) -> Response:
 
 
 async def get_readiness(request: Request) -> Response:
-    """Describe the snapshot being served; 503 without one, and before stopping."""
+    """Describe the snapshot being served; 503 without one or its engine, and before stopping."""
     if request.app.state.drain.active:
         raise Draining("the service is about to stop; send requests elsewhere")
     following: Following | None = None
@@ -37,6 +37,7 @@ async def get_readiness(request: Request) -> Response:
         if artifacts is None:
             raise
         raise SnapshotMissing(_nothing_fetched(artifacts, following)) from error
+    await snapshot.engine.check()
     snapshots: SnapshotManager = request.app.state.snapshots
     manifest, refusal = snapshot.manifest, snapshots.refusal
     ready = Readiness(

@@ -169,6 +169,14 @@ class FilterIndex:
         """Return values of a facet to try in place of an unknown one, None for a known one."""
         return self._facets[name].nearest(value)
 
+    def count_of_values(self, name: str) -> int:
+        """Return the number of values of a facet."""
+        return len(self._facets[name])
+
+    def named(self, name: str, counts: Iterable[tuple[int, int]]) -> list[dict[str, str | int]]:
+        """Return the counts of a facet's values, which are given by their numbers, by name."""
+        return self._facets[name].named(counts)
+
     def page(self, matches: Mask | None, sort: Sort, limit: int, offset: int) -> Sequence[int]:
         """Return one page of the matches, or of all services when None.
 

@@ -12,17 +12,28 @@ import anyio
 from msgspec.structs import replace
 
 from service.cli import Parser
+from service.opensearch.connection import connector_of
 from service.server.options import add_settings, option, read_settings
 from service.server.run import serve
-from service.settings import ServerSettings, variable
+from service.settings import ServerSettings, Settings, variable
 from service.snapshot.manager import SnapshotManager
 
 EXAMPLES = (
     "{prog} --artifacts artifacts",
     "{prog} --http --port 8001 --mcp-hosts mcp.example.com",
 )
+ENGINE = (
+    "engine",
+    "opensearch_url",
+    "opensearch_credentials",
+    "opensearch_ca",
+    "opensearch_timeout",
+)
+NO_OPTIONS = ("page", "mcp")
 HTTP_ONLY = tuple(
-    name for name in ServerSettings.__struct_fields__ if name not in ("artifacts", "page", "mcp")
+    name
+    for name in ServerSettings.__struct_fields__
+    if name not in ("artifacts", *ENGINE, *NO_OPTIONS)
 )
 
 
@@ -49,11 +60,11 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp"
     else:
         # Standard input is read by a thread, which an exception of Ctrl-C would wait for.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        anyio.run(serve_stdio, settings.artifacts)
+        anyio.run(serve_stdio, settings)
     return 0
 
 
-async def serve_stdio(artifacts: str) -> None:
+async def serve_stdio(settings: Settings) -> None:
     """Serve one client until it closes standard input.
 
     Without a snapshot, calls of tools are errors that say so until one is published.
@@ -62,7 +73,8 @@ async def serve_stdio(artifacts: str) -> None:
 
     from service.mcp.server import create_server  # noqa: PLC0415  # needs the optional dependency
 
-    snapshots = SnapshotManager(Path(artifacts))
+    connector = connector_of(settings)
+    snapshots = SnapshotManager(Path(settings.artifacts), connector)
     await anyio.to_thread.run_sync(snapshots.open)
     snapshots.start()
     server = create_server(snapshots, lambda _: snapshots.current())
@@ -71,6 +83,8 @@ async def serve_stdio(artifacts: str) -> None:
             await server.run(requests, responses, server.create_initialization_options())
     finally:
         snapshots.stop()
+        if connector is not None:
+            await connector.close()
 
 
 def _parser(prog: str) -> Parser:
@@ -85,7 +99,7 @@ def _parser(prog: str) -> Parser:
     parser.add_argument(
         "--http", action="store_true", help="serve streamable HTTP at /mcp, for many clients"
     )
-    add_settings(parser, ["artifacts", *HTTP_ONLY])
+    add_settings(parser, ["artifacts", *ENGINE, *HTTP_ONLY])
     return parser
 
 

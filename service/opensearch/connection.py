@@ -8,7 +8,12 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
+from service.settings import Settings
+from service.snapshot.engine import Connector
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
+MODULES = ("opensearchpy", "aiohttp", "pyroaring")
+"""The modules of the extra."""
 CONNECTIONS = 32
 """Connections to one node; further searches wait for one."""
 NEEDS_EXTRA = "OpenSearch needs the extra `opensearch`: pip install 'ratecard[opensearch]'"
@@ -70,6 +75,40 @@ class ClusterAddress(Struct, frozen=True):
         if self.ca:
             arguments["ca_certs"] = self.ca
         return arguments
+
+
+def address_of(settings: Settings) -> ClusterAddress:
+    """Return the address that settings have."""
+    return ClusterAddress(
+        settings.opensearch_url,
+        settings.opensearch_credentials,
+        settings.opensearch_ca,
+        settings.opensearch_timeout,
+    )
+
+
+def connector_of(settings: Settings) -> Connector | None:
+    """Return what connects snapshots with a cluster, None for the embedded engine.
+
+    Raises RuntimeError without the extra, ValueError and OSError as `client_arguments`.
+    """
+    if settings.engine != "opensearch":
+        return None
+    try:
+        from service.opensearch.engine import OpenSearch  # noqa: PLC0415  # optional dependencies
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in MODULES:
+            raise
+        raise RuntimeError(NEEDS_EXTRA) from error
+    return OpenSearch(address_of(settings))
+
+
+def shown(urls: str) -> str:
+    """Return URLs without credentials, for people."""
+    try:
+        return ", ".join(ClusterAddress(urls).nodes)
+    except ValueError:
+        return "not valid"
 
 
 def _split(urls: str) -> list[SplitResult]:

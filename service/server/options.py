@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from service.cli import Parser
+from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of, shown
 from service.replicas.signatures import read_public_key
 from service.settings import ServerSettings, Settings, describe, variable
 
@@ -22,6 +23,8 @@ def add_settings(parser: Parser, names: Iterable[str] = ServerSettings.__struct_
         group = application if name in Settings.__struct_fields__ else server
         default = getattr(defaults, name)
         value = os.environ.get(variable(name), default)
+        if name == "opensearch_url" and value:
+            value = shown(value)
         text = f"{describe(name)} ({variable(name)}, now: {value if value != '' else 'none'})"
         argument = group.add_argument(
             option(name),
@@ -44,6 +47,13 @@ def read_settings(given: dict[str, str]) -> ServerSettings:
         raise ValueError(
             "RATECARD_FOLLOW needs the extra `replica`: pip install 'ratecard[replica]'"
         )
+    if settings.engine == "opensearch":
+        if not all(map(find_spec, MODULES)):
+            raise ValueError(NEEDS_EXTRA)
+        try:
+            address_of(settings).client_arguments()
+        except OSError as error:
+            raise ValueError(f"{error.filename} cannot be read: {error.strerror}") from error
     if settings.trust:
         read_public_key(Path(settings.trust))
     return settings

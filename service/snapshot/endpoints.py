@@ -396,6 +396,10 @@ class Endpoints:
         order = services[np.argsort(-counts[services], kind="stable")][:MAX_COUNTED]
         return self.named("service", [(n, int(counts[n])) for n in order.tolist()])
 
+    def count_of_values(self, name: str) -> int:
+        """Return the number of values of a facet."""
+        return len(self._facets[name])
+
     def named(self, name: str, counts: Iterable[tuple[int, int]]) -> list[dict[str, str | int]]:
         """Return the counts of a facet's values, which are given by their numbers, by name."""
         if name == "service":

@@ -46,6 +46,19 @@ class Engine(Protocol):
 Connect: TypeAlias = "Callable[[Snapshot], Engine]"
 
 
+class Connector(Protocol):
+    """Connects snapshots with an engine that has their postings."""
+
+    def connect(self, snapshot: Snapshot) -> Engine:
+        """Return the engine of a snapshot; raises SnapshotUnsupported if its files have them."""
+
+    def verify(self, snapshot: Snapshot) -> None:
+        """Raise SnapshotUnavailable if the engine cannot serve a snapshot; for threads."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
 class EmbeddedEngine:
     """Searches the files of the snapshot, at once."""
 

@@ -12,10 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable
+from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
 from service.filtering.filters import FACETS, Filters
 from service.snapshot.changes import Changes
 from service.snapshot.changes_cache import ChangesCache
+from service.snapshot.engine import Connector
 from service.snapshot.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
 from service.snapshot.manifest import verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
@@ -49,10 +50,11 @@ class SnapshotManager:
     A watcher thread polls the folder. It opens the first snapshot; later ones it verifies, opens
     and warms before it replaces the served one, by assigning one reference: requests keep the
     snapshot that they began with, and the last of them unmaps it. A snapshot that cannot be served
-    is refused, and tried again when its folder changes or after a back-off.
+    is refused, and tried again when its folder changes or after a back-off. `connector` connects
+    it with the engine that has its postings, None where its files have them.
     """
 
-    def __init__(self, artifacts: Path) -> None:
+    def __init__(self, artifacts: Path, connector: Connector | None = None) -> None:
         self.refusal: SnapshotUnavailable | None = None
         """Why the published snapshot is not the served one, or why there is none."""
         self.swaps = 0
@@ -62,6 +64,7 @@ class SnapshotManager:
         self.changes = ChangesCache()
         self._kept = KeptSnapshots(artifacts)
         self._artifacts = artifacts
+        self._connector = connector
         self._served: _Served | None = None
         self._verified = False
         self._seen: tuple[FileState, ...] = ()
@@ -227,8 +230,11 @@ class SnapshotManager:
         self._verified = True
 
     def _serve(self, folder: Path, checked_at: datetime) -> None:
-        snapshot = open_folder(folder, checked_at)
-        _warm(snapshot)
+        connector = self._connector
+        snapshot = open_folder(folder, checked_at, None if connector is None else connector.connect)
+        if connector is not None:
+            connector.verify(snapshot)
+        _warm(snapshot, is_embedded=connector is None)
         before, counts = self.opened, snapshot.manifest.counts
         self._served = _Served(snapshot, state_of(folder)[0], checked_at)
         self._verified, self.refusal = False, None
@@ -271,17 +277,20 @@ def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -
             return
 
 
-def _warm(snapshot: Snapshot) -> None:
+def _warm(snapshot: Snapshot, *, is_embedded: bool) -> None:
     """Run the operations of the first requests, which fail here if they fail."""
     try:
         hits = snapshot.list(filters=Filters(counted=tuple(FACETS)))
         for service_id in hits.ids:
             snapshot.find(service_id)
-        snapshot.search(" ".join(hits.ids))
+        if is_embedded:
+            snapshot.search(" ".join(hits.ids))
         snapshot.summaries.run(hits.ordinals)
         snapshot.ecosystem.overview(1)
         snapshot.ecosystem.stats(1)
         snapshot.ecosystem.transactions(0, 1)
+    except SnapshotUnsupported:
+        raise
     except Exception as error:  # damaged bytes may raise any exception
         raise SnapshotDamaged(f"the snapshot {snapshot.id} cannot be searched: {error}") from error
 

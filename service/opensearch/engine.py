@@ -1,0 +1,234 @@
+"""The engine of snapshots whose postings are in a cluster.
+
+Filters, orders, exact names, vectors and records are those of the snapshot, on this machine: so
+they are the same ones that the embedded engine has. Filters travel as bitmaps. The vectors are
+local because a query needs those of 200 documents that are known only after the cluster has ranked
+them: fetching them from there would take a second round trip and 25 KB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from service.errors import EngineUnavailable, IndexMissing, SnapshotUnavailable, SnapshotUnsupported
+from service.filtering.filters import NO_FILTERS, FacetCounts, Filters
+from service.opensearch.client import Cluster
+from service.opensearch.connection import ClusterAddress
+from service.opensearch.indexes import (
+    DOCUMENT_FACETS,
+    SERVICE,
+    SERVICE_FACETS,
+    SIMILARITY,
+    facet_field,
+    mapping,
+)
+from service.opensearch.searcher import ClusterPlan, ClusterSearcher, OrderedMatches
+from service.search.collapsing import GROWTH, MARGIN, is_among_first
+from service.search.postings import Integers
+from service.snapshot.endpoints import MAX_COUNTED, EndpointFilters, EndpointHits, Selection
+from service.snapshot.manifest import ClusterIndexes
+from service.snapshot.resources import ResourceFilters, ResourcePage
+from service.snapshot.snapshot import Hits, Snapshot
+
+EMBEDDED = (
+    "the snapshot {} has its postings in its files: start the service without `--engine "
+    "opensearch`, or build it with that option"
+)
+
+
+class ClusterEngine:
+    """Searches one snapshot, in the indexes that its manifest names."""
+
+    def __init__(self, snapshot: Snapshot, cluster: Cluster) -> None:
+        indexes = _indexes_of(snapshot)
+        self._snapshot = snapshot
+        self._cluster = cluster
+        self._indexes = indexes
+        self._services = ClusterSearcher(cluster, indexes.services, snapshot.parser)
+        self._endpoints = ClusterSearcher(cluster, indexes.endpoints, snapshot.endpoints.parser)
+
+    async def search(
+        self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
+    ) -> Hits:
+        """Search for services."""
+        snapshot = self._snapshot
+        mask = snapshot.filters.mask(filters)
+        # The mask may be a buffer that the next request of this thread overwrites.
+        mask = None if mask is None else mask.copy()
+        plan = self._services.plan(query, mask, match_all=filters.match_all)
+        if filters.sort == "relevance":
+            total, ordinals = await plan.rank(limit, offset)
+        else:
+            total = await plan.count()
+
+            def first(k: int) -> Integers:
+                return np.array(snapshot.filters.page(mask, filters.sort, k, 0), np.int64)
+
+            candidates = len(snapshot.services) if mask is None else int(np.count_nonzero(mask))
+            in_order = OrderedMatches(plan, first, candidates, total)
+            ordinals = (await in_order.first(offset + limit))[offset:]
+        facets = await self._count_services(plan, filters.counted) if filters.counted else None
+        hits = Hits(total, ordinals.tolist(), snapshot.id_table, facets)
+        if filters.explain:
+            hits = replace(hits, explanations=await plan.explain(hits.ordinals))
+        return hits
+
+    async def search_endpoints(
+        self, query: str | None, limit: int, offset: int, filters: EndpointFilters
+    ) -> EndpointHits:
+        """Search for endpoints."""
+        endpoints = self._snapshot.endpoints
+        if query is None:
+            return endpoints.search(None, limit, offset, filters)
+        selected = endpoints.select(filters)
+        plan = self._endpoints.plan(query, endpoints.document_mask(selected.mask))
+        if filters.sort != "relevance":
+            total, listed, page = await self._in_order(plan, selected, limit, offset, filters)
+        elif filters.per_service:
+            groups, per_service = endpoints.groups, filters.per_service
+            total, listed, page = await plan.collapse(groups, per_service, limit, offset)
+        else:
+            total, page = await plan.rank(limit, offset)
+            listed = total
+        facets = await self._count_endpoints(plan, filters.counted) if filters.counted else None
+        hits = endpoints.hits(total, listed, page, filters, facets)
+        if filters.explain:
+            hits = replace(hits, explanations=await plan.explain(hits.ordinals))
+        return hits
+
+    async def count_excluded(
+        self, query: str, filters: EndpointFilters, wider: EndpointFilters
+    ) -> int:
+        """Count endpoints that only the wider filters match."""
+        endpoints = self._snapshot.endpoints
+        mask = endpoints.select(filters).mask
+        if mask is None:
+            return 0
+        plan = self._endpoints.plan(query, endpoints.document_mask(endpoints.select(wider).mask))
+        excluded = np.zeros(self._endpoints.documents, np.bool_)
+        excluded[: len(endpoints)] = ~mask
+        return await plan.count_within(excluded)
+
+    async def search_resources(
+        self, query: str | None, limit: int, offset: int, filters: ResourceFilters
+    ) -> ResourcePage:
+        """Search for listed resources."""
+        snapshot = self._snapshot
+        if query is None:
+            return snapshot.search_resources(None, limit, offset, filters)
+        endpoints = snapshot.endpoints
+        mask = endpoints.mask_of_resources(snapshot.resources.matches(filters))
+        top = await self._endpoints.plan(query, mask).rank(limit, offset)
+        return snapshot.resources.page(top.total, endpoints.resources_of(top.ordinals).tolist())
+
+    async def check(self) -> None:
+        """Raise EngineUnavailable unless all shards of the indexes can be searched."""
+        await self._cluster.health((self._indexes.services, self._indexes.endpoints))
+
+    async def _in_order(
+        self,
+        plan: ClusterPlan,
+        selected: Selection,
+        limit: int,
+        offset: int,
+        filters: EndpointFilters,
+    ) -> tuple[int, int, Integers]:
+        """Return the counts of all and of listed matches, and a page in order."""
+        endpoints, total = self._snapshot.endpoints, await plan.count()
+        mask = selected.mask_of(len(endpoints))
+
+        def first(k: int) -> Integers:
+            return endpoints.first_in_order(mask, selected.offers, filters.sort, k)
+
+        in_order = OrderedMatches(plan, first, int(np.count_nonzero(mask)), total)
+        if not filters.per_service:
+            return total, total, (await in_order.first(offset + limit))[offset:]
+        k = MARGIN * (offset + limit)
+        while True:
+            page = await in_order.first(k)
+            page = page[is_among_first(endpoints.groups.of_document[page], filters.per_service)]
+            if len(page) >= offset + limit or k >= total:
+                break
+            k *= GROWTH
+        listed = total - await plan.count_excess(filters.per_service)
+        return total, listed, page[offset : offset + limit]
+
+    async def _count_services(self, plan: ClusterPlan, names: Sequence[str]) -> FacetCounts:
+        facets = self._snapshot.filters
+        sizes = {facet_field(name): facets.count_of_values(name) for name in names}
+        counted = await plan.count_values(sizes)
+        return {name: facets.named(name, counted[facet_field(name)]) for name in names}
+
+    async def _count_endpoints(self, plan: ClusterPlan, names: Sequence[str]) -> FacetCounts:
+        endpoints = self._snapshot.endpoints
+        fields = {name: SERVICE if name == "service" else facet_field(name) for name in names}
+        sizes = {
+            field: 0 if field == SERVICE else endpoints.count_of_values(name)
+            for name, field in fields.items()
+        }
+        counted = await plan.most_frequent(sizes, MAX_COUNTED)
+        return {name: endpoints.named(name, counted[field]) for name, field in fields.items()}
+
+
+class OpenSearch:
+    """Connects snapshots with a cluster."""
+
+    def __init__(self, address: ClusterAddress) -> None:
+        self._address = address
+        self._cluster = Cluster(address)
+
+    def connect(self, snapshot: Snapshot) -> ClusterEngine:
+        """Return the engine of a snapshot."""
+        return ClusterEngine(snapshot, self._cluster)
+
+    def verify(self, snapshot: Snapshot) -> None:
+        """Check the indexes of a snapshot, in a thread without an event loop.
+
+        Raises SnapshotUnavailable for indexes that are not those which were built. A cluster that
+        is away is no reason to refuse the snapshot: lists and records do not need it.
+        """
+        asyncio.run(self._verify(snapshot))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._cluster.close()
+
+    async def _verify(self, snapshot: Snapshot) -> None:
+        indexes, cluster = _indexes_of(snapshot), Cluster(self._address)
+        expected = (
+            (indexes.services, mapping(SERVICE_FACETS, has_services=False), snapshot.parser),
+            (
+                indexes.endpoints,
+                mapping(DOCUMENT_FACETS, has_services=True),
+                snapshot.endpoints.parser,
+            ),
+        )
+        try:
+            for index, fields, parser in expected:
+                actual, settings, count = await cluster.describe(index)
+                documents = parser.header.documents
+                reason = ""
+                if {name: actual.get(name) for name in fields} != fields:
+                    reason = "has other fields than it was built with"
+                elif SIMILARITY not in settings.get("similarity", {}):
+                    reason = f"lacks the similarity `{SIMILARITY}`"
+                elif count != documents:
+                    reason = f"has {count:,} documents, the snapshot {documents:,}"
+                if reason:
+                    raise SnapshotUnavailable(f"the index {index} {reason}; build it again")
+        except IndexMissing as error:
+            raise SnapshotUnavailable(str(error)) from error
+        except EngineUnavailable:
+            pass  # logged; searches say so
+        finally:
+            await cluster.close()
+
+
+def _indexes_of(snapshot: Snapshot) -> ClusterIndexes:
+    if snapshot.manifest.indexes is None:
+        raise SnapshotUnsupported(EMBEDDED.format(snapshot.id))
+    return snapshot.manifest.indexes
