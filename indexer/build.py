@@ -28,6 +28,7 @@ from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.encoder.parameters import check_installed, name_fitted
 from indexer.errors import InvalidRecord
 from indexer.indexing import Indexer
+from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, EncoderKind, Ranking
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
@@ -53,11 +54,13 @@ from service.publishing.artifacts import earlier_ids, kept_snapshots, make_curre
 from service.publishing.downloads import make_downloads
 from service.records import Counts
 from service.snapshot.downloads import DOWNLOADS, read_download
-from service.snapshot.manifest import FORMAT, SEGMENTS, Manifest, Source
+from service.snapshot.manifest import FORMAT, SEGMENTS, ClusterIndexes, Manifest, Source
 from service.snapshot.publication import SNAPSHOTS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from indexer.opensearch.loading import SearchCluster
 
 REPLACED = "replaced by a newer listing"
 DUPLICATE = "has the URL, method and tool of another listing, which is newer or more complete"
@@ -77,23 +80,28 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     encoder, ranking = _load_encoder(options)
     options = replace(options, ranking=ranking)
     publisher = Publisher(options.publish, options.sign, options.keep)
+    cluster = _connect(options)
     with stage(options.out, options.keep) as staging:
+        notes = [] if cluster is None else cluster.clean(kept_snapshots(options.out))
         inputs = gather_inputs(options, progress)
-        settings = [options.policy, str(options.max_rejects), FORMAT, ranking]
+        engine = "" if options.cluster is None else options.cluster.name
+        settings = [options.policy, str(options.max_rejects), FORMAT, ranking, engine]
         with progress.stage("compare with the last build"):
             fingerprint = take_fingerprint(inputs, settings)
             report = None
             if not options.from_scratch:
                 report = recall(options.out, fingerprint, options.rejects)
-        if report is None or not _publish_again(options, report.snapshot, progress):
+        if report is None or not _publish_again(options, report.snapshot, cluster, progress):
             snapshots = [] if options.from_scratch else kept_snapshots(options.out)
             with (
                 closing(Kept(options.out, snapshots)) as kept,
                 collect_rejects(options.rejects, inputs.paths) as rejects,
             ):
-                report = _Build(staging, options, encoder, inputs, kept, rejects, progress).run()
+                build = _Build(staging, options, encoder, inputs, kept, rejects, cluster, progress)
+                report = build.run()
             remember(options.out, staging, fingerprint, options.rejects, report)
         report.pushed = publisher.publish(options.out, progress)
+        report.notes += notes
     if options.downloads:
         download = read_download(options.out / DOWNLOADS / report.snapshot)
         report.downloads = sum(file.bytes for file in download.archives.values())
@@ -119,11 +127,26 @@ def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]
     return encoder, Ranking(ranking.encoder, search, endpoint_search)
 
 
-def _publish_again(options: BuildOptions, snapshot_id: str, progress: Progress) -> Manifest | None:
+def _connect(options: BuildOptions) -> SearchCluster | None:
+    if options.cluster is None:
+        return None
+    from indexer.opensearch.loading import SearchCluster  # noqa: PLC0415  # optional dependencies
+
+    return SearchCluster(options.cluster, options.out)
+
+
+def _publish_again(
+    options: BuildOptions, snapshot_id: str, cluster: SearchCluster | None, progress: Progress
+) -> Manifest | None:
     """Publish the existing snapshot of this id if it is whole; returns its manifest, or None."""
     manifest = find_whole(options.out, snapshot_id)
     if manifest is not None:
-        _make_downloads(options, options.out / SNAPSHOTS / snapshot_id, manifest, progress)
+        folder = options.out / SNAPSHOTS / snapshot_id
+        if cluster is not None and manifest.indexes is not None:
+            if not cluster.has(folder, manifest.indexes):
+                return None
+            cluster.switch(manifest.indexes)
+        _make_downloads(options, folder, manifest, progress)
         make_current(options.out, snapshot_id)
     return manifest
 
@@ -148,8 +171,10 @@ class _Build:
         inputs: Inputs,
         kept: Kept,
         rejects: Rejects,
+        cluster: SearchCluster | None,
         progress: Progress,
     ) -> None:
+        self._cluster = cluster
         self._staging = staging
         self._built = staging / "snapshot"
         self._options = options
@@ -160,7 +185,7 @@ class _Build:
         self._memory = options.memory or available_memory()
         resources = Resources(self._jobs, self._memory)
         self._indexer = Indexer(staging, options, encoder, resources, kept, progress)
-        self._kept, self._reused = kept, 0
+        self._kept, self._reused, self._loaded = kept, 0, 0
         with progress.stage("read what is kept"):
             self._known = _known_records(kept)
 
@@ -198,11 +223,12 @@ class _Build:
         stored = list_files(self._built)
         ranking = self._options.ranking
         configs = (ranking.search, ranking.endpoint_search)
-        snapshot_id = identify(stored, configs)
+        engine = "" if self._options.cluster is None else self._options.cluster.name
+        snapshot_id = identify(stored, configs, engine)
         before, changes = since_last(self._options.out, self._built)
         manifest = None
         if not self._options.from_scratch:
-            manifest = _publish_again(self._options, snapshot_id, self._progress)
+            manifest = _publish_again(self._options, snapshot_id, self._cluster, self._progress)
         if manifest is not None:
             outliers = find_outliers(self._indexer.columns_of(keys))
             segments = SegmentCounts(0, 0, 0)
@@ -213,6 +239,7 @@ class _Build:
             endpoint_count = sum(entry.endpoints for entry in entries)
             resource_count = len(listed.keys)
             self._known.write(self._built / SEGMENTS / SOURCES, hash_program())
+            indexes = self._load(snapshot_id)
             manifest = Manifest(
                 format=FORMAT,
                 id=snapshot_id,
@@ -221,11 +248,14 @@ class _Build:
                 sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
                 files=list_files(self._built, known=stored | indexed.files),
                 earlier=earlier_ids(self._options.out, snapshot_id),
+                indexes=indexes,
             )
             _make_downloads(self._options, self._built, manifest, self._progress)
             with self._progress.stage("publish"):
+                if self._cluster is not None and indexes is not None:
+                    self._cluster.switch(indexes)
                 publish(self._options.out, self._built, manifest)
-        return make_report(
+        report = make_report(
             manifest,
             rejects,
             before,
@@ -235,6 +265,18 @@ class _Build:
             self._reused,
             segments,
         )
+        report.loaded = self._loaded
+        return report
+
+    def _load(self, snapshot_id: str) -> ClusterIndexes | None:
+        """Move the postings to the cluster, if there is one; returns its indexes."""
+        if self._cluster is None:
+            return None
+        loaded = self._cluster.load(self._built, snapshot_id, self._progress)
+        self._rejects.notes += loaded.notes
+        self._loaded = loaded.bytes
+        remove_postings(self._built)
+        return self._cluster.names(snapshot_id)
 
     def _read(self, catalogue: Catalogue, discovery: Discovery) -> None:
         """Add the records of all sources to the catalogue, or to the rejects."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from service.opensearch.connection import ClusterAddress
 from service.publishing.artifacts import KEPT
 from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
 
@@ -84,6 +85,27 @@ def default_ranking(encoder: EncoderKind) -> Ranking:
 STATIC_RANKING = default_ranking(EncoderKind.STATIC)
 
 
+class ClusterOptions(Struct, frozen=True):
+    """The cluster that gets the postings of a snapshot, and how.
+
+    prefix: of the names of indexes and aliases
+    shards: primary shards of each index
+    replicas: copies of each shard
+    grace: seconds for which the indexes of a snapshot outlast its folder
+    """
+
+    address: ClusterAddress
+    prefix: str = "ratecard"
+    shards: int = 3
+    replicas: int = 1
+    grace: int = 3600
+
+    @property
+    def name(self) -> str:
+        """The part that the id of a snapshot depends on."""
+        return f"opensearch {self.prefix}"
+
+
 class BuildOptions(Struct, frozen=True, kw_only=True):
     """The options of a build.
 
@@ -101,6 +123,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     publish: URLs of the buckets to push to
     sign: the file of the key that signs publications
     downloads: whether archives of the snapshot are made
+    cluster: the cluster that gets the postings; None leaves them in the snapshot
     jobs: maximum number of indexing processes; None for one on each available CPU
     memory: bytes of memory to plan for; None for what is available
     """
@@ -123,3 +146,4 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     publish: tuple[str, ...] = ()
     sign: Path | None = None
     downloads: bool = True
+    cluster: ClusterOptions | None = None

@@ -33,6 +33,7 @@ class Report(Struct, rename="camel"):
     pushed: what was pushed to each bucket
     downloads: bytes of the archives; 0 without them
     patches: bytes of the patches from the snapshot before
+    loaded: bytes of the postings in a cluster; 0 where none were loaded
     """
 
     snapshot: str
@@ -59,6 +60,7 @@ class Report(Struct, rename="camel"):
     downloads: int = 0
     patches: int = 0
     pushed: list[Pushed] = []
+    loaded: int = 0
 
     @property
     def depends_on_time(self) -> bool:
@@ -133,7 +135,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     if (digest, listed, served) != (last.digest, last.rejects, last.report.snapshot):
         return None
     return msgspec.structs.replace(
-        last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0
+        last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0, loaded=0
     )
 
 

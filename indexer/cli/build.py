@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot
+from indexer.cli.cluster import add_cluster_options, parse_cluster
 from indexer.cli.command import add_publishing_options
 from indexer.cli.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import announce
@@ -146,6 +147,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="make no archives of the snapshot, which downloads and replicas need",
     )
     add_publishing_options(parser)
+    add_cluster_options(parser)
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="report in JSON, on standard output")
 
@@ -177,6 +179,7 @@ def run(options: argparse.Namespace) -> int:
         publish=tuple(options.publish),
         sign=options.sign,
         downloads=options.downloads,
+        cluster=parse_cluster(options),
     )
     report = build_snapshot(build_options, Progress(quiet=options.quiet or options.json))
     if options.json:
@@ -214,6 +217,8 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
     size = _format_size(report.bytes)
     yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
     yield from map(str, report.pushed)
+    if report.loaded:
+        yield f"cluster: {_format_size(report.loaded)} of postings, without replicas"
     if report.downloads:
         patches = f", {_format_size(report.patches)} of patches" if report.patches else ""
         yield f"downloads: {_format_size(report.downloads)}{patches}"

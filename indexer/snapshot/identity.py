@@ -40,11 +40,15 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
     }
 
 
-def identify(files: Mapping[str, File], configs: Sequence[SearchConfig]) -> str:
-    """Return the id of a snapshot: a hash of its records, its format and the search parameters."""
+def identify(files: Mapping[str, File], configs: Sequence[SearchConfig], engine: str = "") -> str:
+    """Return the id of a snapshot: a hash of its records, its format and the search parameters.
+
+    `engine` names what has the postings in their place.
+    """
     records = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
     config = msgspec.json.encode(configs).decode()
-    digest = hashlib.sha256("\n".join([str(FORMAT), config, *records]).encode())
+    parts = [str(FORMAT), config, *([engine] if engine else []), *records]
+    digest = hashlib.sha256("\n".join(parts).encode())
     return digest.hexdigest()[:ID_DIGITS]
 
 

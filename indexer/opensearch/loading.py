@@ -1,0 +1,315 @@
+"""Loading a snapshot's indexes, switching the aliases to them, and removing what is not in use."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import (
+    AuthenticationException,
+    AuthorizationException,
+    NotFoundError,
+    OpenSearchException,
+    TransportError,
+)
+from opensearchpy.exceptions import ConnectionError as NoConnection
+from opensearchpy.helpers import BulkIndexError, streaming_bulk
+
+from indexer.errors import IndexerError
+from indexer.opensearch.documents import (
+    Document,
+    Documents,
+    EndpointDocuments,
+    document_counts,
+    service_documents,
+)
+from indexer.options import ClusterOptions
+from indexer.progress import Progress
+from service.opensearch.indexes import (
+    DOCUMENT_FACETS,
+    META,
+    SERVICE_FACETS,
+    index_names,
+    mapping,
+    settings,
+)
+from service.snapshot.manifest import ClusterIndexes
+
+TIMEOUT = 120.0
+"""Seconds for one request: a bulk request may wait for merges."""
+THREADS = 4
+"""Bulk requests at a time."""
+CHUNK_BYTES, CHUNK_DOCUMENTS = 4 << 20, 2000
+"""The most of a bulk request."""
+ATTEMPTS, BACKOFF, LONGEST_BACKOFF = 6, 1, 30  # the latter two in seconds
+"""Attempts to load a document that a busy cluster refuses (429)."""
+GREEN_WITHIN = 60
+"""Seconds to wait for copies of the shards."""
+STALE = 86_400
+"""Seconds after which an index that another build still loads is mentioned."""
+
+
+class ClusterFailed(IndexerError):
+    """The cluster cannot be reached, refuses a request, or has not all that was loaded."""
+
+
+class IndexState(Struct, omit_defaults=True):
+    """The part of a mapping's `_meta` that is ours.
+
+    owner: the host and the artifacts folder of the builds that may remove the index
+    """
+
+    owner: str
+    is_complete: bool = False
+    retired_at: datetime | UnsetType = UNSET
+
+
+class Loaded(Struct):
+    """The outcome of loading: documents, bytes of the primary shards, and what to know."""
+
+    documents: int
+    bytes: int
+    notes: list[str] = []
+
+
+class SearchCluster:
+    """The indexes of the builds to one artifacts folder; used under its lock."""
+
+    def __init__(self, options: ClusterOptions, artifacts: Path) -> None:
+        self._options = options
+        self._prefix = options.prefix
+        self._owner = f"{socket.gethostname()}:{artifacts.absolute()}"
+        arguments = options.address.client_arguments()
+        self._client = OpenSearch(**arguments | {"timeout": TIMEOUT, "maxsize": 2 * THREADS})
+
+    def names(self, snapshot_id: str) -> ClusterIndexes:
+        """Return the names of the indexes of a snapshot."""
+        return index_names(self._prefix, snapshot_id)
+
+    def has(self, folder: Path, indexes: ClusterIndexes) -> bool:
+        """Return whether the cluster has the whole indexes of a snapshot folder."""
+        with _failures("look at the indexes"):
+            states = self._states()
+            for name, count in zip(_both(indexes), document_counts(folder), strict=True):
+                if name not in states or not states[name].is_complete:
+                    return False
+                if self._client.count(index=name)["count"] != count:
+                    return False
+        return True
+
+    def load(self, built: Path, snapshot_id: str, progress: Progress) -> Loaded:
+        """Load both indexes of a snapshot folder that still has its postings.
+
+        Raises ClusterFailed; the next build removes what was loaded until then.
+        """
+        indexes = self.names(snapshot_id)
+        services, endpoints = service_documents(built), EndpointDocuments(built)
+        total = services.count + endpoints.count
+        loaded = Loaded(total, 0)
+        with progress.stage("load the cluster", total) as stage, _failures("load the indexes"):
+            self._remove(_both(indexes))
+            for name, documents, facets in (
+                (indexes.services, services, SERVICE_FACETS),
+                (indexes.endpoints, endpoints, DOCUMENT_FACETS),
+            ):
+                self._create(name, documents.count, facets, has_services=documents is endpoints)
+                self._fill(name, documents, stage.advance)
+        with progress.stage("copy the shards"), _failures("complete the indexes"):
+            self._complete(indexes, loaded)
+        return loaded
+
+    def switch(self, indexes: ClusterIndexes) -> None:
+        """Name these indexes by the aliases, in one request."""
+        pairs = zip(_both(self._aliases()), _both(indexes), strict=True)
+        actions: list[dict[str, Any]] = []
+        for alias, index in pairs:
+            actions += [
+                {"remove": {"index": f"{alias}-*", "alias": alias, "must_exist": False}},
+                {"add": {"index": index, "alias": alias}},
+            ]
+        with _failures("switch the aliases"):
+            self._client.indices.update_aliases(body={"actions": actions})
+
+    def clean(self, kept: Collection[str]) -> list[str]:
+        """Remove indexes that no snapshot needs; returns notes.
+
+        Indexes of builds that died are removed at once, those of snapshots that are not kept when
+        the grace period is over, which begins here. Those of other builders stay.
+        """
+        used = {name for each in kept for name in _both(self.names(each))}
+        now, notes, removed = datetime.now(UTC), [], []
+        with _failures("remove old indexes"):
+            for name, state in self._states().items():
+                if state.owner != self._owner:
+                    if not state.is_complete and self._age(name) > STALE:
+                        notes.append(f"the index {name} of {state.owner} is not complete")
+                elif name in used and state.is_complete:
+                    if state.retired_at is not UNSET:
+                        self._describe(name, IndexState(self._owner, is_complete=True))
+                elif not state.is_complete:
+                    removed.append(name)
+                elif state.retired_at is UNSET:
+                    state.retired_at = now
+                    self._describe(name, state)
+                elif (now - state.retired_at).total_seconds() >= self._options.grace:
+                    removed.append(name)
+            self._remove(removed)
+        return notes
+
+    def _aliases(self) -> ClusterIndexes:
+        return ClusterIndexes(f"{self._prefix}-services", f"{self._prefix}-endpoints")
+
+    def _states(self) -> dict[str, IndexState]:
+        """Return the state of each index of the prefix that a build made."""
+        patterns = ",".join(f"{alias}-*" for alias in _both(self._aliases()))
+        mappings = self._client.indices.get_mapping(
+            index=patterns, params={"expand_wildcards": "open", "ignore_unavailable": "true"}
+        )
+        states = {}
+        for name, described in mappings.items():
+            meta = described["mappings"].get("_meta", {}).get(META)
+            if meta is not None:
+                states[name] = msgspec.convert(meta, IndexState)
+        return states
+
+    def _age(self, name: str) -> float:
+        """Return the age of an index in seconds."""
+        described = self._client.indices.get_settings(index=name)[name]["settings"]["index"]
+        return time.time() - int(described["creation_date"]) / 1000
+
+    def _create(
+        self, name: str, documents: int, facets: Sequence[str], *, has_services: bool
+    ) -> None:
+        properties = mapping(facets, has_services=has_services)
+        body = {
+            "settings": {"index": settings(documents, self._options.shards)},
+            "mappings": {
+                "dynamic": "strict",
+                "_source": {"enabled": False},
+                "_meta": {META: msgspec.to_builtins(IndexState(self._owner))},
+                "properties": properties,
+            },
+        }
+        self._client.indices.create(index=name, body=body)
+
+    def _describe(self, name: str, state: IndexState) -> None:
+        meta = {META: msgspec.to_builtins(state)}
+        self._client.indices.put_mapping(index=name, body={"_meta": meta})
+
+    def _fill(self, name: str, documents: Documents, advance: Any) -> None:
+        """Load the documents of an index by several threads."""
+
+        def fill(ordinals: range) -> int:
+            actions = (_action(name, document) for document in documents.read(ordinals))
+            loaded = streaming_bulk(
+                self._client,
+                actions,
+                chunk_size=CHUNK_DOCUMENTS,
+                max_chunk_bytes=CHUNK_BYTES,
+                max_retries=ATTEMPTS,
+                initial_backoff=BACKOFF,
+                max_backoff=LONGEST_BACKOFF,
+                raise_on_exception=True,
+            )
+            return sum(1 for _ in loaded)
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            try:
+                for count in pool.map(fill, documents.passes):
+                    advance(count)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        self._client.indices.refresh(index=name)
+        count = self._client.count(index=name)["count"]
+        if count != documents.count:
+            raise ClusterFailed(
+                f"the index {name} has {count:,} documents of {documents.count:,}; build again"
+            )
+
+    def _complete(self, indexes: ClusterIndexes, loaded: Loaded) -> None:
+        """Merge and copy the shards, and mark the indexes as complete."""
+        names, replicas = ",".join(_both(indexes)), self._options.replicas
+        self._client.indices.forcemerge(index=names, params={"max_num_segments": 1})
+        number = {"index": {"number_of_replicas": replicas, "refresh_interval": None}}
+        self._client.indices.put_settings(index=names, body=number)
+        health = self._client.cluster.health(
+            index=names,
+            params={  # the client takes `timeout` for its own unless there is another one
+                "wait_for_status": "green",
+                "timeout": f"{GREEN_WITHIN}s",
+                "request_timeout": TIMEOUT,
+            },
+            ignore=(408,),
+        )
+        if health["status"] == "red":
+            raise ClusterFailed(f"shards of {names} are on no node; look at _cat/shards")
+        if health["status"] != "green":
+            loaded.notes.append(
+                f"{health['unassigned_shards']} copies of shards are on no node yet: a node that "
+                "is lost now takes a part of the index with it"
+            )
+        stats = self._client.indices.stats(index=names, metric="store")
+        loaded.bytes = stats["_all"]["primaries"]["store"]["size_in_bytes"]
+        for name in _both(indexes):
+            self._describe(name, IndexState(self._owner, is_complete=True))
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._client.indices.delete(index=name, params={"ignore_unavailable": "true"})
+
+
+def _both(indexes: ClusterIndexes) -> tuple[str, str]:
+    return indexes.services, indexes.endpoints
+
+
+def _action(name: str, document: Document) -> dict[str, Any]:
+    return {
+        "_index": name,
+        "_id": document.id,
+        "routing": document.routing,
+        "_source": document.fields,
+    }
+
+
+@contextmanager
+def _failures(act: str) -> Iterator[None]:
+    """Raise ClusterFailed for what the client raises, without a URL or a credential."""
+    advice = "what was served is served still; build again when the cluster answers"
+    try:
+        yield
+    except (AuthenticationException, AuthorizationException) as error:
+        reason = (
+            f"OpenSearch refuses to {act} (status {error.status_code}): look at the credentials"
+        )
+        raise ClusterFailed(f"{reason}, and at blocks of the cluster: {_reason(error)}") from None
+    except NoConnection:
+        raise ClusterFailed(f"cannot {act}: no node can be reached in time; {advice}") from None
+    except NotFoundError as error:
+        raise ClusterFailed(
+            f"cannot {act}: an index is gone ({_reason(error)}); {advice}"
+        ) from None
+    except BulkIndexError as error:
+        first = next(iter(error.errors[0].values())).get("error", {})
+        reason = f"{first.get('type')}: {first.get('reason')}" if isinstance(first, dict) else first
+        raise ClusterFailed(f"cannot {act}: {reason}; {advice}") from None
+    except TransportError as error:
+        raise ClusterFailed(f"cannot {act}: {_reason(error)}; {advice}") from None
+    except (OpenSearchException, msgspec.ValidationError, KeyError) as error:
+        raise ClusterFailed(f"cannot {act}: {type(error).__name__}: {error}; {advice}") from None
+
+
+def _reason(error: TransportError) -> str:
+    cause = error.info.get("error") if isinstance(error.info, dict) else None
+    if isinstance(cause, dict):
+        return f"status {error.status_code}, {cause.get('type')}: {cause.get('reason')}"
+    return f"status {error.status_code}"
