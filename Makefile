@@ -7,17 +7,19 @@ OVERLAY ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 TESTS ?= tests
-EXTRAS ?= indexer,mcp,dev
+EXTRAS ?= indexer,mcp,opensearch,dev
 GO_TIMEOUT ?= 900
+COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. One process more than there are cores, as tests also wait for processes that they started.
 # Those are hundreds: bytecode is kept, and OpenBLAS starts no threads, which would spin for 0.1 s.
 MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {print "/dev/shm"}')
 PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
-PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST_ALONE := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest
+PYTEST := $(PYTEST_ALONE) -m "not opensearch" --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run index serve test check soak bench clients servers wheel test-wheel test-floors screenshots clean
+.PHONY: run index serve test check soak bench clients servers cluster wheel test-wheel test-cluster test-floors screenshots clean
 
 run: .venv/installed
 	@$(BIN)/python -m indexer build $(SAMPLE) --transactions seeds/transactions.jsonl
@@ -66,6 +68,20 @@ build/servers/versitygw: Makefile
 	elif CGO_ENABLED=0 GOBIN="$(CURDIR)/build/servers" timeout $(GO_TIMEOUT) go install -ldflags '-s -w' github.com/versity/versitygw/cmd/versitygw@v1.8.0 2> build/servers/log; then touch $@; \
 	else echo "versitygw is not built: see build/servers/log; tests use moto's server"; fi
 
+# Three nodes of OpenSearch for tests/opensearch, from Maven Central, which need Java 21 or newer.
+# Nothing fails without it: the tests are skipped then.
+cluster: build/opensearch/installed
+
+build/opensearch/installed: Makefile tests/support/cluster/pom.xml tests/support/cluster/Node.java
+	@rm -rf build/opensearch
+	@mkdir -p build/opensearch
+	@javac=$$(for home in "$$JAVA_HOME" /usr/lib/jvm/*; do "$$home/bin/javac" --release 21 --version > /dev/null 2>&1 && echo "$$home/bin/javac" && break; done); \
+	if ! command -v mvn > /dev/null; then echo "OpenSearch is not installed: Maven is missing; tests/opensearch is skipped"; \
+	elif [ -z "$$javac" ]; then echo "OpenSearch is not installed: a JDK 21 or newer is missing, at JAVA_HOME or in /usr/lib/jvm; tests/opensearch is skipped"; \
+	elif mvn --quiet --batch-mode --file tests/support/cluster/pom.xml $(COPY_JARS) -DoutputDirectory="$(CURDIR)/build/opensearch" > build/opensearch/log 2>&1 \
+	  && "$$javac" -cp 'build/opensearch/*' -d build/opensearch tests/support/cluster/Node.java; then touch $@; \
+	else echo "OpenSearch is not installed: see build/opensearch/log; tests/opensearch is skipped"; fi
+
 wheel:
 	@rm -rf build/lib build/bdist.* dist
 	@$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
@@ -77,6 +93,12 @@ test-wheel: wheel
 	@build/wheel/.venv/bin/python $(PIP_INSTALL) "$$(echo dist/*.whl)[$(EXTRAS)]"
 	@cp -R .ci .dockerignore CHANGELOG.md Dockerfile LICENSE Makefile README.md docs pyproject.toml seeds tests build/wheel
 	@cd build/wheel && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST) $(TESTS)
+
+# The tests of OpenSearch: one cluster for all of them, so one process. They run on the wheel, where
+# `make test-wheel` has installed it.
+test-cluster: .venv/installed-dev
+	@if [ -d build/wheel/.venv ]; then cd build/wheel; fi; \
+	PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST_ALONE) tests/opensearch
 
 # The tests of the HTTP service with the oldest dependencies that are declared; TESTS=tests runs all.
 test-floors: TESTS = tests/service/http tests/service/server tests/service/test_app.py
@@ -102,7 +124,7 @@ clean:
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,mcp,dev]'
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,mcp,opensearch,dev]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed-dev

@@ -59,6 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.parent.name
         if folder in ("system", "web"):
             item.add_marker("system" if folder == "system" else "browser")
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker("opensearch")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("soak")
     items.sort(

@@ -1,0 +1,336 @@
+"""What every engine answers: the same suite, over HTTP, for each of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from indexer.__main__ import main
+from tests.opensearch.conftest import EngineOptions
+from tests.support.clients.mcp import call
+from tests.support.running import Json, endpoint, eventually, payment, serve, service, write_lines
+from tests.support.sources.x402 import accept, resource
+
+CATEGORIES = ("Data", "Search", "Media", "")
+NETWORKS = ("Base", "Polygon", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp")
+METHODS = ("GET", "POST")
+SERVICES = 120
+MANY = 10_300
+"""More than OpenSearch pages through without further settings."""
+
+
+def record(number: int) -> Json:
+    """Return a service whose texts and terms follow from its number."""
+    network, category = NETWORKS[number % 3], CATEGORIES[number % 4]
+    words = "weather" if number % 2 else "harbour tides"
+    own = [
+        endpoint(f"0.{number % 7 + 1:02}", network=network, scheme="exact")
+        | {
+            "url": f"https://s{number}.example/{path}",
+            "method": METHODS[(number + place) % 2],
+            "description": f"{words} by {path}",
+            "quality": {"l30DaysTotalCalls": str(number * 3 % 50), "l30DaysUniquePayers": "1"},
+        }
+        for place, path in enumerate(("now", "later", "past", "map", "list")[: 1 + number % 5])
+    ]
+    return service(
+        f"s{number:03}",
+        name=f"Station {number}",
+        description=f"{words} for number{number} " + "reliable " * (number % 5),
+        category=category,
+        networks=[network],
+        enriched=number % 10 == 0,
+        tags=[f"tag{number % 6}"],
+        endpoints=own,
+    )
+
+
+RECORDS = [record(number) for number in range(SERVICES)]
+RESOURCES = [
+    resource(f"https://feed.example/{number}", accept(maxAmountRequired=str(1000 * number)))
+    | {"description": f"tides of feed {number}"}
+    for number in range(1, 30)
+]
+PAYMENTS = [payment(tx_hash=f"0x{number}") for number in range(5)]
+
+
+@pytest.fixture(scope="module")
+def client(
+    engine: EngineOptions, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
+    """Serve the catalogue."""
+    folder = tmp_path_factory.mktemp(engine.name)
+    sources = [write_lines(folder / "a.jsonl", RECORDS), write_lines(folder / "b.jsonl", RESOURCES)]
+    payments = ["--transactions", write_lines(folder / "payments.jsonl", PAYMENTS)]
+    out = ["--out", str(folder / "artifacts")]
+    assert main(["build", *sources, *payments, *out, "--no-semantic", *engine.build]) == 0
+    with serve(folder / "artifacts", "--mcp", *engine.serve) as client:
+        yield client
+
+
+def search(client: httpx.Client, path: str = "/v1/search/services", **parameters: Any) -> Json:
+    """Return the answer of a search, without a cache in between."""
+    response = client.get(path, params={"match": "any"} | parameters)
+    assert response.status_code == 200, response.text
+    answer: Json = response.json()
+    return answer
+
+
+def served(client: httpx.Client) -> str:
+    return str(client.get("/readyz").json().get("snapshot"))
+
+
+def ids(answer: Json) -> list[str]:
+    return [each["id"] for each in answer["services"]]
+
+
+def matching(word: str) -> list[Json]:
+    return [each for each in RECORDS if word in each["description"].split()]
+
+
+def test_lists_are_in_listing_order_with_any_offset(client: httpx.Client) -> None:
+    listed = ids(search(client, "/v1/services", limit=200))
+    enriched = [each["id"] for each in RECORDS if each["enriched"]]
+    assert set(listed[: len(enriched)]) == set(enriched)
+    pages = [ids(search(client, "/v1/services", limit=7, offset=n)) for n in range(0, 140, 7)]
+    assert [each for page in pages for each in page] == listed
+    assert search(client, "/v1/services", offset=5000)["services"] == []
+
+
+def test_totals_of_searches_are_exact_and_pages_are_disjoint(client: httpx.Client) -> None:
+    expected = {each["id"] for each in matching("harbour")}
+    pages = [search(client, q="harbour", limit=11, offset=n) for n in range(0, 70, 11)]
+    assert {page["total"] for page in pages} == {len(expected)}
+    found = [each for page in pages for each in ids(page)]
+    assert len(found) == len(expected)
+    assert set(found) == expected
+    assert search(client, q="harbour", offset=len(expected))["services"] == []
+    assert search(client, q="unheardof")["total"] == 0
+    assert search(client, q="?!")["total"] == 0
+
+
+@pytest.mark.parametrize("sort", ["", "popularity", "price", "name"])
+def test_filters_hold_for_every_result_in_every_order(client: httpx.Client, sort: str) -> None:
+    wanted = {"category": "data", "network": "polygon"}
+    expected = [
+        each
+        for each in matching("weather")
+        if each["category"] == "Data" and each["networks"] == ["Polygon"]
+    ]
+    chosen = wanted | ({"sort": sort} if sort else {})
+    answer = search(client, q="weather", **chosen, limit=200)
+    assert answer["total"] == len(answer["services"]) == len(expected)
+    assert set(ids(answer)) == {each["id"] for each in expected}
+    if sort == "name":
+        names = [each["name"] for each in answer["services"]]
+        assert names == sorted(names)
+
+
+def test_a_price_filter_and_an_order_by_price_agree(client: httpx.Client) -> None:
+    answer = search(client, q="weather", maxPrice="0.03", sort="price", limit=200)
+    prices = [float(each["priceSummary"]["minAmount"]) for each in answer["services"]]
+    assert prices == sorted(prices)
+    assert prices
+    assert max(prices) <= 0.03
+    all_prices = [float(each["endpoints"][0]["pricing"]["amount"]) for each in matching("weather")]
+    assert answer["total"] == sum(price <= 0.03 for price in all_prices)
+
+
+def test_facets_count_all_matches_exactly(client: httpx.Client) -> None:
+    answer = search(client, q="tides", facets="category,network,tag", limit=1)
+    matches = matching("tides")
+    feed = 1  # the service of the feed
+    assert answer["total"] in (len(matches), len(matches) + feed)
+    counts = {each["value"]: each["count"] for each in answer["facets"]["tag"]}
+    assert counts == Counter(each["tags"][0] for each in matches)
+    categories = {each["value"]: each["count"] for each in answer["facets"]["category"]}
+    assert categories.items() >= {("Data", 30)} or categories["Media"] == 30
+    order = [each["count"] for each in answer["facets"]["tag"]]
+    assert order == sorted(order, reverse=True)
+
+
+def test_a_service_whose_name_is_the_query_comes_first(client: httpx.Client) -> None:
+    for number in (7, 64, 119):
+        assert ids(search(client, q=f"station {number}"))[0] == f"s{number:03}"
+        assert ids(search(client, q=f"STATION {number}", limit=1)) == [f"s{number:03}"]
+    following = search(client, q="station 7", limit=3, offset=1)
+    assert "s007" not in ids(following)
+
+
+def test_words_are_completed_and_corrected(client: httpx.Client) -> None:
+    whole = search(client, q="harbour")
+    assert search(client, q="harbor")["total"] == whole["total"]
+    assert search(client, q="harbou")["total"] == whole["total"]
+    assert search(client, q="haurbour")["total"] == whole["total"]
+
+
+def test_all_words_may_be_required(client: httpx.Client) -> None:
+    both = search(client, q="weather reliable", match="all", limit=200)
+    expected = [each for each in matching("weather") if "reliable" in each["description"]]
+    assert set(ids(both)) == {each["id"] for each in expected}
+    assert both["total"] == len(expected)
+    assert search(client, q="weather unheardof", match="all")["total"] == 0
+
+
+def test_explanations_add_up(client: httpx.Client) -> None:
+    answer = search(client, q="reliable weather", explain="true")
+    for each in answer["explanations"]:
+        parts = sum(word["score"] for word in each["words"]) + each["similarityScore"]
+        assert each["score"] == pytest.approx(parts)
+    scores = [each["score"] for each in answer["explanations"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_endpoints_are_searched_with_the_terms_of_one_offer(client: httpx.Client) -> None:
+    path = "/v1/search/endpoints"
+    answer = search(client, path, q="tides", network="polygon", scheme="exact", perService=0)
+    expected = [
+        each
+        for entry in matching("tides")
+        for each in entry["endpoints"]
+        if each["pricing"]["network"] == "Polygon"
+    ]
+    assert answer["total"] == answer["listed"] == len(expected)
+    assert search(client, path, q="tides", network="polygon", scheme="upto")["total"] == 0
+
+
+@pytest.mark.parametrize("sort", ["relevance", "price", "popularity"])
+def test_at_most_some_endpoints_of_a_service_are_listed(client: httpx.Client, sort: str) -> None:
+    path = "/v1/search/endpoints"
+    counts = [len(each["endpoints"]) for each in matching("weather")]
+    first = search(client, path, q="weather", perService=2, sort=sort, limit=200)
+    assert first["total"] == sum(counts)
+    assert first["listed"] == sum(min(count, 2) for count in counts)
+    pages = [
+        search(client, path, q="weather", perService=2, sort=sort, limit=30, offset=n)["endpoints"]
+        for n in range(0, first["listed"], 30)
+    ]
+    urls = [each["url"] for page in pages for each in page]
+    assert len(urls) == len(set(urls)) == first["listed"]
+    assert max(Counter(url.split("/")[2] for url in urls).values()) <= 2
+
+
+def test_facets_of_endpoints_are_exact(client: httpx.Client) -> None:
+    path = "/v1/search/endpoints"
+    answer = search(client, path, q="weather", facets="method,service,network", limit=1)
+    own = [each for entry in matching("weather") for each in entry["endpoints"]]
+    methods = {each["value"]: each["count"] for each in answer["facets"]["method"]}
+    assert methods == Counter(each["method"] for each in own)
+    services = {each["value"]: each["count"] for each in answer["facets"]["service"]}
+    assert services == {each["id"]: len(each["endpoints"]) for each in matching("weather")}
+
+
+def test_resources_of_feeds_are_searched_and_filtered(client: httpx.Client) -> None:
+    response = client.get("/discovery/search", params={"query": "tides", "limit": 5})
+    assert response.status_code == 200
+    assert response.json()["total"] == len(RESOURCES)
+    filters: dict[str, str | int] = {
+        "query": "tides",
+        "urlSubstring": "feed.example/1",
+        "limit": 20,
+    }
+    part = client.get("/discovery/search", params=filters).json()
+    assert part["total"] == sum("/1" in each["resource"] for each in RESOURCES)
+    following = client.get(
+        "/discovery/search",
+        params={"query": "tides", "limit": 5, "cursor": response.json()["pagination"]["cursor"]},
+    )
+    first = {each["resource"] for each in response.json()["resources"]}
+    assert first.isdisjoint(each["resource"] for each in following.json()["resources"])
+
+
+def test_records_and_the_ecosystem_are_answered(client: httpx.Client) -> None:
+    assert client.get("/v1/services/s007").json()["service"]["name"] == "Station 7"
+    assert client.get("/v1/services/nobody").status_code == 404
+    overview = client.get("/v1/ecosystem/overview").json()["overview"]["json"]
+    assert overview["total_transactions"] == len(PAYMENTS)
+    assert client.get("/readyz").json()["status"] == "ready"
+    assert client.get("/openapi.json").status_code == 200
+
+
+def test_pages_for_people_show_results(client: httpx.Client) -> None:
+    browser = {"Accept": "text/html"}
+    assert "Station 7" in client.get("/", params={"q": "station 7"}, headers=browser).text
+    wanted = {"q": "weather", "category": "Search"}
+    page = client.get("/endpoints", params=wanted, headers=browser)
+    assert "weather by" in page.text
+    own = client.get("/services/s007", params={"q": "later"}, headers=browser)
+    assert own.status_code == 200
+    assert "https://s7.example/later" in own.text
+
+
+def test_agents_search_by_mcp(client: httpx.Client) -> None:
+    result = call(client, "search_endpoints", query="weather", network="polygon", limit=3)
+    found = result["structuredContent"]
+    expected = [
+        each
+        for entry in matching("weather")
+        for each in entry["endpoints"]
+        if each["pricing"]["network"] == "Polygon"
+    ]
+    assert found["total"] == len(expected)
+    others = sum(len(each["endpoints"]) for each in matching("weather")) - len(expected)
+    assert found["left_out"]["network"] == others
+    services = call(client, "search_services", query="station 7")["structuredContent"]
+    assert services["services"][0]["id"] == "s007"
+
+
+def test_any_offset_of_a_large_result_is_answered(engine: EngineOptions, tmp_path: Path) -> None:
+    records = [service(f"n{number:05}", description="alike") for number in range(MANY)]
+    source, out = write_lines(tmp_path / "many.jsonl", records), tmp_path / "artifacts"
+    quick = ["--no-semantic", "--no-downloads", "--out", str(out)]
+    assert main(["build", source, *quick, *engine.build]) == 0
+    with serve(out, *engine.serve) as client:
+        for offset in (0, 9_990, 10_050, MANY - 3, MANY, 50_000):
+            answer = search(client, q="alike", offset=offset, limit=24, sort="name")
+            assert answer["total"] == MANY
+            expected = [each["id"] for each in records[offset : offset + 24]]
+            assert ids(answer) == ids(search(client, q="alike", offset=offset)) == expected
+
+
+def test_each_page_is_of_the_snapshot_that_it_names(engine: EngineOptions, tmp_path: Path) -> None:
+    out, contents = tmp_path / "artifacts", {}
+
+    def build(number: int) -> None:
+        records = [
+            service(f"v{number}-{place}", description=f"version {number}") for place in range(40)
+        ]
+        source = write_lines(tmp_path / f"{number}.jsonl", records)
+        options = ["--no-semantic", "--no-downloads", "--quiet", "--out", str(out)]
+        assert main(["build", source, *options, *engine.build]) == 0
+        contents[(out / "CURRENT").read_text().strip()] = {each["id"] for each in records}
+
+    build(0)
+    with serve(out, "--cache-bytes", "0", *engine.serve) as client:
+        done = threading.Event()
+        pages: list[tuple[str, list[str], int]] = []
+
+        def read() -> None:
+            offset = 0
+            while not done.is_set():
+                wanted: dict[str, str | int] = {"q": "version", "offset": offset}
+                response = client.get("/v1/search/services", params=wanted)
+                assert response.status_code == 200, response.text
+                answer = response.json()
+                pages.append((response.headers["ratecard-snapshot"], ids(answer), answer["total"]))
+                offset = (offset + 24) % 48
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            for number in range(1, 4):
+                build(number)
+                eventually(lambda: served(client) == (out / "CURRENT").read_text().strip())
+        finally:
+            done.set()
+            reader.join()
+    assert {snapshot for snapshot, _, _ in pages} >= {*list(contents)[1:3]}
+    for snapshot, found, total in pages:
+        assert total == 40
+        assert set(found) <= contents[snapshot]

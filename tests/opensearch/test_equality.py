@@ -1,0 +1,145 @@
+"""Both engines give the same answers: totals, order, facets and explanations of random requests."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from indexer.__main__ import main
+from service.filtering.filters import Filters
+from service.opensearch.connection import ClusterAddress
+from service.opensearch.engine import OpenSearch
+from service.records import Explanation
+from service.snapshot.endpoints import EndpointFilters, EndpointHits
+from service.snapshot.publication import read_current
+from service.snapshot.resources import ResourceFilters, ResourcePage
+from service.snapshot.snapshot import Hits, Snapshot, open_folder, open_snapshot
+from tests.opensearch.conftest import options_of
+from tests.support.cluster.cluster import Cluster
+from tests.support.running import SEEDS, SOAK
+
+REQUESTS = 600 if SOAK else 60
+SERVICE_FACETS = ("category", "network", "scheme", "integrationType", "tag")
+ENDPOINT_FACETS = ("network", "scheme", "method", "category", "tag", "service")
+
+
+class Pair(NamedTuple):
+    """The same catalogue on both engines, and words of it."""
+
+    embedded: Snapshot
+    clustered: Snapshot
+    connector: OpenSearch
+    words: list[str]
+    names: list[str]
+
+
+@pytest.fixture(scope="module")
+def pair(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("pair")
+    sources = [str(SEEDS / "services.jsonl"), str(SEEDS / "resources.jsonl")]
+    own, other = folder / "embedded", folder / "opensearch"
+    assert main(["build", *sources, "--out", str(own)]) == 0
+    options = options_of(cluster, "equality").build
+    assert main(["build", *sources, "--out", str(other), *options]) == 0
+    connector = OpenSearch(ClusterAddress(cluster.url, timeout=30))
+    current = read_current(other)
+    clustered = open_folder(other / "snapshots" / current.id, current.checked_at, connector.connect)
+    embedded = open_snapshot(own)
+    records = [msgspec.json.decode(embedded.summaries.view(n)) for n in range(100)]
+    texts = [f"{each['name']} {each['description']}" for each in records]
+    words = [word for text in texts for word in text.split()]
+    return Pair(embedded, clustered, connector, words, [each["name"] for each in records])
+
+
+def test_random_requests_have_the_same_answers(pair: Pair) -> None:
+    async def compare() -> None:
+        try:
+            for number in range(REQUESTS):
+                await compare_answers(pair, random.Random(number))  # noqa: S311  # repeatable
+        finally:
+            await pair.connector.close()
+
+    asyncio.run(compare())
+
+
+async def compare_answers(pair: Pair, rng: random.Random) -> None:
+    """Compare the answers of both engines to one random query of each kind."""
+    query, limit = query_of(pair, rng), rng.choice([1, 5, 24, 200])
+    offset = rng.choice([0, 0, 0, 3, 24, 190, 230, 1000])
+    embedded, engine = pair.embedded, pair.clustered.engine
+    filters = filters_of(rng)
+    expected = embedded.search(query, limit, offset, filters)
+    given = await engine.search(query, limit, offset, filters)
+    assert facts(given) == facts(expected), (query, limit, offset, filters)
+    conditions = endpoint_filters_of(rng)
+    listed = embedded.endpoints.search(query, limit, offset, conditions)
+    answer = await engine.search_endpoints(query, limit, offset, conditions)
+    assert facts(answer) == facts(listed), (query, limit, offset, conditions)
+    wider = replace(conditions, max_usd_price=None)
+    count = embedded.endpoints.count_excluded(query, conditions, wider)
+    assert await engine.count_excluded(query, conditions, wider) == count
+    chosen = ResourceFilters(network=rng.choice([None, "base"]), url_part=rng.choice([None, "api"]))
+    page = embedded.search_resources(query, limit, offset, chosen)
+    assert texts(await engine.search_resources(query, limit, offset, chosen)) == texts(page)
+
+
+def query_of(pair: Pair, rng: random.Random) -> str:
+    """Return a name, words as they are, cut off, or mixed with words that no service has."""
+    if rng.random() < 0.15:
+        return rng.choice(pair.names)
+    words = rng.choices(pair.words, k=rng.choice([1, 1, 2, 3, 5, 12]))
+    if rng.random() < 0.15:
+        words = [word[: max(3, len(word) - 2)] for word in words]
+    return " ".join([*words, *(["zzqqxx"] if rng.random() < 0.1 else [])])
+
+
+def filters_of(rng: random.Random) -> Filters:
+    facets = {"category": ["Data", "Search"]} if rng.random() < 0.3 else {}
+    facets |= {"network": ["base"]} if rng.random() < 0.3 else {}
+    return Filters(
+        facets=facets,
+        enriched=rng.choice([None, None, True, False]),
+        max_price=rng.choice([None, None, 0.01, 0.1]),
+        match_all=rng.random() < 0.25,
+        sort=rng.choice(["relevance", "relevance", "relevance", "popularity", "price", "name"]),
+        counted=SERVICE_FACETS if rng.random() < 0.4 else (),
+        explain=rng.random() < 0.3,
+    )
+
+
+def endpoint_filters_of(rng: random.Random) -> EndpointFilters:
+    offers = {"network": ["base"]} if rng.random() < 0.3 else {}
+    offers |= {"scheme": ["exact"]} if rng.random() < 0.2 else {}
+    return EndpointFilters(
+        offers=offers,
+        facets={"method": [rng.choice(["GET", "POST"])]} if rng.random() < 0.2 else {},
+        enriched=rng.choice([None, None, True]),
+        max_price=rng.choice([None, None, 0.01]),
+        max_usd_price=rng.choice([None, None, 0.02]),
+        sort=rng.choice(["relevance", "relevance", "relevance", "price", "popularity"]),
+        per_service=rng.choice([3, 3, 1, 0]),
+        counted=ENDPOINT_FACETS if rng.random() < 0.4 else (),
+        explain=rng.random() < 0.2,
+    )
+
+
+def facts(hits: Hits | EndpointHits) -> list[object]:
+    """Return what two pages must have in common."""
+    listed = [hits.listed, [*hits.offers]] if isinstance(hits, EndpointHits) else []
+    explanations = [rounded(each) for each in hits.explanations or []]
+    return [hits.total, [*hits.ordinals], *listed, hits.facets, explanations]
+
+
+def rounded(each: Explanation) -> tuple[object, ...]:
+    words = [(word.word, word.term, round(word.score, 6)) for word in each.words]
+    scores = (round(each.score, 6), round(each.similarity_score, 6))
+    return words, scores, each.similarity, each.is_exact_name
+
+
+def texts(page: ResourcePage) -> tuple[int, list[bytes]]:
+    return page.total, [bytes(text) for text in page.texts]
