@@ -29,7 +29,7 @@ from indexer.encoder.parameters import check_installed, name_fitted
 from indexer.errors import InvalidRecord
 from indexer.indexing import Indexer
 from indexer.opensearch.documents import remove_postings
-from indexer.options import BuildOptions, EncoderKind, Ranking
+from indexer.options import BuildOptions, ClusterOptions, EncoderKind, Ranking
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.progress import Progress, track
@@ -80,7 +80,7 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     encoder, ranking = _load_encoder(options)
     options = replace(options, ranking=ranking)
     publisher = Publisher(options.publish, options.sign, options.keep)
-    cluster = _connect(options)
+    cluster = connect_cluster(options.cluster, options.out)
     with stage(options.out, options.keep) as staging:
         notes = [] if cluster is None else cluster.clean(kept_snapshots(options.out))
         inputs = gather_inputs(options, progress)
@@ -127,12 +127,13 @@ def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]
     return encoder, Ranking(ranking.encoder, search, endpoint_search)
 
 
-def _connect(options: BuildOptions) -> SearchCluster | None:
-    if options.cluster is None:
+def connect_cluster(options: ClusterOptions | None, artifacts: Path) -> SearchCluster | None:
+    """Return the cluster of the builds to an artifacts folder, if there is one."""
+    if options is None:
         return None
     from indexer.opensearch.loading import SearchCluster  # noqa: PLC0415  # optional dependencies
 
-    return SearchCluster(options.cluster, options.out)
+    return SearchCluster(options, artifacts)
 
 
 def _publish_again(

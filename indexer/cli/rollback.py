@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from indexer.build import connect_cluster
+from indexer.cli.cluster import add_cluster_options, parse_cluster
 from indexer.cli.command import add_artifacts_argument, add_publishing_options
 from indexer.cli.terminal import announce
 from indexer.publishing.publication import Publisher
@@ -17,10 +19,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a rollback."""
     add_artifacts_argument(parser)
     add_publishing_options(parser)
+    add_cluster_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Roll back, whether or not the outcome can be printed."""
     publisher = Publisher(options.publish, options.sign)
-    announce(roll_back(options.artifacts, publisher))
+    cluster = connect_cluster(parse_cluster(options), options.artifacts)
+    switch = None if cluster is None else cluster.switch
+    announce(roll_back(options.artifacts, publisher, switch))
     return 0

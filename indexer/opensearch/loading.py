@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +18,6 @@ from opensearchpy import OpenSearch
 from opensearchpy.exceptions import (
     AuthenticationException,
     AuthorizationException,
-    NotFoundError,
     OpenSearchException,
     TransportError,
 )
@@ -88,6 +88,7 @@ class SearchCluster:
         self._options = options
         self._prefix = options.prefix
         self._owner = f"{socket.gethostname()}:{artifacts.absolute()}"
+        logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # errors are raised as well
         arguments = options.address.client_arguments()
         self._client = OpenSearch(**arguments | {"timeout": TIMEOUT, "maxsize": 2 * THREADS})
 
@@ -288,16 +289,10 @@ def _failures(act: str) -> Iterator[None]:
     try:
         yield
     except (AuthenticationException, AuthorizationException) as error:
-        reason = (
-            f"OpenSearch refuses to {act} (status {error.status_code}): look at the credentials"
-        )
-        raise ClusterFailed(f"{reason}, and at blocks of the cluster: {_reason(error)}") from None
+        reason = f"OpenSearch refuses to {act}: {_reason(error)}"
+        raise ClusterFailed(f"{reason}; look at credentials and blocks; {advice}") from None
     except NoConnection:
         raise ClusterFailed(f"cannot {act}: no node can be reached in time; {advice}") from None
-    except NotFoundError as error:
-        raise ClusterFailed(
-            f"cannot {act}: an index is gone ({_reason(error)}); {advice}"
-        ) from None
     except BulkIndexError as error:
         first = next(iter(error.errors[0].values())).get("error", {})
         reason = f"{first.get('type')}: {first.get('reason')}" if isinstance(first, dict) else first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from indexer.progress import Progress
@@ -10,14 +11,19 @@ from indexer.resources import available_cpus
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.publishing.artifacts import stage, write_current, write_history
 from service.records import format_timestamp
-from service.snapshot.manifest import verify
+from service.snapshot.manifest import ClusterIndexes, verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 
 
-def roll_back(artifacts: Path, publisher: Publisher | None = None) -> str:
+def roll_back(
+    artifacts: Path,
+    publisher: Publisher | None = None,
+    switch: Callable[[ClusterIndexes], None] | None = None,
+) -> str:
     """Serve the newest whole snapshot that was published before the served one.
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
+    `switch` names the indexes of a snapshot by the aliases of a cluster.
     Returns a description of what was done. Raises SnapshotMissing when there is no such snapshot,
     and ArtifactsBusy while a build is at work.
     """
@@ -44,6 +50,8 @@ def roll_back(artifacts: Path, publisher: Publisher | None = None) -> str:
         else:
             reasons = "".join(f"\n  {reason}" for reason in damaged)
             raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to{reasons}")
+        if switch is not None and manifest.indexes is not None:
+            switch(manifest.indexes)
         write_history(artifacts, history)
         write_current(artifacts, publication.id, publication.checked_at)
         pushed = (publisher or Publisher()).publish(artifacts, Progress())
@@ -53,4 +61,7 @@ def roll_back(artifacts: Path, publisher: Publisher | None = None) -> str:
         f"{manifest.counts.services:,} services; "
         "the next build publishes again what its sources make"
     )
-    return "\n".join([*damaged, done, *map(str, pushed)])
+    notes = []
+    if switch is None and manifest.indexes is not None:
+        notes.append("the aliases of the cluster were left; --opensearch-url switches them")
+    return "\n".join([*damaged, done, *notes, *map(str, pushed)])

@@ -35,6 +35,8 @@ STATUSES = {
 }
 NOT_FOUND = 404
 MISSING = "OpenSearch lacks an index of this snapshot; build it again"
+NO_ANSWER = (AttributeError, KeyError, TypeError, ValueError)
+"""What a look at an answer raises which is none of OpenSearch."""
 WANTED = (
     "timed_out,_shards.total,_shards.successful,hits.total.value,hits.hits.sort,"
     "hits.hits.matched_queries,aggregations"
@@ -98,6 +100,8 @@ class Cluster:
     """
 
     def __init__(self, address: ClusterAddress) -> None:
+        # It warns of each request that fails, in an outage of every one.
+        logging.getLogger("opensearch").setLevel(logging.CRITICAL)
         self._arguments = address.client_arguments()
         self._timeout = address.timeout
         self._client: AsyncOpenSearch | None = None
@@ -153,12 +157,9 @@ class Cluster:
             client = self._connect()
             answers = await client.indices.get(index=index)
             (described,) = answers.values()
+            fields = described["mappings"].get("properties", {})
             count = await client.count(index=index)
-        return (
-            described["mappings"].get("properties", {}),
-            described["settings"]["index"],
-            count["count"],
-        )
+            return fields, described["settings"]["index"], count["count"]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -194,7 +195,7 @@ class Cluster:
                 raise IndexMissing(MISSING) from None
             reason = STATUSES.get(status, f"OpenSearch cannot search (status {status})")
             raise self._log(reason, error) from None
-        except (OpenSearchException, msgspec.ValidationError, KeyError, ValueError) as error:
+        except (OpenSearchException, msgspec.ValidationError, *NO_ANSWER) as error:
             raise self._log("OpenSearch answered something else", error) from None
 
     def _log(self, reason: str, error: Exception) -> EngineUnavailable:

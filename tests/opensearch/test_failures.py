@@ -1,0 +1,267 @@
+"""Failures of the cluster: no answer is late or in part, and what needs no cluster is answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from indexer.__main__ import main
+from tests.opensearch.conftest import EngineOptions, options_of
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.stub import Answer, Stub, run_stub
+from tests.support.processes import ServiceProcess, run_service
+from tests.support.running import eventually, serve, service, write_lines
+
+RECORDS = [service(f"s{number}", description="tides") for number in range(60)]
+QUICK = ("--no-semantic", "--no-downloads", "--quiet")
+QUERY = "/v1/search/services?q=tides"
+PASSWORD = "hush-hush"  # noqa: S105  # of nothing
+ENDLESS: Answer = (200, {})
+
+
+@pytest.fixture(scope="module")
+def artifacts(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The catalogue in the cluster."""
+    return publish(tmp_path_factory.mktemp("failures"), options_of(cluster, "failures"))
+
+
+def publish(folder: Path, options: EngineOptions, *more: str) -> Path:
+    """Build the catalogue."""
+    source, out = write_lines(folder / "source.jsonl", RECORDS), folder / "artifacts"
+    assert main(["build", source, "--out", str(out), *QUICK, *options.build, *more]) == 0
+    return out
+
+
+def error_of(response: httpx.Response) -> str:
+    """Check an answer of a service whose cluster fails, and return the code."""
+    assert response.status_code == 503, response.text
+    assert int(response.headers["retry-after"]) > 0
+    assert "ratecard-snapshot" in response.headers
+    code: str = response.json()["error"]["code"]
+    return code
+
+
+def is_whole(response: httpx.Response) -> bool:
+    """Return whether a search was answered; an answer must be whole."""
+    if response.status_code == 200:
+        assert response.json()["total"] == len(RECORDS)
+        return True
+    assert error_of(response) == "engine_unavailable"
+    return False
+
+
+def test_a_killed_node_costs_no_results(cluster: Cluster, artifacts: Path) -> None:
+    cluster.wait_for(3)
+    options = ("--engine", "opensearch", "--opensearch-url", cluster.url, "--cache-bytes", "0")
+    with serve(artifacts, *options) as client:
+        assert is_whole(client.get(QUERY))
+        try:
+            cluster.kill(0)
+            answers = [is_whole(client.get(QUERY)) for _ in range(20)]
+            assert answers
+            eventually(lambda: all(is_whole(client.get(QUERY)) for _ in range(6)), 90)
+            eventually(lambda: client.get("/readyz").status_code == 200, 90)
+        finally:
+            cluster.start(0)
+            cluster.wait_for(3)
+        assert is_whole(client.get(QUERY))
+
+
+def test_without_a_shard_no_part_is_passed_off_as_whole(
+    cluster: Cluster, tmp_path: Path, options: EngineOptions
+) -> None:
+    cluster.wait_for(3)
+    artifacts = publish(tmp_path, options, "--opensearch-replicas", "0")
+    with serve(artifacts, "--cache-bytes", "0", *options.serve) as client:
+        assert is_whole(client.get(QUERY))
+        try:
+            cluster.kill(2)
+            eventually(lambda: not is_whole(client.get(QUERY)), 90)
+            eventually(lambda: client.get("/readyz").status_code == 503, 90)
+            assert "is on no node" in client.get("/readyz").json()["error"]["message"]
+            assert client.get("/v1/services").json()["total"] == len(RECORDS)
+            assert client.get("/v1/services/s7").status_code == 200
+        finally:
+            cluster.start(2)
+            cluster.wait_for(3)
+        eventually(lambda: is_whole(client.get(QUERY)))
+        assert client.get("/readyz").status_code == 200
+
+
+def test_a_service_starts_and_lists_while_the_cluster_is_away(artifacts: Path) -> None:
+    away = ("--engine", "opensearch", "--opensearch-url", "http://127.0.0.1:1")
+    with serve(artifacts, "--mcp", *away) as client:
+        assert error_of(client.get(QUERY)) == "engine_unavailable"
+        assert error_of(client.get("/v1/search/endpoints?q=tides")) == "engine_unavailable"
+        assert client.get("/discovery/search?query=tides").status_code == 503
+        assert error_of(client.get("/readyz")) == "engine_unavailable"
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/v1/services").json()["total"] == len(RECORDS)
+        page = client.get("/?q=tides", headers={"Accept": "text/html"})
+        assert page.status_code == 503
+        assert "OpenSearch" in page.text
+
+
+def test_an_index_that_someone_replaced_is_refused(
+    cluster: Cluster, tmp_path: Path, prefix: str, options: EngineOptions
+) -> None:
+    artifacts = publish(tmp_path, options)
+    snapshot = (artifacts / "CURRENT").read_text().strip()
+    name = f"{prefix}-services-{snapshot}"
+    with (
+        httpx.Client(base_url=cluster.urls[0], timeout=60) as api,
+        run_service(artifacts, "--cache-bytes", "0", *options.serve) as server,
+        server.client() as client,
+    ):
+        assert api.delete(f"/{name}").status_code == 200
+        assert error_of(client.get(QUERY)) == "index_missing"
+        assert api.put(f"/{name}/_doc/0?refresh=true", json={"ordinal": "0"}).status_code == 201
+        assert not is_whole(client.get(QUERY))
+    with run_service(artifacts, *options.serve) as server, server.client() as client:
+        message = client.get("/readyz").json()["error"]["message"]
+        assert f"the index {name} has other fields than it was built with" in message
+
+
+def test_snapshots_of_the_other_engine_are_refused(
+    artifacts: Path, tmp_path: Path, options: EngineOptions
+) -> None:
+    with serve(artifacts) as client:
+        error = client.get("/v1/services").json()["error"]
+        assert error["code"] == "snapshot_unsupported"
+        assert "--engine opensearch" in error["message"]
+    (tmp_path / "other").mkdir()
+    embedded = publish(tmp_path / "other", EngineOptions("embedded"))
+    with serve(embedded, *options.serve) as client:
+        error = client.get("/v1/services").json()["error"]
+        assert error["code"] == "snapshot_unsupported"
+        assert "has its postings in its files" in error["message"]
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    """A cluster that answers nothing of use, until a test says what it answers."""
+    with run_stub(lambda _: ENDLESS) as stub:
+        yield stub
+
+
+def served_by(
+    stub: Stub, *, timeout: str = "0.5", credentials: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    url = stub.url.replace("://", f"://reader:{PASSWORD}@") if not credentials else stub.url
+    given = ("--engine", "opensearch", "--opensearch-url", url, "--opensearch-timeout", timeout)
+    return (*given, *credentials, "--cache-bytes", "0")
+
+
+def found(total: int = 1, **fields: Any) -> Answer:
+    """Return an answer with one match."""
+    shards = {"total": 3, "successful": 3}
+    hits = {"total": {"value": total}, "hits": [{"sort": [100.0, 0]}]}
+    return 200, {"timed_out": False, "_shards": shards, "hits": hits} | fields
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        found(timed_out=True),
+        found(_shards={"total": 3, "successful": 2}),
+        (200, {"hits": "none"}),
+        (200, {}),
+        (400, {"error": {"type": "parsing_exception", "reason": "no"}, "status": 400}),
+        (401, {}),
+        (403, {"error": {"type": "cluster_block_exception", "reason": "blocked"}}),
+        (429, {"error": {"type": "rejected", "reason": "full"}}),
+        (500, {}),
+        (503, {"error": {"type": "search_phase_execution_exception", "reason": "no shards"}}),
+    ],
+)
+def test_answers_in_part_and_errors_are_503(artifacts: Path, stub: Stub, answer: Answer) -> None:
+    stub.answer = lambda _: answer
+    with serve(artifacts, *served_by(stub)) as client:
+        assert error_of(client.get(QUERY)) == "engine_unavailable"
+        stub.answer = lambda _: found()
+        assert client.get(QUERY).json()["total"] == 1
+
+
+def test_a_late_answer_is_503_within_the_timeout(artifacts: Path, stub: Stub) -> None:
+    released = threading.Event()
+
+    def wait(_: str) -> Answer:
+        released.wait(30)
+        return found()
+
+    with serve(artifacts, *served_by(stub)) as client:
+        stub.answer = wait
+        try:
+            response = client.get(QUERY)
+            assert error_of(response) == "engine_unavailable"
+            assert "did not answer within 0.5 seconds" in response.json()["error"]["message"]
+            assert client.get("/v1/services").status_code == 200
+        finally:
+            released.set()
+
+
+def test_connections_are_bounded(artifacts: Path, stub: Stub) -> None:
+    released = threading.Event()
+
+    def wait(_: str) -> Answer:
+        released.wait(30)
+        return found()
+
+    with serve(artifacts, *served_by(stub, timeout="30")) as client, ThreadPoolExecutor(60) as pool:
+        stub.answer = wait
+        limits = httpx.Limits(max_connections=60)
+        with httpx.Client(base_url=client.base_url, limits=limits, timeout=60) as many:
+            answers = [pool.submit(many.get, f"{QUERY}&limit={n + 1}") for n in range(60)]
+            eventually(lambda: stub.running >= 32)
+            released.set()
+            assert {answer.result().status_code for answer in answers} == {200}
+    assert stub.most == 32
+
+
+def test_credentials_are_sent_and_never_shown(
+    artifacts: Path, stub: Stub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "credentials"
+    file.write_text(f"reader:{PASSWORD}\n")
+    for credentials in ((), ("--opensearch-credentials", str(file))):
+        stub.answer = lambda _: (401, {"error": {"type": "security", "reason": "who?"}})
+        with run_service(artifacts, *served_by(stub, credentials=credentials)) as server:
+            shown = [show_all(server)]
+        assert "refuses the credentials" in shown[0]
+        assert PASSWORD not in shown[0]
+    assert len(set(stub.authorizations)) == 1
+    assert stub.authorizations[0].startswith("Basic ")
+    out = ["--out", str(tmp_path / "other"), *QUICK, "--engine", "opensearch"]
+    url = stub.url.replace("://", f"://reader:{PASSWORD}@")
+    source = write_lines(tmp_path / "source.jsonl", RECORDS)
+    assert main(["build", source, *out, "--opensearch-url", url]) == 1
+    printed = "".join(capsys.readouterr())
+    assert "look at credentials" in printed
+    assert PASSWORD not in printed
+
+
+def show_all(server: ServiceProcess) -> str:
+    """Return what a service whose cluster refuses it tells clients and its log."""
+    with server.client() as client:
+        texts = [client.get(path).text for path in (QUERY, "/readyz", "/metrics", "/openapi.json")]
+    return "\n".join([*texts, server.log])
+
+
+def test_the_help_shows_no_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from service.__main__ import main as serve_main  # noqa: PLC0415  # reads the environment
+
+    monkeypatch.setenv("RATECARD_OPENSEARCH_URL", f"https://reader:{PASSWORD}@search.example:9200")
+    for command in (serve_main, main):
+        with pytest.raises(SystemExit):
+            command(["--help"] if command is serve_main else ["build", "--help"])
+        shown = capsys.readouterr().out.replace("\n", "").replace(" ", "")
+        assert "https://search.example:9200" in shown
+        assert PASSWORD not in shown

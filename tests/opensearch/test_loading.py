@@ -1,0 +1,246 @@
+"""Builds that load a cluster: what is switched, kept, removed, and what failures leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.opensearch.conftest import EngineOptions
+from tests.support.cluster.cluster import Cluster
+from tests.support.running import (
+    ROOT,
+    eventually,
+    run_indexer,
+    serve,
+    service,
+    write_lines,
+)
+
+QUICK = ("--no-semantic", "--no-downloads")
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Iterator[httpx.Client]:
+    """The API of the cluster."""
+    with httpx.Client(base_url=cluster.urls[0], timeout=60) as api:
+        yield api
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Path:
+    return tmp_path / "artifacts"
+
+
+def build(
+    artifacts: Path, options: EngineOptions, *words: str, more: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Build a catalogue with a service for each word."""
+    records = [service(f"s-{word}", name=word, description="tides") for word in words]
+    source = artifacts.parent / "source.json"
+    source.write_text(json.dumps(records))
+    return run_indexer("build", source, "--out", artifacts, *QUICK, *options.build, *more)
+
+
+def indexes(api: httpx.Client, prefix: str) -> set[str]:
+    """Return the indexes of a prefix."""
+    return {each["index"] for each in api.get(f"/_cat/indices/{prefix}-*?format=json").json()}
+
+
+def aliases(api: httpx.Client, prefix: str) -> dict[str, str]:
+    """Return the index of each alias of a prefix."""
+    answer = api.get(f"/_cat/aliases/{prefix}-*?format=json").json()
+    return {each["alias"]: each["index"] for each in answer}
+
+
+def current(artifacts: Path) -> str:
+    return (artifacts / "CURRENT").read_text().strip()
+
+
+def names(prefix: str, snapshot: str) -> set[str]:
+    return {f"{prefix}-services-{snapshot}", f"{prefix}-endpoints-{snapshot}"}
+
+
+def total(client: httpx.Client, query: str) -> int:
+    answer = client.get("/v1/search/services", params={"q": query}).json()
+    return int(answer["total"])
+
+
+def test_a_build_loads_counts_and_switches(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
+) -> None:
+    done = build(artifacts, options, "one", "two", "three")
+    assert done.returncode == 0, done.stderr
+    first = current(artifacts)
+    assert indexes(api, prefix) == names(prefix, first)
+    assert set(aliases(api, prefix).values()) == names(prefix, first)
+    assert api.get(f"/{prefix}-services/_count").json()["count"] == 3
+    assert api.get(f"/{prefix}-endpoints/_count").json()["count"] == 3
+    again = build(artifacts, options, "one", "two", "three")
+    assert "nothing changed" in again.stdout
+    assert current(artifacts) == first
+    done = build(artifacts, options, "one", "two", "four")
+    assert done.returncode == 0
+    second = current(artifacts)
+    assert set(aliases(api, prefix).values()) == names(prefix, second)
+    assert indexes(api, prefix) == names(prefix, first) | names(prefix, second)
+
+
+def test_both_aliases_change_at_once(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
+) -> None:
+    assert build(artifacts, options, "one").returncode == 0
+    records = [service(f"s{number}", description="tides") for number in range(50)]
+    source = write_lines(artifacts.parent / "other.jsonl", records)
+    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
+    seen = set()
+    with subprocess.Popen([*command, *QUICK, "--quiet", *options.build], cwd=ROOT) as process:
+        while process.poll() is None:
+            named = aliases(api, prefix).values()
+            seen.add(frozenset(name.rpartition("-")[2] for name in named))
+    seen.add(frozenset(name.rpartition("-")[2] for name in aliases(api, prefix).values()))
+    assert process.returncode == 0
+    assert all(len(snapshots) == 1 for snapshots in seen)
+    assert len(seen) == 2
+
+
+def test_indexes_outlast_their_folder_by_the_grace_period(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
+) -> None:
+    snapshots = []
+    for word in ("one", "two", "three"):
+        assert build(artifacts, options, word, more=("--keep", "1")).returncode == 0
+        snapshots.append(current(artifacts))
+    assert indexes(api, prefix) == set().union(*(names(prefix, each) for each in snapshots))
+    patient = ("--keep", "1")
+    assert build(artifacts, options, "four", more=patient).returncode == 0
+    assert indexes(api, prefix) >= names(prefix, snapshots[0])
+    impatient = ("--keep", "1", "--opensearch-grace", "0")
+    assert build(artifacts, options, "five", more=impatient).returncode == 0
+    left = indexes(api, prefix)
+    assert not left & (names(prefix, snapshots[0]) | names(prefix, snapshots[1]))
+    assert left >= names(prefix, current(artifacts))
+
+
+def test_a_killed_build_leaves_what_is_served_and_its_index_to_the_next(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
+) -> None:
+    assert build(artifacts, options, "one").returncode == 0
+    served, named = current(artifacts), aliases(api, prefix)
+    source = write_lines(
+        artifacts.parent / "many.jsonl",
+        [service(f"m{number}", description="tides " * 5) for number in range(3000)],
+    )
+    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
+    with subprocess.Popen(
+        [*command, *QUICK, "--quiet", *options.build], cwd=ROOT, start_new_session=True
+    ) as process:
+        eventually(lambda: len(indexes(api, prefix)) > 2)
+        os.killpg(process.pid, signal.SIGKILL)
+    dead = indexes(api, prefix) - names(prefix, served)
+    assert dead
+    assert current(artifacts) == served
+    assert aliases(api, prefix) == named
+    with serve(artifacts, *options.serve) as client:
+        assert total(client, "tides") == 1
+    assert build(artifacts, options, "two").returncode == 0
+    assert not indexes(api, prefix) & dead
+
+
+def test_an_index_that_was_removed_or_is_short_is_loaded_again(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
+) -> None:
+    assert build(artifacts, options, "one", "two").returncode == 0
+    snapshot = current(artifacts)
+    assert api.delete(f"/{prefix}-services-{snapshot}").status_code == 200
+    assert build(artifacts, options, "one", "two").returncode == 0
+    assert current(artifacts) == snapshot
+    assert api.get(f"/{prefix}-services/_count").json()["count"] == 2
+    gone = api.delete(f"/{prefix}-services-{snapshot}/_doc/0?routing=0&refresh=true")
+    assert gone.status_code == 200
+    assert build(artifacts, options, "one", "two").returncode == 0
+    assert api.get(f"/{prefix}-services/_count").json()["count"] == 2
+
+
+def test_an_empty_catalogue_is_loaded_and_served(options: EngineOptions, artifacts: Path) -> None:
+    assert build(artifacts, options).returncode == 0
+    with serve(artifacts, *options.serve) as client:
+        assert total(client, "tides") == 0
+        assert client.get("/v1/search/endpoints?q=tides&facets=network").json()["total"] == 0
+        assert client.get("/v1/services").json()["total"] == 0
+        assert client.get("/readyz").status_code == 200
+
+
+def test_a_failed_load_leaves_what_was_served(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
+) -> None:
+    assert build(artifacts, options, "one").returncode == 0
+    served = current(artifacts)
+    nowhere = EngineOptions("", ("--engine", "opensearch", "--prefix", prefix))
+    away = ("--opensearch-url", "http://127.0.0.1:1")
+    done = build(artifacts, nowhere, "two", more=away)
+    assert done.returncode == 1
+    assert "no node can be reached" in done.stderr
+    assert current(artifacts) == served
+    block = {"persistent": {"cluster.blocks.read_only": True}}
+    assert api.put("/_cluster/settings", json=block).status_code == 200
+    try:
+        done = build(artifacts, options, "two")
+        assert done.returncode == 1
+        assert "read-only" in done.stderr
+        assert current(artifacts) == served
+        with serve(artifacts, *options.serve) as client:
+            assert total(client, "tides") == 1
+    finally:
+        block = {"persistent": {"cluster.blocks.read_only": None}}  # type: ignore[dict-item]  # unset
+        assert api.put("/_cluster/settings", json=block).status_code == 200
+    assert build(artifacts, options, "two").returncode == 0
+    assert current(artifacts) != served
+
+
+def test_a_rollback_switches_the_aliases_as_well(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
+) -> None:
+    assert build(artifacts, options, "one").returncode == 0
+    first = current(artifacts)
+    assert build(artifacts, options, "two").returncode == 0
+    with serve(artifacts, *options.serve) as client:
+        assert total(client, "two") == 1
+        done = run_indexer("rollback", artifacts, *options.build)
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: total(client, "one") == 1)
+    assert current(artifacts) == first
+    assert set(aliases(api, prefix).values()) == names(prefix, first)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (("--engine", "opensearch"), "need each other"),
+        (("--opensearch-url", "http://a.example"), "need each other"),
+        (("--engine", "opensearch", "--opensearch-url", "ftp://u:hush@h"), "URL 1"),
+        (
+            ("--engine", "opensearch", "--opensearch-url", "http://h", "--opensearch-shards", "0"),
+            "from 1",
+        ),
+        (("--prefix", "No Spaces"), "lower case"),
+        (
+            ("--engine", "opensearch", "--opensearch-url", "http://h", "--opensearch-ca", "/none"),
+            "cannot be read",
+        ),
+    ],
+)
+def test_wrong_options_are_refused(artifacts: Path, given: tuple[str, ...], reason: str) -> None:
+    done: Any = build(artifacts, EngineOptions("", given), "one")
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "hush" not in done.stderr
+    assert not artifacts.exists()
