@@ -11,6 +11,7 @@ from tests.benchmarks.copies.replicas import bench_replicas
 from tests.benchmarks.indexing.builds import bench_builds
 from tests.benchmarks.indexing.rebuilds import bench_rebuilds
 from tests.benchmarks.searching.endpoints import bench_endpoints
+from tests.benchmarks.searching.engines import bench_engines
 from tests.benchmarks.searching.pages import bench_pages
 from tests.benchmarks.searching.services import PEERS, bench_search
 from tests.benchmarks.serving.agents import bench_agents
@@ -38,6 +39,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "pages": lambda _: bench_pages(),
     "search": lambda options: bench_search(options.documents, options.peers),
     "endpoints": lambda options: bench_endpoints(options.documents),
+    "engines": lambda options: bench_engines(options.documents),
     "builds": lambda options: bench_full_builds(options.builds),
     "rebuilds": lambda options: bench_rebuilds(options.rebuilt),
     "downloads": lambda options: bench_downloads(options.rebuilt),
