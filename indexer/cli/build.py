@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot
-from indexer.cli.cluster import add_cluster_options, parse_cluster
+from indexer.cli.cluster import add_engine_options, add_loading_options, parse_cluster
 from indexer.cli.command import add_publishing_options
 from indexer.cli.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import announce
@@ -147,7 +147,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="make no archives of the snapshot, which downloads and replicas need",
     )
     add_publishing_options(parser)
-    add_cluster_options(parser)
+    add_engine_options(parser)
+    add_loading_options(parser)
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="report in JSON, on standard output")
 

@@ -17,8 +17,8 @@ MAX_NUMBER = 1024
 _prefix = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
 
-def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options; those that the service has, too, have the defaults of its environment."""
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that the service has, too, with the defaults of its environment."""
     url = os.environ.get("RATECARD_OPENSEARCH_URL", "")
     parser.add_argument(
         "--engine",
@@ -48,6 +48,10 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file of certificate authorities of the cluster (RATECARD_OPENSEARCH_CA)",
     )
+
+
+def add_loading_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of loading."""
     defaults = ClusterOptions(ClusterAddress(""))
     parser.add_argument(
         "--prefix",
@@ -72,16 +76,30 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
     """Return the cluster of a build, None for the embedded engine; raises Misuse."""
+    address = parse_address(options)
+    if address is None:
+        return None
+    if not 1 <= options.opensearch_shards <= MAX_NUMBER:
+        raise Misuse(f"--opensearch-shards must be from 1 to {MAX_NUMBER}")
+    if options.opensearch_replicas < 0 or options.opensearch_grace < 0:
+        raise Misuse("--opensearch-replicas and --opensearch-grace must be at least 0")
+    return ClusterOptions(
+        address,
+        options.prefix,
+        options.opensearch_shards,
+        options.opensearch_replicas,
+        options.opensearch_grace,
+    )
+
+
+def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
+    """Return the address of the cluster, None for the embedded engine; raises Misuse."""
     if (options.engine == "opensearch") != bool(options.opensearch_url):
         raise Misuse("--engine opensearch and --opensearch-url need each other")
     if options.engine != "opensearch":
         return None
     if not all(map(find_spec, MODULES)):
         raise Misuse(NEEDS_EXTRA)
-    if not 1 <= options.opensearch_shards <= MAX_NUMBER:
-        raise Misuse(f"--opensearch-shards must be from 1 to {MAX_NUMBER}")
-    if options.opensearch_replicas < 0 or options.opensearch_grace < 0:
-        raise Misuse("--opensearch-replicas and --opensearch-grace must be at least 0")
     address = ClusterAddress(
         options.opensearch_url, options.opensearch_credentials, options.opensearch_ca
     )
@@ -91,13 +109,7 @@ def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
         raise Misuse(f"--opensearch-url: {error}") from None
     except OSError as error:
         raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
-    return ClusterOptions(
-        address,
-        options.prefix,
-        options.opensearch_shards,
-        options.opensearch_replicas,
-        options.opensearch_grace,
-    )
+    return address
 
 
 def _name(text: str) -> str:

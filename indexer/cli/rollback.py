@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from indexer.build import connect_cluster
-from indexer.cli.cluster import add_cluster_options, parse_cluster
+from indexer.cli.cluster import add_engine_options, parse_address
 from indexer.cli.command import add_artifacts_argument, add_publishing_options
 from indexer.cli.terminal import announce
+from indexer.options import ClusterOptions
 from indexer.publishing.publication import Publisher
 from indexer.snapshot.rollback import roll_back
 
@@ -19,13 +20,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a rollback."""
     add_artifacts_argument(parser)
     add_publishing_options(parser)
-    add_cluster_options(parser)
+    add_engine_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Roll back, whether or not the outcome can be printed."""
     publisher = Publisher(options.publish, options.sign)
-    cluster = connect_cluster(parse_cluster(options), options.artifacts)
+    address = parse_address(options)
+    cluster = connect_cluster(address and ClusterOptions(address), options.artifacts)
     switch = None if cluster is None else cluster.switch
     announce(roll_back(options.artifacts, publisher, switch))
     return 0

@@ -19,4 +19,7 @@ def run(options: argparse.Namespace) -> int:
     snapshot_id = read_current(options.artifacts).id
     manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
     count = len(manifest.files)
-    return answer(f"snapshot {snapshot_id} is whole: {count} files as they were published")
+    done = f"snapshot {snapshot_id} is whole: {count} files as they were published"
+    if manifest.indexes is not None:
+        done += f"; its postings are in {manifest.indexes.services}, {manifest.indexes.endpoints}"
+    return answer(done)

@@ -130,9 +130,9 @@ class SearchCluster:
 
     def switch(self, indexes: ClusterIndexes) -> None:
         """Name these indexes by the aliases, in one request."""
-        pairs = zip(_both(self._aliases()), _both(indexes), strict=True)
         actions: list[dict[str, Any]] = []
-        for alias, index in pairs:
+        for index in _both(indexes):
+            alias = index.rpartition("-")[0]
             actions += [
                 {"remove": {"index": f"{alias}-*", "alias": alias, "must_exist": False}},
                 {"add": {"index": index, "alias": alias}},

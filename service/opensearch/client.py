@@ -139,16 +139,21 @@ class Cluster:
     async def health(self, indexes: Sequence[str]) -> str:
         """Return the status of the shards of some indexes: green, or yellow without replicas.
 
-        Raises EngineUnavailable where primary shards are missing.
+        Raises EngineUnavailable where primary shards are missing, and IndexMissing.
         """
+        # OpenSearch waits for an index that is missing; the client takes the `timeout` for its own
+        # unless there is another one.
+        params = {"level": "indices", "timeout": "1ms", "request_timeout": self._timeout}
         async with self._failures():
-            answer = await self._connect().cluster.health(
-                index=",".join(indexes), params={"level": "indices"}
-            )
-        status: str = answer["status"]
-        if status == "red":
-            name = next(n for n, each in answer["indices"].items() if each["status"] == "red")
-            raise EngineUnavailable(f"a shard of the index {name} is on no node of OpenSearch")
+            health = self._connect().cluster.health
+            answer = await health(index=",".join(indexes), params=params, ignore=(408,))
+            status: str = answer["status"]
+            known = {name: each["status"] for name, each in answer["indices"].items()}
+        for name in indexes:
+            if name not in known:
+                raise IndexMissing(MISSING)
+            if known[name] == "red":
+                raise EngineUnavailable(f"a shard of the index {name} is on no node of OpenSearch")
         return status
 
     async def describe(self, index: str) -> tuple[dict[str, Any], dict[str, Any], int]:

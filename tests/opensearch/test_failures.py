@@ -121,6 +121,7 @@ def test_an_index_that_someone_replaced_is_refused(
     ):
         assert api.delete(f"/{name}").status_code == 200
         assert error_of(client.get(QUERY)) == "index_missing"
+        assert error_of(client.get("/readyz")) == "index_missing"
         assert api.put(f"/{name}/_doc/0?refresh=true", json={"ordinal": "0"}).status_code == 201
         assert not is_whole(client.get(QUERY))
     with run_service(artifacts, *options.serve) as server, server.client() as client:

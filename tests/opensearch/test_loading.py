@@ -214,7 +214,7 @@ def test_a_rollback_switches_the_aliases_as_well(
     assert build(artifacts, options, "two").returncode == 0
     with serve(artifacts, *options.serve) as client:
         assert total(client, "two") == 1
-        done = run_indexer("rollback", artifacts, *options.build)
+        done = run_indexer("rollback", artifacts, *options.serve)
         assert done.returncode == 0, done.stderr
         eventually(lambda: total(client, "one") == 1)
     assert current(artifacts) == first
