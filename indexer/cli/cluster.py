@@ -106,7 +106,7 @@ def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
     try:
         address.client_arguments()
     except ValueError as error:
-        raise Misuse(f"--opensearch-url: {error}") from None
+        raise Misuse(str(error)) from None
     except OSError as error:
         raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
     return address

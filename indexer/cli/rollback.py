@@ -27,7 +27,8 @@ def run(options: argparse.Namespace) -> int:
     """Roll back, whether or not the outcome can be printed."""
     publisher = Publisher(options.publish, options.sign)
     address = parse_address(options)
-    cluster = connect_cluster(address and ClusterOptions(address), options.artifacts)
+    options_of_cluster = None if address is None else ClusterOptions(address)
+    cluster = connect_cluster(options_of_cluster, options.artifacts)
     switch = None if cluster is None else cluster.switch
     announce(roll_back(options.artifacts, publisher, switch))
     return 0
