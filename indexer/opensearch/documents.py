@@ -75,7 +75,8 @@ class Documents:
         rows = open_array(postings / "dense_rows.npy")
         dense = np.flatnonzero(rows >= 0)
         self._dense_terms = dense[np.argsort(rows[dense])]
-        self._impacts = open_array(postings / "dense_impacts.npy")
+        columns = open_array(postings / "dense_impacts.npy")
+        self._dense = columns.reshape(len(columns), columns.shape[1] * columns.shape[2])
         self._facets = {
             facet_field(name): _invert(folder, name, self.count) for name, folder in facets.items()
         }
@@ -104,8 +105,7 @@ class Documents:
     def _terms(self, ordinals: range) -> list[str]:
         """Return the field of terms of each of these documents."""
         owners, terms, impacts = self._rare(ordinals)
-        columns = self._impacts.reshape(len(self._dense_terms), -1)
-        dense = columns[:, ordinals.start : ordinals.stop]
+        dense = self._dense[:, ordinals.start : ordinals.stop]
         rows, places = dense.nonzero()
         owners = np.concatenate((owners, places))
         terms = np.concatenate((terms, self._dense_terms[rows]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import (
     AuthenticationException,
@@ -54,8 +55,14 @@ ATTEMPTS, BACKOFF, LONGEST_BACKOFF = 6, 1, 30  # the latter two in seconds
 """Attempts to load a document that a busy cluster refuses (429)."""
 GREEN_WITHIN = 60
 """Seconds to wait for copies of the shards."""
+LONGEST_MERGE = 3600.0
+"""Seconds for merging shards to one segment."""
 STALE = 86_400
-"""Seconds after which an index that another build still loads is mentioned."""
+"""Seconds after which an index that another folder's build still loads is taken for dead."""
+FOREIGN = (
+    "the index {} of {} is removed when the grace period is over: each artifacts folder needs a "
+    "`--prefix` of its own"
+)
 
 
 class ClusterFailed(IndexerError):
@@ -65,7 +72,8 @@ class ClusterFailed(IndexerError):
 class IndexState(Struct, omit_defaults=True):
     """The part of a mapping's `_meta` that is ours.
 
-    owner: the host and the artifacts folder of the builds that may remove the index
+    owner: the host and the artifacts folder of the build
+    retired_at: when a build found that no snapshot needs the index
     """
 
     owner: str
@@ -82,7 +90,7 @@ class Loaded(Struct):
 
 
 class SearchCluster:
-    """The indexes of the builds to one artifacts folder; used under its lock."""
+    """The indexes of one prefix, for the builds to one artifacts folder, under its lock."""
 
     def __init__(self, options: ClusterOptions, artifacts: Path) -> None:
         self._options = options
@@ -90,7 +98,9 @@ class SearchCluster:
         self._owner = f"{socket.gethostname()}:{artifacts.absolute()}"
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # errors are raised as well
         arguments = options.address.client_arguments()
-        self._client = OpenSearch(**arguments | {"timeout": TIMEOUT, "maxsize": 2 * THREADS})
+        # Every request may be repeated at another node: documents have fixed ids.
+        arguments |= {"timeout": TIMEOUT, "maxsize": 2 * THREADS, "max_retries": 3}
+        self._client = OpenSearch(**arguments)
 
     def names(self, snapshot_id: str) -> ClusterIndexes:
         """Return the names of the indexes of a snapshot."""
@@ -113,6 +123,8 @@ class SearchCluster:
         Raises ClusterFailed; the next build removes what was loaded until then.
         """
         indexes = self.names(snapshot_id)
+        if self.has(built, indexes):
+            return Loaded(0, 0, ["the cluster had the indexes of this catalogue already"])
         services, endpoints = service_documents(built), EndpointDocuments(built)
         total = services.count + endpoints.count
         loaded = Loaded(total, 0)
@@ -141,26 +153,26 @@ class SearchCluster:
             self._client.indices.update_aliases(body={"actions": actions})
 
     def clean(self, kept: Collection[str]) -> list[str]:
-        """Remove indexes that no snapshot needs; returns notes.
+        """Remove indexes of the prefix that no kept snapshot needs; returns notes.
 
-        Indexes of builds that died are removed at once, those of snapshots that are not kept when
-        the grace period is over, which begins here. Those of other builders stay.
+        Those of builds that died are removed at once, or after a day where another folder owns
+        them and may still load them. Complete ones are marked first, and removed when the grace
+        period is over.
         """
         used = {name for each in kept for name in _both(self.names(each))}
         now, notes, removed = datetime.now(UTC), [], []
         with _failures("remove old indexes"):
             for name, state in self._states().items():
-                if state.owner != self._owner:
-                    if not state.is_complete and self._age(name) > STALE:
-                        notes.append(f"the index {name} of {state.owner} is not complete")
-                elif name in used and state.is_complete:
+                if not state.is_complete:
+                    if state.owner == self._owner or self._age(name) > STALE:
+                        removed.append(name)
+                elif name in used:
                     if state.retired_at is not UNSET:
                         self._describe(name, IndexState(self._owner, is_complete=True))
-                elif not state.is_complete:
-                    removed.append(name)
                 elif state.retired_at is UNSET:
-                    state.retired_at = now
-                    self._describe(name, state)
+                    self._describe(name, replace(state, retired_at=now))
+                    if state.owner != self._owner:
+                        notes.append(FOREIGN.format(name, state.owner))
                 elif (now - state.retired_at).total_seconds() >= self._options.grace:
                     removed.append(name)
             self._remove(removed)
@@ -206,7 +218,7 @@ class SearchCluster:
         meta = {META: msgspec.to_builtins(state)}
         self._client.indices.put_mapping(index=name, body={"_meta": meta})
 
-    def _fill(self, name: str, documents: Documents, advance: Any) -> None:
+    def _fill(self, name: str, documents: Documents, advance: Callable[[int], None]) -> None:
         """Load the documents of an index by several threads."""
 
         def fill(ordinals: range) -> int:
@@ -240,7 +252,8 @@ class SearchCluster:
     def _complete(self, indexes: ClusterIndexes, loaded: Loaded) -> None:
         """Merge and copy the shards, and mark the indexes as complete."""
         names, replicas = ",".join(_both(indexes)), self._options.replicas
-        self._client.indices.forcemerge(index=names, params={"max_num_segments": 1})
+        merge = {"max_num_segments": 1, "request_timeout": LONGEST_MERGE}
+        self._client.indices.forcemerge(index=names, params=merge)
         number = {"index": {"number_of_replicas": replicas, "refresh_interval": None}}
         self._client.indices.put_settings(index=names, body=number)
         health = self._client.cluster.health(

@@ -19,10 +19,11 @@ class EngineOptions(NamedTuple):
     serve: tuple[str, ...] = ()
 
 
-def options_of(cluster: Cluster, prefix: str) -> EngineOptions:
-    """Return the options of a catalogue in a cluster."""
+def options_of(cluster: Cluster, prefix: str, shards: int = 3) -> EngineOptions:
+    """Return the options of a catalogue in a cluster; searches are patient with busy machines."""
     engine = ("--engine", "opensearch", "--opensearch-url", cluster.url)
-    return EngineOptions("opensearch", (*engine, "--prefix", prefix), engine)
+    loading = ("--prefix", prefix, "--opensearch-shards", str(shards))
+    return EngineOptions("opensearch", (*engine, *loading), (*engine, "--opensearch-timeout", "60"))
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +43,8 @@ def prefix() -> str:
 
 @pytest.fixture
 def options(cluster: Cluster, prefix: str) -> EngineOptions:
-    """The options of an unused catalogue in the cluster."""
-    return options_of(cluster, prefix)
+    """The options of an unused catalogue in the cluster, of one shard: it is built faster."""
+    return options_of(cluster, prefix, shards=1)
 
 
 @pytest.fixture(

@@ -67,6 +67,23 @@ def test_random_requests_have_the_same_answers(pair: Pair) -> None:
     asyncio.run(compare())
 
 
+def test_facets_of_many_values_are_counted_in_parts(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.opensearch.searcher.MAX_VALUES", 3)
+    filters = Filters(counted=SERVICE_FACETS)
+    expected = pair.embedded.search("data", filters=filters)
+
+    async def search() -> Hits:
+        try:
+            return await pair.clustered.engine.search("data", filters=filters)
+        finally:
+            await pair.connector.close()
+
+    assert facts(asyncio.run(search())) == facts(expected)
+    assert len((expected.facets or {})["tag"]) > 3
+
+
 async def compare_answers(pair: Pair, rng: random.Random) -> None:
     """Compare the answers of both engines to one random query of each kind."""
     query, limit = query_of(pair, rng), rng.choice([1, 5, 24, 200])

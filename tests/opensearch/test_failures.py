@@ -77,8 +77,10 @@ def test_without_a_shard_no_part_is_passed_off_as_whole(
     cluster: Cluster, tmp_path: Path, options: EngineOptions
 ) -> None:
     cluster.wait_for(3)
-    artifacts = publish(tmp_path, options, "--opensearch-replicas", "0")
-    with serve(artifacts, "--cache-bytes", "0", *options.serve) as client:
+    spread = ("--opensearch-replicas", "0", "--opensearch-shards", "3")
+    artifacts = publish(tmp_path, options, *spread)
+    quick = ("--opensearch-timeout", "5", "--cache-bytes", "0")
+    with serve(artifacts, *options.serve, *quick) as client:
         assert is_whole(client.get(QUERY))
         try:
             cluster.kill(2)
@@ -152,7 +154,7 @@ def stub() -> Iterator[Stub]:
 
 
 def served_by(
-    stub: Stub, *, timeout: str = "0.5", credentials: tuple[str, ...] = ()
+    stub: Stub, *, timeout: str = "30", credentials: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     url = stub.url.replace("://", f"://reader:{PASSWORD}@") if not credentials else stub.url
     given = ("--engine", "opensearch", "--opensearch-url", url, "--opensearch-timeout", timeout)
@@ -196,7 +198,7 @@ def test_a_late_answer_is_503_within_the_timeout(artifacts: Path, stub: Stub) ->
         released.wait(30)
         return found()
 
-    with serve(artifacts, *served_by(stub)) as client:
+    with serve(artifacts, *served_by(stub, timeout="0.5")) as client:
         stub.answer = wait
         try:
             response = client.get(QUERY)
@@ -214,7 +216,7 @@ def test_connections_are_bounded(artifacts: Path, stub: Stub) -> None:
         released.wait(30)
         return found()
 
-    with serve(artifacts, *served_by(stub, timeout="30")) as client, ThreadPoolExecutor(60) as pool:
+    with serve(artifacts, *served_by(stub)) as client, ThreadPoolExecutor(60) as pool:
         stub.answer = wait
         limits = httpx.Limits(max_connections=60)
         with httpx.Client(base_url=client.base_url, limits=limits, timeout=60) as many:

@@ -170,6 +170,37 @@ def test_an_index_that_was_removed_or_is_short_is_loaded_again(
     assert api.get(f"/{prefix}-services/_count").json()["count"] == 2
 
 
+def test_builds_to_two_folders_with_one_prefix_say_so_and_leave_time(
+    api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path, tmp_path: Path
+) -> None:
+    assert build(artifacts, options, "one").returncode == 0
+    other = tmp_path / "other"
+    done = build(other, options, "two")
+    assert f"the index {prefix}-services-{current(artifacts)} of " in done.stdout
+    with serve(artifacts, *options.serve) as client:
+        assert total(client, "one") == 1
+    again = build(tmp_path / "third", options, "two")
+    assert "had the indexes of this catalogue already" in again.stdout
+    assert indexes(api, prefix) == names(prefix, current(artifacts)) | names(prefix, current(other))
+
+
+def test_a_replica_serves_what_it_copied_with_the_same_cluster(
+    options: EngineOptions, artifacts: Path, tmp_path: Path
+) -> None:
+    records = [service(f"r{number}", description="tides") for number in range(5)]
+    source = write_lines(tmp_path / "source.jsonl", records)
+    store = (tmp_path / "store").as_uri()
+    arguments = ("--no-semantic", "--publish", store, *options.build)
+    done = run_indexer("build", source, "--out", artifacts, *arguments)
+    assert done.returncode == 0, done.stderr
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    with serve(copy, "--follow", store, *options.serve) as client:
+        eventually(lambda: client.get("/readyz").status_code == 200)
+        assert total(client, "tides") == 5
+    assert current(copy) == current(artifacts)
+
+
 def test_an_empty_catalogue_is_loaded_and_served(options: EngineOptions, artifacts: Path) -> None:
     assert build(artifacts, options).returncode == 0
     with serve(artifacts, *options.serve) as client:
