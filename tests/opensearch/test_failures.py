@@ -74,7 +74,7 @@ def test_a_killed_node_costs_no_results(cluster: Cluster, artifacts: Path) -> No
 
 
 def test_without_a_shard_no_part_is_passed_off_as_whole(
-    cluster: Cluster, tmp_path: Path, options: EngineOptions
+    cluster: Cluster, tmp_path: Path, prefix: str, options: EngineOptions
 ) -> None:
     cluster.wait_for(3)
     spread = ("--opensearch-replicas", "0", "--opensearch-shards", "3")
@@ -82,15 +82,18 @@ def test_without_a_shard_no_part_is_passed_off_as_whole(
     quick = ("--opensearch-timeout", "5", "--cache-bytes", "0")
     with serve(artifacts, *options.serve, *quick) as client:
         assert is_whole(client.get(QUERY))
+        with httpx.Client(base_url=cluster.urls[0], timeout=60) as api:
+            shards = api.get(f"/_cat/shards/{prefix}-services-*?format=json").json()
+        node = int(shards[0]["node"].removeprefix("node"))
         try:
-            cluster.kill(2)
+            cluster.kill(node)
             eventually(lambda: not is_whole(client.get(QUERY)), 90)
             eventually(lambda: client.get("/readyz").status_code == 503, 90)
             assert "is on no node" in client.get("/readyz").json()["error"]["message"]
             assert client.get("/v1/services").json()["total"] == len(RECORDS)
             assert client.get("/v1/services/s7").status_code == 200
         finally:
-            cluster.start(2)
+            cluster.start(node)
             cluster.wait_for(3)
         eventually(lambda: is_whole(client.get(QUERY)))
         assert client.get("/readyz").status_code == 200
