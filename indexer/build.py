@@ -32,11 +32,11 @@ from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, EncoderKind, Ranking
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
+from indexer.processes.resources import available_cpus, available_memory, worker_count
 from indexer.progress import Progress, track
 from indexer.publishing.publication import Publisher
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.report import Report, make_report, recall, remember
-from indexer.resources import available_cpus, available_memory, worker_count
 from indexer.search.offers import OfferWriter
 from indexer.segments.indexing import Resources
 from indexer.segments.kept import Kept
@@ -50,10 +50,10 @@ from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
 from indexer.x402.discovery import Discovery, read_endpoints
 from indexer.x402.resource import Unlisted, read_resource
+from service.artifacts.downloads import DOWNLOADS, read_download
 from service.publishing.artifacts import earlier_ids, kept_snapshots, make_current, publish, stage
 from service.publishing.downloads import make_downloads
 from service.records import Counts
-from service.snapshot.downloads import DOWNLOADS, read_download
 from service.snapshot.manifest import FORMAT, SEGMENTS, ClusterIndexes, Manifest, Source
 from service.snapshot.publication import SNAPSHOTS
 

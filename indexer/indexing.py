@@ -21,7 +21,7 @@ from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import concatenate
 from indexer.options import BuildOptions, EncoderKind
-from indexer.pool import run_beside, start_workers
+from indexer.processes.pool import run_beside, start_workers
 from indexer.progress import Progress
 from indexer.record_store import Keys, read_record_store
 from indexer.search.filters import write_filters

@@ -15,14 +15,16 @@ from starlette.routing import Route
 
 from service.api.changes import list_changes
 from service.api.discovery import list_merchant, list_resources, search_resources
+from service.api.documents.llms import get_llms
+from service.api.documents.openapi import get_openapi
 from service.api.downloads import DOWNLOADS
 from service.api.ecosystem import get_overview, get_stats, get_transactions
 from service.api.endpoints import search_endpoints
-from service.api.llms import get_llms
-from service.api.openapi import get_openapi
 from service.api.services import get_service, list_services, search_services
 from service.api.snapshots import get_current_snapshot, list_snapshots
 from service.api.status import get_health, get_metrics, get_readiness
+from service.artifacts.downloads import Downloads
+from service.artifacts.manager import SnapshotManager
 from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
 from service.http.cache import ResponseCache
@@ -34,8 +36,6 @@ from service.http.metrics import SHARE_INTERVAL, Metrics
 from service.http.middleware import RequestMiddleware
 from service.opensearch.connection import connector_of
 from service.settings import Settings, parse_hosts
-from service.snapshot.downloads import Downloads
-from service.snapshot.manager import SnapshotManager
 from service.web.pages import PAGES, error_page
 
 if TYPE_CHECKING:

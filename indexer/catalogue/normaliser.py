@@ -20,7 +20,7 @@ from indexer.catalogue.known_records import (
 )
 from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
-from indexer.pool import start_pool, wait_for
+from indexer.processes.pool import start_pool, wait_for
 from indexer.progress import Advance
 from indexer.record_store import record_key
 from indexer.segments.kept import NOT_KEPT

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from indexer.cli import build, diff, evaluate, rollback, search, show, verify
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
-from indexer.resources import GC_THRESHOLDS
+from indexer.processes.resources import GC_THRESHOLDS
 from indexer.text import one_line
 from service.cli import Parser
 from service.errors import PublishingFailed, SnapshotUnavailable

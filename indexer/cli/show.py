@@ -17,7 +17,7 @@ from indexer.cli.terminal import answer, answer_drawn
 from indexer.errors import IndexerError
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
-from service.api.curl import curl
+from service.api.documents.curl import curl
 from service.api.query_string import MAX_QUERY
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
 from indexer.text import one_line
-from service.api.curl import escape_json
+from service.api.documents.curl import escape_json
 
 if TYPE_CHECKING:  # rich is an optional dependency
     from rich.console import Console

@@ -1,6 +1,6 @@
 """Encoding texts with a static encoder, in integers: a text has the same vector on every processor.
 
-`service.search.encoder` does the same for a query.
+`service.search.semantic.encoder` does the same for a query.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from indexer.encoder.quantising import (
     concatenate,
     quantise_rows,
 )
-from indexer.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
-from service.search.encoder import (
+from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
+from service.search.semantic.encoder import (
     Encoder,
     WordPieces,
     is_encodable,

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from indexer.errors import EncoderDamaged
 from service.errors import SnapshotDamaged
-from service.search.encoder import LARGEST, LARGEST_SCALE, check_encoder, scale_rows
+from service.search.semantic.encoder import LARGEST, LARGEST_SCALE, check_encoder, scale_rows
 
 PACKAGED = Path(__file__).with_name("static.npz")
 PRIOR = "prior.npz"

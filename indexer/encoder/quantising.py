@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.search.encoder import LARGEST
+from service.search.semantic.encoder import LARGEST
 
 UNIT_LENGTH = 1 << 16
 """Steps of a length of 1."""

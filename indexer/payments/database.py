@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
+from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
-from indexer.resources import duckdb_memory
 from indexer.sources.rejects import Rejects
 from indexer.text import printable
 

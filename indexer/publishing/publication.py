@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from indexer.errors import Misuse
 from indexer.progress import Progress
+from service.artifacts.downloads import DOWNLOADS, POINTER, read_download
+from service.artifacts.pointer import Copy, Pointer
 from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import STAGING, kept_snapshots
 from service.publishing.durable import sync, write_durably
 from service.replicas.failures import FollowingFailed
 from service.replicas.signatures import decode_pointer, encode_pointer, read_private_key
-from service.snapshot.downloads import DOWNLOADS, POINTER, read_download
 from service.snapshot.manifest import FORMAT
-from service.snapshot.pointer import Copy, Pointer
 
 if TYPE_CHECKING:
     from indexer.publishing.bucket import Bucket, StoredPointer

@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from indexer.publishing.bucket import Bucket, StoredObject
 from indexer.publishing.publication import Pushed
+from service.artifacts.downloads import PATCHES, archive_name, read_download
+from service.artifacts.pointer import Copy, pointer_file_decoder
 from service.errors import PublishingFailed
 from service.publishing.frames import Buffer, map_file
-from service.snapshot.downloads import PATCHES, archive_name, read_download
 from service.snapshot.manifest import MANIFEST, File, read_manifest
-from service.snapshot.pointer import Copy, pointer_file_decoder
 
 GARBAGE_AFTER = timedelta(days=1)
 REFRESHED_AFTER = timedelta(hours=12)

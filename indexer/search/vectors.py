@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.encoder.quantising import EncodedTexts, Rows, add_vectors, quantise_rows
-from service.search.vectors import LEAST_PROBED
+from service.search.semantic.vectors import LEAST_PROBED
 
 BATCH = 1024  # vectors
 SHORTEST = 1e-3

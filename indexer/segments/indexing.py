@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from indexer.columns.extraction import Extractor
 from indexer.columns.record_columns import RecordColumns
-from indexer.pool import start_workers
+from indexer.processes.pool import start_workers
+from indexer.processes.resources import whoosh_memory, worker_count
 from indexer.progress import Advance, track
 from indexer.record_store import Keys, read_record_store
-from indexer.resources import whoosh_memory, worker_count
 from indexer.segments.segment import (
     Origin,
     SegmentWriter,

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
+from indexer.encoder.words import words_of_piece
 from indexer.segments.postings import FieldPostings, Numbers, count_pairs
-from indexer.words import words_of_piece
 from indexer.x402.untrusted import NULL, string_of
 from service.search.analysis import term_of
 

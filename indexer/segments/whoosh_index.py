@@ -19,10 +19,10 @@ from whoosh import index
 from whoosh.fields import FieldType, Schema
 from whoosh.formats import Existence
 
+from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from indexer.errors import IndexerError
-from indexer.resources import MIB
+from indexer.processes.resources import MIB
 from indexer.segments.postings import FieldPostings
-from indexer.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.analysis import term_of
 
 FIELDS = ("name", "description", "category")

@@ -12,8 +12,8 @@ from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
 from indexer.text import one_line
+from service.artifacts.changes import ABSENT, COMPARED_FILES, RECORDS, compare_services
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
-from service.snapshot.changes import ABSENT, COMPARED_FILES, RECORDS, compare_services
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
 from service.storage.record_store import RecordStore

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from indexer.resources import available_cpus
+from indexer.processes.resources import available_cpus
 from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.publishing.artifacts import ID_DIGITS, walk

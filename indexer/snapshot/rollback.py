@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from indexer.processes.resources import available_cpus
 from indexer.progress import Progress
 from indexer.publishing.publication import Publisher
-from indexer.resources import available_cpus
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.publishing.artifacts import stage, write_current, write_history
 from service.records import format_timestamp

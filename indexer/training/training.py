@@ -15,7 +15,7 @@ from indexer.encoder.prior import find_matrix, root_mean_square
 from indexer.encoder.ridge import fit, mean_matrix, smooth_inverse_frequency
 from indexer.encoder.transformer import Floats, Transformer
 from indexer.training.texts import Pair
-from service.search.encoder import CONTINUATION
+from service.search.semantic.encoder import CONTINUATION
 
 Word = tuple[int, ...]
 """The numbers of the pieces of a word."""

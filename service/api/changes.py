@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.query_string import MAX_LIMIT, Parameters
+from service.artifacts.changes import Changes, ChangesPage
+from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter
 from service.http.responses import immutable_response, json_response, snapshot_of
-from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
-from service.snapshot.manager import SnapshotManager
 from service.snapshot.resources import MAX_PAGE
 from service.snapshot_records import SNAPSHOT_ID_PATTERN
 

@@ -27,19 +27,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from service.errors import DownloadNotFound, DownloadsDisabled
-from service.http.cache import matches
-from service.http.file_ranges import FileResponse
-from service.http.responses import IMMUTABLE, JSON, snapshot_of
-from service.snapshot.downloads import Download, Downloads, Frame, Part, archive_name, lines_name
-from service.snapshot.manifest import FORMAT, copy_manifest
-from service.snapshot.pointer import (
+from service.artifacts.downloads import Download, Downloads, Frame, Part, archive_name, lines_name
+from service.artifacts.pointer import (
     Copy,
     Pointer,
     PointerFile,
     pointer_decoder,
     pointer_file_decoder,
 )
+from service.errors import DownloadNotFound, DownloadsDisabled
+from service.http.cache import matches
+from service.http.file_ranges import FileResponse
+from service.http.responses import IMMUTABLE, JSON, snapshot_of
+from service.snapshot.manifest import FORMAT, copy_manifest
 
 ZSTD = "application/zstd"
 T = TypeVar("T")

@@ -9,11 +9,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.artifacts.downloads import Downloads
+from service.artifacts.kept import KeptSnapshot
+from service.artifacts.manager import SnapshotManager
 from service.http.responses import no_store, snapshot_of
 from service.records import format_timestamp
-from service.snapshot.downloads import Downloads
-from service.snapshot.kept import KeptSnapshot
-from service.snapshot.manager import SnapshotManager
 from service.snapshot.manifest import File
 from service.snapshot_records import (
     SnapshotDescription,

@@ -10,11 +10,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.artifacts.following import Following, read_following
+from service.artifacts.manager import SnapshotManager
 from service.errors import Draining, SnapshotMissing
 from service.http.responses import no_store, snapshot_of
 from service.records import ErrorBody, FollowingState, Readiness, Timestamp, format_timestamp
-from service.snapshot.following import Following, read_following
-from service.snapshot.manager import SnapshotManager
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

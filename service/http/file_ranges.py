@@ -12,10 +12,10 @@ from typing import IO
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from service.artifacts.downloads import Part
 from service.errors import Overloaded, RangeNotSatisfiable
 from service.http.cache import matches
 from service.http.responses import SNAPSHOT, RawHeaders
-from service.snapshot.downloads import Part
 
 CHUNK = 2**18
 """Bytes that are read and sent at a time."""

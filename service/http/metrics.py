@@ -20,8 +20,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from service.snapshot.following import Following, read_following
-from service.snapshot.manager import SnapshotManager
+from service.artifacts.following import Following, read_following
+from service.artifacts.manager import SnapshotManager
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of the folder in which the workers of one port share their counters."""

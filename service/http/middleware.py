@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.artifacts.manager import SnapshotManager
 from service.errors import PathNotFound, RatecardError
 from service.http.access_log import AccessLog
 from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
@@ -22,7 +23,6 @@ from service.http.exception_handlers import METHODS, POST_METHODS, error_respons
 from service.http.metrics import Metrics
 from service.http.responses import FIELDS, SNAPSHOT, RawHeaders, ResponseWriter, path_of
 from service.snapshot import Snapshot
-from service.snapshot.manager import SnapshotManager
 
 READ_FIELDS = frozenset(
     (b"accept-encoding", b"expect", b"if-none-match", b"upgrade", b"x-request-id")

@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 from msgspec.structs import replace
 
+from service.artifacts.manager import SnapshotManager
 from service.cli import Parser
 from service.opensearch.connection import connector_of
 from service.server.options import add_settings, option, read_settings
 from service.server.run import serve
 from service.settings import ServerSettings, Settings, variable
-from service.snapshot.manager import SnapshotManager
 
 EXAMPLES = (
     "{prog} --artifacts artifacts",

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from service.artifacts.manager import SnapshotManager
 from service.errors import (
     BadRequest,
     BodyTooLarge,
@@ -28,7 +29,6 @@ from service.mcp.cards import Cards
 from service.mcp.pacing import Pace
 from service.mcp.server import Context, create_server
 from service.snapshot import Snapshot
-from service.snapshot.manager import SnapshotManager
 
 PATH = "/mcp"
 MAX_BODY = 64 * 1024

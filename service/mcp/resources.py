@@ -7,12 +7,12 @@ import re
 import msgspec
 from mcp import types
 
-from service.api.curl import escape_json
+from service.api.documents.curl import escape_json
+from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter, ServiceNotFound
 from service.mcp.tools.reading import MAX_RESOURCE, read_catalogue, record_text
 from service.mcp.tools.texts import clean
 from service.snapshot import Snapshot
-from service.snapshot.manager import SnapshotManager
 
 CATALOGUE = "ratecard://catalogue"
 SERVICE = "ratecard://services/"

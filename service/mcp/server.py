@@ -12,6 +12,7 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.caching import CacheHint
 
+from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter, RatecardError, SnapshotUnavailable
 from service.mcp.resources import (
     JSON,
@@ -26,7 +27,6 @@ from service.mcp.tools.definitions import DEFINITIONS, TOOLS, example_of
 from service.mcp.tools.reading import Answer, read_catalogue
 from service.mcp.tools.texts import clean
 from service.snapshot import Snapshot
-from service.snapshot.manager import SnapshotManager
 
 NAME = "ratecard"
 TITLE = "Ratecard"

@@ -35,8 +35,8 @@ from service.search.collapsing import GROWTH, MARGIN, Groups, is_among_first
 from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery, QueryParser
 from service.search.searcher import Collapsed
+from service.search.semantic.vectors import Floats
 from service.search.top_k import NO_ORDINALS, ORDINAL_MASK, SUM_BITS, TopK
-from service.search.vectors import Floats
 
 MAX_VALUES = 50_000
 """Values of a facet that are counted at a time: OpenSearch returns 65,535 at most."""

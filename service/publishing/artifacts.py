@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from service.artifacts.downloads import DOWNLOADS
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.publishing.durable import sync, write_durably
-from service.snapshot.downloads import DOWNLOADS
 from service.snapshot.manifest import EARLIER, MANIFEST, Manifest
 from service.snapshot.publication import (
     CURRENT,

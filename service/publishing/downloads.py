@@ -20,13 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.errors import SnapshotUnavailable
-from service.publishing.artifacts import STAGING
-from service.publishing.durable import sync, write_durably
-from service.publishing.frames import CHUNK, ArchiveWriter, Buffer
-from service.publishing.patches import make_patch
-from service.publishing.renumbering import Renumbering
-from service.snapshot.downloads import (
+from service.artifacts.downloads import (
     DOWNLOADS,
     INDEX,
     PATCHES,
@@ -37,6 +31,12 @@ from service.snapshot.downloads import (
     read_download,
     verify_downloads,
 )
+from service.errors import SnapshotUnavailable
+from service.publishing.artifacts import STAGING
+from service.publishing.durable import sync, write_durably
+from service.publishing.frames import CHUNK, ArchiveWriter, Buffer
+from service.publishing.patches import make_patch
+from service.publishing.renumbering import Renumbering
 from service.snapshot.manifest import MANIFEST, File, Manifest, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.storage.memory_map import open_array

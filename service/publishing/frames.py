@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
+from service.artifacts.downloads import Frame
 from service.errors import DownloadDamaged
-from service.snapshot.downloads import Frame
 from service.snapshot.manifest import File
 
 if sys.version_info >= (3, 14):

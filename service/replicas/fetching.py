@@ -22,13 +22,13 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from threading import Semaphore
 
+from service.artifacts.downloads import Frame
 from service.errors import DownloadDamaged, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
 from service.publishing.frames import map_file, unpack
 from service.publishing.patches import apply_patch
 from service.replicas.failures import FollowingFailed
 from service.replicas.origin import Origin
-from service.snapshot.downloads import Frame
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS
 

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER
+from service.artifacts.following import FOLLOWING, Failure, Following, read_following
+from service.artifacts.pointer import Pointer
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import KEPT, make_current, publish, stage, write_current
 from service.publishing.downloads import make_downloads
@@ -25,10 +28,7 @@ from service.replicas.failures import FollowingFailed
 from service.replicas.fetching import INCOMING, Fetch, check_manifest
 from service.replicas.origin import Origin
 from service.replicas.signatures import check_pointer, decode_pointer
-from service.snapshot.downloads import DOWNLOADS, INDEX, POINTER
-from service.snapshot.following import FOLLOWING, Failure, Following, read_following
 from service.snapshot.manifest import FORMAT, Manifest, copy_manifest, read_manifest, verify
-from service.snapshot.pointer import Pointer
 from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:

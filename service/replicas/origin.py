@@ -19,9 +19,9 @@ import obstore
 from msgspec import Struct
 from obstore.exceptions import BaseError, NotModifiedError
 
+from service.artifacts.downloads import Frame
 from service.replicas.failures import FollowingFailed
 from service.replicas.store import open_store
-from service.snapshot.downloads import Frame
 from service.snapshot.manifest import FORMAT
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from service.replicas.failures import FollowingFailed
-from service.snapshot.manifest import FORMAT
-from service.snapshot.pointer import (
+from service.artifacts.pointer import (
     Pointer,
     PointerFile,
     pointer_decoder,
     pointer_file_decoder,
 )
+from service.replicas.failures import FollowingFailed
+from service.snapshot.manifest import FORMAT
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (

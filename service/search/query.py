@@ -11,9 +11,9 @@ import numpy as np
 from service.errors import REBUILD, SnapshotUnsupported
 from service.search.analysis import name_key, query_words
 from service.search.config import SEARCH_CONFIG
-from service.search.hybrid import Meaning, Semantics
 from service.search.postings import Header, Integers
 from service.search.query_expansion import Expansion, QueryExpander
+from service.search.semantic.hybrid import Meaning, Semantics
 from service.search.top_k import NO_ORDINALS
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import items_of, open_array

@@ -12,8 +12,8 @@ import numpy as np
 
 from service.search.analysis import LONGEST_CACHED, Word, term_of
 from service.search.config import SearchConfig
-from service.search.encoder import is_encodable
 from service.search.postings import FULL_WEIGHT, Integers, WeightedTerm
+from service.search.semantic.encoder import is_encodable
 from service.search.spelling import SpellingIndex
 from service.storage.hash_table import HashTable
 from service.storage.memory_map import items_of, open_array

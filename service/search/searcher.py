@@ -11,7 +11,6 @@ import numpy as np
 
 from service.records import Explanation, WordScore
 from service.search.collapsing import Groups
-from service.search.hybrid import Meaning
 from service.search.postings import (
     ImpactList,
     Integers,
@@ -21,6 +20,8 @@ from service.search.postings import (
 )
 from service.search.query import QueryParser
 from service.search.query_expansion import Expansion
+from service.search.semantic.hybrid import Meaning
+from service.search.semantic.vectors import Floats
 from service.search.top_k import (
     NO_ORDINALS,
     ORDINAL_MASK,
@@ -34,7 +35,6 @@ from service.search.top_k import (
     top_k,
     top_keys,
 )
-from service.search.vectors import Floats
 
 
 class Searcher:

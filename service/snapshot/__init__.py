@@ -1,4 +1,4 @@
-"""The snapshot on disk: its format, opening, verifying, and swapping in the published one.
+"""The snapshot on disk: its format, opening and verifying it, and the engine that searches it.
 
 May import `service.filtering`, `service.search`, `service.storage`, `service.records` and
 `service.errors`.

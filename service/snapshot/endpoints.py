@@ -29,12 +29,12 @@ from service.filtering.filters import CHUNK, Facet, FacetCounts, folded
 from service.filtering.offers import NONE, OFFER_FACETS, Conditions, Offers, OfferTerms
 from service.records import Explanation
 from service.search.collapsing import Groups
-from service.search.hybrid import Semantics
 from service.search.postings import Integers, Mask, block_count
 from service.search.query import QueryParser
 from service.search.searcher import Plan, Searcher
+from service.search.semantic.hybrid import Semantics
+from service.search.semantic.vectors import EndpointVectors
 from service.search.top_k import TopK, pack
-from service.search.vectors import EndpointVectors
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore

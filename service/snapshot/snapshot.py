@@ -14,12 +14,12 @@ from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.filtering.filters import NO_FILTERS, FacetCounts, FilterIndex, Filters
 from service.filtering.offers import Offers
 from service.records import Explanation
-from service.search.encoder import Encoder
-from service.search.hybrid import Semantics
 from service.search.postings import Mask
 from service.search.query import QueryParser
 from service.search.searcher import Searcher
-from service.search.vectors import Vectors
+from service.search.semantic.encoder import Encoder
+from service.search.semantic.hybrid import Semantics
+from service.search.semantic.vectors import Vectors
 from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.endpoints import Endpoints, searcher_of
 from service.snapshot.engine import Connect, EmbeddedEngine, Engine

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from service.api.curl import curl
+from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary, describe_price, is_upto
 from service.api.parameters import format_decimal
 from service.networks import network_label

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
 
-from service.api.openapi import document
+from service.api.documents.openapi import document
 from service.app import create_app
 from service.settings import ServerSettings, Settings
 from tests.support.running import ROOT, Build, eventually, serve, service

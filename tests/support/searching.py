@@ -14,8 +14,8 @@ import numpy as np
 from whoosh import index
 
 from indexer.__main__ import main
+from indexer.processes.resources import WHOOSH_MEMORY
 from indexer.record_store import KEY_SIZE
-from indexer.resources import WHOOSH_MEMORY
 from indexer.search.parts import Part, part_of
 from indexer.search.postings import compile_postings
 from indexer.segments.segment import WHOOSH, Origin, SegmentWriter, read_segment

@@ -23,8 +23,8 @@ import pytest
 from indexer import __main__ as program
 from indexer import build as pipeline
 from indexer.snapshot.identity import list_files
+from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
 from service.publishing.artifacts import KEPT
-from service.snapshot.downloads import DOWNLOADS, POINTER, verify_downloads
 from service.snapshot.manifest import SEGMENTS, verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot

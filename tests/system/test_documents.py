@@ -19,8 +19,8 @@ from indexer.cli.main import COMMANDS
 from indexer.payments.columns import COLUMNS
 from indexer.sources.records import SourceRecord
 from service import errors
+from service.api.documents.openapi import document
 from service.api.downloads import DOWNLOADS
-from service.api.openapi import document
 from service.app import ROUTES
 from service.cli import Parser
 from service.http.metrics import SHARED_FOLDER

@@ -30,7 +30,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service import discovery_records, records, snapshot_records
-from service.api.openapi import document
+from service.api.documents.openapi import document
 from service.discovery_records import DiscoveryError
 from service.errors import RatecardError
 from service.records import ErrorEnvelope, ServiceList

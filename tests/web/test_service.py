@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from service.api.curl import curl
+from service.api.documents.curl import curl
 from service.records import Endpoint
 from tests.support.clients.browser import settle, visit
 from tests.support.clients.terminals import arguments

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from service.api.curl import curl, path_parameters
+from service.api.documents.curl import curl, path_parameters
 from service.errors import InvalidParameter
 from service.mcp.tools.arguments import HowToCall
 from service.mcp.tools.reading import ALL_ENDPOINTS, Answer, endpoint_of

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from service.api.curl import escape_json
+from service.api.documents.curl import escape_json
 from service.errors import InvalidParameter, ServiceNotFound
 from service.mcp.tools.arguments import Get
 from service.mcp.tools.rows import (

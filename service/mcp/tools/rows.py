@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from service.api.curl import curl
+from service.api.documents.curl import curl
 from service.api.endpoints import (
     NO_PRICE,
     EndpointRequest,

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from service.snapshot.downloads import DOWNLOADS, archive_name, read_download
+from service.artifacts.downloads import DOWNLOADS, archive_name, read_download
 from service.snapshot.manifest import read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
 from tests.benchmarks.corpus import Document, make_documents, make_queries

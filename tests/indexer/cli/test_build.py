@@ -12,7 +12,7 @@ import pytest
 
 from indexer.catalogue.outliers import MIN_SERVICES
 from indexer.encoder.packaged import load_encoder
-from service.snapshot.downloads import DOWNLOADS
+from service.artifacts.downloads import DOWNLOADS
 from tests.support.artifacts import STAGES, folder, overlays, reported
 from tests.support.running import (
     ROOT,
@@ -113,6 +113,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "downloads": sum(path.stat().st_size for path in archives),
         "patches": 0,
         "pushed": [],
+        "loaded": 0,
         "encoder": load_encoder().name,
         "changes": None,
         "suspiciousPrices": [],

@@ -18,7 +18,7 @@ from indexer.encoder.encoding import (
 )
 from indexer.encoder.packaged import load_encoder, write_encoder
 from indexer.encoder.quantising import add_vectors, quantise_rows
-from service.search.encoder import Encoder, scale_rows
+from service.search.semantic.encoder import Encoder, scale_rows
 
 ODD = ["", " ", "!!!", "the of and", "天气预报", "0x" + "ab12" * 10, "∞ -12 3.5e7", "\ud7ff\u0000"]
 words = st.sampled_from(

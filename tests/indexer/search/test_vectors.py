@@ -13,8 +13,8 @@ import pytest
 from indexer.encoder.quantising import EncodedTexts, quantise_rows
 from indexer.search.vectors import write_endpoint_vectors, write_vectors
 from service.errors import SnapshotDamaged
-from service.search.encoder import QueryVector, quantise
-from service.search.vectors import LEAST_PROBED, EndpointVectors, Vectors
+from service.search.semantic.encoder import QueryVector, quantise
+from service.search.semantic.vectors import LEAST_PROBED, EndpointVectors, Vectors
 
 DOCUMENTS, DIMENSIONS, SUBJECTS = 30_000, 128, 400
 K = 24

@@ -15,8 +15,8 @@ from whoosh import index
 
 from indexer.__main__ import main
 from indexer.errors import IndexerError
+from indexer.processes.resources import GIB, MIB
 from indexer.record_store import KEY_SIZE, write_record_store
-from indexer.resources import GIB, MIB
 from indexer.search.postings import compile_postings
 from indexer.segments import indexing
 from indexer.segments.indexing import Resources, index_in_parts

@@ -22,12 +22,7 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from service.app import create_app
-from service.http.file_ranges import CHUNK, MAX_TRANSFERS
-from service.http.responses import IMMUTABLE
-from service.publishing.frames import decompress_bounded, unpack
-from service.publishing.patches import apply_patch
-from service.settings import Settings
-from service.snapshot.downloads import (
+from service.artifacts.downloads import (
     DOWNLOADS,
     POINTER,
     Download,
@@ -35,6 +30,11 @@ from service.snapshot.downloads import (
     lines_name,
     read_download,
 )
+from service.http.file_ranges import CHUNK, MAX_TRANSFERS
+from service.http.responses import IMMUTABLE
+from service.publishing.frames import decompress_bounded, unpack
+from service.publishing.patches import apply_patch
+from service.settings import Settings
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
 from tests.support.artifacts import current, folder

@@ -16,9 +16,9 @@ from starlette.routing import Mount
 
 from indexer.snapshot.rollback import roll_back
 from service.app import create_app
+from service.artifacts.changes import Changes
 from service.errors import Overloaded
 from service.settings import Settings
-from service.snapshot.changes import Changes
 from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.clients.mirror import (
     Mirror,
@@ -155,7 +155,7 @@ def test_requests_for_the_same_pair_wait_for_one_comparison(
         opened.append((old, new))
         return Changes(old, new)
 
-    monkeypatch.setattr("service.snapshot.changes_cache.Changes", open_changes)
+    monkeypatch.setattr("service.artifacts.changes_cache.Changes", open_changes)
 
     async def ask() -> None:
         transport = httpx.ASGITransport(app)
@@ -178,7 +178,7 @@ def test_too_many_waiting_comparisons_are_refused_as_overload(
     app = create_app(Settings(artifacts=str(artifacts)))
     begin = threading.Event()
     monkeypatch.setattr(
-        "service.snapshot.changes_cache.check_files", lambda *_: begin.wait(30) and None
+        "service.artifacts.changes_cache.check_files", lambda *_: begin.wait(30) and None
     )
 
     async def ask() -> None:
@@ -244,7 +244,7 @@ def test_changes_of_removed_snapshots_are_closed_when_nobody_reads_them(
     app.state.snapshots.poll()
     assert app.state.snapshots.opened.id == third
     assert mapped(old)
-    monkeypatch.setattr("service.snapshot.changes_cache.IDLE", 0.0)
+    monkeypatch.setattr("service.artifacts.changes_cache.IDLE", 0.0)
     gc.disable()  # reference counting alone must close them
     try:
         app.state.snapshots.poll()

@@ -40,7 +40,11 @@ REQUESTS = [
 
 def scrape(client: httpx.Client) -> Samples:
     """Return every sample of `/metrics` by name and labels."""
-    response = client.get("/metrics")
+    return samples_in(client.get("/metrics"))
+
+
+def samples_in(response: httpx.Response) -> Samples:
+    """Return every sample of a response of `/metrics` by name and labels."""
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert response.headers["cache-control"] == "no-store"
@@ -263,8 +267,9 @@ def all_workers_report(server: ServiceProcess, sent: Counter[tuple[str, int]]) -
     workers = set()
     for _ in range(16):
         with server.client() as client:
-            if requests_of(scrape(client)) == sent:
-                workers.add(client.get("/metrics").headers["x-request-id"].partition("-")[0])
+            response = client.get("/metrics")
+        if requests_of(samples_in(response)) == sent:
+            workers.add(response.headers["x-request-id"].partition("-")[0])
     return len(workers) > 1
 
 

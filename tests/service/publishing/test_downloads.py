@@ -14,11 +14,7 @@ from pathlib import Path
 import pytest
 
 from indexer.__main__ import main
-from service.publishing.artifacts import stage
-from service.publishing.downloads import make_downloads
-from service.publishing.frames import decompress, decompress_bounded, unpack
-from service.publishing.patches import apply_patch
-from service.snapshot.downloads import (
+from service.artifacts.downloads import (
     DOWNLOADS,
     INDEX,
     PATCHES,
@@ -29,6 +25,10 @@ from service.snapshot.downloads import (
     read_download,
     verify_downloads,
 )
+from service.publishing.artifacts import stage
+from service.publishing.downloads import make_downloads
+from service.publishing.frames import decompress, decompress_bounded, unpack
+from service.publishing.patches import apply_patch
 from service.snapshot.manifest import MANIFEST, SEGMENTS, copy_manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS
 from service.snapshot.snapshot import open_snapshot

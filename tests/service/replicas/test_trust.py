@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from service.artifacts.pointer import Pointer
 from service.replicas.failures import FollowingFailed
 from service.replicas.signatures import (
     CLOCK_SKEW,
@@ -30,7 +31,6 @@ from service.replicas.signatures import (
     read_public_key,
 )
 from service.snapshot.manifest import FORMAT
-from service.snapshot.pointer import Pointer
 
 NOW = datetime(2026, 5, 7, 10, 16, 51, tzinfo=UTC)
 KEY = ed25519.Ed25519PrivateKey.generate()

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from whoosh import index
 
-from indexer.resources import WHOOSH_MEMORY
+from indexer.processes.resources import WHOOSH_MEMORY
 from indexer.segments.whoosh_index import Terms, WhooshWriter
 from service.search.analysis import analyse, name_key, query_words, term_of, words_of
 from service.search.stopwords import STOP_WORDS

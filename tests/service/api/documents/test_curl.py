@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.curl import curl, escape_json
+from service.api.documents.curl import curl, escape_json
 from service.records import Endpoint
 from tests.support.clients.terminals import arguments
 from tests.support.running import Json, endpoint

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from service.search.analysis import words_of
 from service.search.collapsing import is_among_first
 from service.search.config import SearchConfig
-from service.search.encoder import Encoder, QueryVector, encode, is_identifier
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
+from service.search.semantic.encoder import Encoder, QueryVector, encode, is_identifier
+from service.search.semantic.vectors import STEPS, Vectors
 from service.search.top_k import NO_ORDINALS, ORDINAL_MASK, SUM_BITS, top_k
-from service.search.vectors import STEPS, Vectors
 
 
 class Semantics(NamedTuple):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import openapi_parameters as parameters
+from service.api.documents import openapi_parameters as parameters
 from service.api.query_string import MAX_QUERY
 from service.discovery_records import (
     DiscoveryError,

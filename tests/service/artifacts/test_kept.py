@@ -12,8 +12,8 @@ import pytest
 from indexer.__main__ import main
 from indexer.snapshot.rollback import roll_back
 from service.errors import SnapshotGone, SnapshotNotFound
-from service.snapshot.kept import KeptSnapshots
-from service.snapshot.manager import SnapshotManager
+from service.artifacts.kept import KeptSnapshots
+from service.artifacts.manager import SnapshotManager
 from service.snapshot.manifest import EARLIER, MANIFEST, read_manifest
 from tests.support.artifacts import current, folder, snapshots
 from tests.support.running import service, write_lines
@@ -123,7 +123,7 @@ def test_an_unchanged_folder_is_not_read_again(
     for path in (artifacts, *artifacts.iterdir()):
         os.utime(path, (10**9, 10**9))
     listing.refresh()
-    monkeypatch.setattr("service.snapshot.kept.read_history", None)
+    monkeypatch.setattr("service.artifacts.kept.read_history", None)
     listing.refresh()
     assert ids(listing) == [a]
 

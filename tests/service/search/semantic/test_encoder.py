@@ -9,7 +9,7 @@ import pytest
 
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
 from service.errors import SnapshotDamaged
-from service.search.encoder import Encoder, WordPieces, encode, is_encodable, is_identifier
+from service.search.semantic.encoder import Encoder, WordPieces, encode, is_encodable, is_identifier
 
 NUMBERS = {"un": 0, "##break": 1, "##able": 2, "break": 3, "##b": 4, "a": 5}
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import service.snapshot.changes
+import service.artifacts.changes
 from indexer.record_store import run_of, write_ids, write_records
-from service.snapshot.changes import ABSENT, Changes, compare_services
+from service.artifacts.changes import ABSENT, Changes, compare_services
 from tests.support.running import service as record
 
 IDS = st.text("aB0-._~z", min_size=1, max_size=4).filter(lambda each: each not in (".", ".."))
@@ -68,8 +68,8 @@ def test_an_old_list_with_all_changes_applied_equals_the_new_one(
     listings = [[(each, text(each, version)) for each, version in listing] for listing in history]
     folders = [stored(root / str(number), listing) for number, listing in enumerate(listings)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.snapshot.changes, "CHUNK", 100)
-        patch.setattr(service.snapshot.changes, "BLOCK", 2)
+        patch.setattr(service.artifacts.changes, "CHUNK", 100)
+        patch.setattr(service.artifacts.changes, "BLOCK", 2)
         for old, new in ((0, -1), (-1, 0), *((n, n + 1) for n in range(len(history) - 1))):
             changes = Changes(folders[old], folders[new])
             before, after = dict(listings[old]), dict(listings[new])

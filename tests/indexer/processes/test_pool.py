@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from indexer.errors import IndexerError
-from indexer.pool import start_workers
+from indexer.processes.pool import start_workers
 from tests.support.artifacts import ids, snapshots
 from tests.support.running import ROOT, Build, service, write_lines
 from tests.support.stuck_build import FUNCTIONS, WORKERS

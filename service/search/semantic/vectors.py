@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import SnapshotDamaged
-from service.search.encoder import QueryVector
 from service.search.postings import Integers, Mask
+from service.search.semantic.encoder import QueryVector
 from service.search.top_k import top_k
 from service.storage.memory_map import open_array
 

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias
 
 from service.errors import REBUILD, Overloaded, SnapshotDamaged, SnapshotGone
-from service.snapshot.changes import COMPARED_FILES, Changes
-from service.snapshot.kept import KeptSnapshot
+from service.artifacts.changes import COMPARED_FILES, Changes
+from service.artifacts.kept import KeptSnapshot
 from service.snapshot.manifest import check_files
 
 MAX_PAIRS = 8

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.resources import (
+from indexer.processes.resources import (
     GIB,
     LEAST_MEMORY,
     MIB,

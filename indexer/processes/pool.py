@@ -23,8 +23,8 @@ from queue import SimpleQueue
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from indexer.errors import IndexerError
+from indexer.processes.resources import GC_THRESHOLDS
 from indexer.progress import Advance
-from indexer.resources import GC_THRESHOLDS
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ PR_SET_PDEATHSIG = 1
 BOOTSTRAP = """
 import sys
 sys.path[:] = sys.argv[2:]
-from indexer.pool import work
+from indexer.processes.pool import work
 work(int(sys.argv[1]))
 """
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
 from service.filtering.filters import FACETS, Filters
-from service.snapshot.changes import Changes
-from service.snapshot.changes_cache import ChangesCache
+from service.artifacts.changes import Changes
+from service.artifacts.changes_cache import ChangesCache
 from service.snapshot.engine import Connector
-from service.snapshot.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
+from service.artifacts.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
 from service.snapshot.manifest import verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Snapshot, open_folder

@@ -1,0 +1,1 @@
+"""The processes of a build, and the processors and the memory that they may take."""

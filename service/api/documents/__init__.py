@@ -1,0 +1,1 @@
+"""What describes the API: OpenAPI, llms.txt, and command lines of curl."""
