@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
-from service.filtering.filters import FACETS, Filters
 from service.artifacts.changes import Changes
 from service.artifacts.changes_cache import ChangesCache
-from service.snapshot.engine import Connector
 from service.artifacts.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
+from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
+from service.filtering.filters import FACETS, Filters
+from service.snapshot.engine import Connector
 from service.snapshot.manifest import verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Snapshot, open_folder

@@ -29,6 +29,7 @@ from service.opensearch.indexes import (
 from service.opensearch.searcher import ClusterPlan, ClusterSearcher, OrderedMatches
 from service.search.collapsing import GROWTH, MARGIN, is_among_first
 from service.search.postings import Integers
+from service.search.top_k import NO_ORDINALS
 from service.snapshot.endpoints import MAX_COUNTED, EndpointFilters, EndpointHits, Selection
 from service.snapshot.manifest import ClusterIndexes
 from service.snapshot.resources import ResourceFilters, ResourcePage
@@ -70,7 +71,7 @@ class ClusterEngine:
 
             candidates = len(snapshot.services) if mask is None else int(np.count_nonzero(mask))
             in_order = OrderedMatches(plan, first, candidates, total)
-            ordinals = (await in_order.first(offset + limit))[offset:]
+            ordinals = await in_order.page(limit, offset)
         facets = await self._count_services(plan, filters.counted) if filters.counted else None
         hits = Hits(total, ordinals.tolist(), snapshot.id_table, facets)
         if filters.explain:
@@ -146,7 +147,10 @@ class ClusterEngine:
 
         in_order = OrderedMatches(plan, first, int(np.count_nonzero(mask)), total)
         if not filters.per_service:
-            return total, total, (await in_order.first(offset + limit))[offset:]
+            return total, total, await in_order.page(limit, offset)
+        listed = total - await plan.count_excess(filters.per_service)
+        if offset >= listed:
+            return total, listed, NO_ORDINALS
         k = MARGIN * (offset + limit)
         while True:
             page = await in_order.first(k)
@@ -154,7 +158,6 @@ class ClusterEngine:
             if len(page) >= offset + limit or k >= total:
                 break
             k *= GROWTH
-        listed = total - await plan.count_excess(filters.per_service)
         return total, listed, page[offset : offset + limit]
 
     async def _count_services(self, plan: ClusterPlan, names: Sequence[str]) -> FacetCounts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -87,7 +88,7 @@ def clause_name(word: int, term: int) -> str:
 
 def documents(ordinals: Integers) -> Clause:
     """Return the clause of documents by their ordinals, as a compressed bitmap."""
-    bitmap = BitMap(ordinals.astype(np.uint32))
+    bitmap = BitMap(array("I", ordinals.astype(np.uint32).tobytes()))  # copied, not iterated
     bitmap.run_optimize()
     text = base64.b64encode(bitmap.serialize()).decode()
     return {"terms": {ORDINAL: [text], "value_type": "bitmap"}}

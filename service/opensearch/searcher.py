@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.errors import EngineUnavailable
 from service.opensearch.client import Cluster, SearchResponse
 from service.opensearch.indexes import ORDINAL, SERVICE
 from service.opensearch.queries import (
@@ -40,8 +41,12 @@ from service.search.top_k import NO_ORDINALS, ORDINAL_MASK, SUM_BITS, TopK
 
 MAX_VALUES = 50_000
 """Values of a facet that are counted at a time: OpenSearch returns 65,535 at most."""
-LEAST_CHUNK, LARGEST_CHUNK = 1024, 1 << 16
+LEAST_CHUNK, LARGEST_CHUNK = 1024, 1 << 14
 """Candidates whose matches are asked for at a time."""
+MAX_HITS = 10_000
+"""Hits of one answer: to decode them takes some 20 ms of the event loop."""
+FAR = 1000
+"""Offsets from here on are compared with the number of results before any match is fetched."""
 COUNT_ONLY: Clause = {"size": 0}
 
 
@@ -124,6 +129,11 @@ class ClusterPlan:
     ) -> Collapsed:
         """Return one page of the ranking with the best `per_group` documents of each group."""
         k = MARGIN * (offset + limit)
+        if offset >= FAR:
+            total = await self.count()
+            count = total - await self.count_excess(per_group)
+            if offset >= count:
+                return Collapsed(total, count, NO_ORDINALS)
         while True:
             total, ordinals = await self.rank(k)
             listed = ordinals[is_among_first(groups.of_document[ordinals], per_group)]
@@ -271,18 +281,32 @@ class ClusterPlan:
         return _keys_in(await self._searcher.ask(body))
 
     async def _best(self, k: int) -> _Keys:
-        """Return at least the k best lexical matches but those whose name is the query."""
-        if self._head.total < 0 or len(self._head.keys) < min(k, self._head.total):
-            self._head = await self._page(k, 0)
+        """Return at least the k best lexical matches but those whose name is the query.
+
+        Many are fetched in parts, so that other requests have their turn.
+        """
+        while self._head.total < 0 or len(self._head.keys) < min(k, self._head.total):
+            keys = self._head.keys
+            after: Clause = {}
+            if len(keys):
+                last = int(keys[-1])
+                after = {"search_after": [float(-(last >> SUM_BITS)), last & ORDINAL_MASK]}
+            total, more = await self._ask_best(min(k - len(keys), MAX_HITS), after)
+            if not len(more) and k and total:
+                raise EngineUnavailable("OpenSearch has other documents than a moment ago")
+            self._head = _Keys(total, np.concatenate((keys, more)))
         return self._head
 
     async def _page(self, limit: int, start: int) -> _Keys:
         """Return a page of the lexical matches but those whose name is the query."""
+        size = max(min(limit, self._searcher.documents - start), 0)
+        return await self._ask_best(size, {"from": start} if size else {})
+
+    async def _ask_best(self, size: int, place: Clause) -> _Keys:
         if self._lexical is NOTHING:
             return _Keys(0, NO_ORDINALS)
-        size = max(min(limit, self._searcher.documents - start), 0)
         query = within(without(self._lexical, self._parsed.exact), self._conditions)
-        page = {"size": size, "from": start, "sort": BEST_FIRST} if size else COUNT_ONLY
+        page = {"size": size, "sort": BEST_FIRST, **place} if size else COUNT_ONLY
         response = await self._searcher.ask({"query": query, **page})
         return _Keys(response.total, _keys_in(response))
 
@@ -318,6 +342,12 @@ class OrderedMatches:
         self._candidates = candidates
         self._total = total
         self._matches, self._done = NO_ORDINALS, 0
+
+    async def page(self, limit: int, offset: int) -> Integers:
+        """Return one page of the matches."""
+        if offset >= self._total:
+            return NO_ORDINALS
+        return (await self.first(offset + limit))[offset:]
 
     async def first(self, k: int) -> Integers:
         """Return the first k matches."""

@@ -292,6 +292,9 @@ def test_any_offset_of_a_large_result_is_answered(engine: EngineOptions, tmp_pat
             assert answer["total"] == MANY
             expected = [each["id"] for each in records[offset : offset + 24]]
             assert ids(answer) == ids(search(client, q="alike", offset=offset)) == expected
+            found = search(client, "/v1/search/endpoints", q="alike", offset=offset)
+            assert found["total"] == found["listed"] == MANY
+            assert [each["service"]["id"] for each in found["endpoints"]] == expected
 
 
 def test_each_page_is_of_the_snapshot_that_it_names(engine: EngineOptions, tmp_path: Path) -> None:

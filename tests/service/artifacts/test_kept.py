@@ -11,9 +11,9 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.snapshot.rollback import roll_back
-from service.errors import SnapshotGone, SnapshotNotFound
 from service.artifacts.kept import KeptSnapshots
 from service.artifacts.manager import SnapshotManager
+from service.errors import SnapshotGone, SnapshotNotFound
 from service.snapshot.manifest import EARLIER, MANIFEST, read_manifest
 from tests.support.artifacts import current, folder, snapshots
 from tests.support.running import service, write_lines

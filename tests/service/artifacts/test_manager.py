@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
-from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.artifacts.manager import SnapshotManager
+from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.snapshot import Snapshot
 from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.running import Build, eventually, payment, service, write_lines
