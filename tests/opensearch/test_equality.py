@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -21,8 +23,9 @@ from service.snapshot.resources import ResourceFilters, ResourcePage
 from service.snapshot.snapshot import Hits, Snapshot, open_folder, open_snapshot
 from tests.opensearch.conftest import options_of
 from tests.support.cluster.cluster import Cluster
-from tests.support.running import SEEDS, SOAK
+from tests.support.running import SEEDS, SHARED, SOAK, Json, service, write_lines
 
+RELEVANCE = SHARED / "relevance"
 REQUESTS = 600 if SOAK else 60
 SERVICE_FACETS = ("category", "network", "scheme", "integrationType", "tag")
 ENDPOINT_FACETS = ("network", "scheme", "method", "category", "tag", "service")
@@ -40,12 +43,20 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    folder = tmp_path_factory.mktemp("pair")
     sources = [str(SEEDS / "services.jsonl"), str(SEEDS / "resources.jsonl")]
+    return publish(cluster, tmp_path_factory.mktemp("pair"), sources, "equality")
+
+
+def read_lines(path: Path) -> list[Json]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def publish(cluster: Cluster, folder: Path, sources: list[str], prefix: str) -> Pair:
+    """Build a catalogue for both engines."""
     own, other = folder / "embedded", folder / "opensearch"
-    assert main(["build", *sources, "--out", str(own)]) == 0
-    options = options_of(cluster, "equality").build
-    assert main(["build", *sources, "--out", str(other), *options]) == 0
+    assert main(["build", *sources, "--no-downloads", "--out", str(own)]) == 0
+    options = options_of(cluster, prefix).build
+    assert main(["build", *sources, "--no-downloads", "--out", str(other), *options]) == 0
     connector = OpenSearch(ClusterAddress(cluster.url, timeout=30))
     current = read_current(other)
     clustered = open_folder(other / "snapshots" / current.id, current.checked_at, connector.connect)
@@ -82,6 +93,39 @@ def test_facets_of_many_values_are_counted_in_parts(
 
     assert facts(asyncio.run(search())) == facts(expected)
     assert len((expected.facets or {})["tag"]) > 3
+
+
+@pytest.mark.skipif(not RELEVANCE.exists(), reason="the judged queries are not available")
+@pytest.mark.parametrize("corpus", ["stabletoolbench", "sealtools", "metatool"])
+def test_judged_queries_have_the_same_first_ten(
+    cluster: Cluster, tmp_path: Path, corpus: str
+) -> None:
+    documents = read_lines(RELEVANCE / corpus / "corpus.jsonl")
+    records = [
+        service(
+            f"{number:06}",
+            name=each["name"] or each["id"],
+            description=each["description"],
+            category=each["category"],
+            endpoints=[],
+        )
+        for number, each in enumerate(documents)
+    ]
+    judged = [each["query"] for each in read_lines(RELEVANCE / corpus / "queries.jsonl")]
+    queries = judged[:: 1 if SOAK else 20]
+    pair = publish(cluster, tmp_path, [write_lines(tmp_path / "corpus.jsonl", records)], corpus)
+
+    async def count_equal() -> int:
+        try:
+            answers = [await pair.clustered.engine.search(query, 10) for query in queries]
+        finally:
+            await pair.connector.close()
+        return sum(
+            answer.ids == pair.embedded.search(query, 10).ids
+            for query, answer in zip(queries, answers, strict=True)
+        )
+
+    assert asyncio.run(count_equal()) == len(queries)
 
 
 async def compare_answers(pair: Pair, rng: random.Random) -> None:
