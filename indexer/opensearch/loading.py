@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,7 +24,7 @@ from opensearchpy.exceptions import (
     TransportError,
 )
 from opensearchpy.exceptions import ConnectionError as NoConnection
-from opensearchpy.helpers import BulkIndexError, streaming_bulk
+from opensearchpy.helpers import streaming_bulk
 
 from indexer.errors import IndexerError
 from indexer.opensearch.documents import (
@@ -51,8 +52,8 @@ THREADS = 4
 """Bulk requests at a time."""
 CHUNK_BYTES, CHUNK_DOCUMENTS = 4 << 20, 2000
 """The most of a bulk request."""
-ATTEMPTS, BACKOFF, LONGEST_BACKOFF = 6, 1, 30  # the latter two in seconds
-"""Attempts to load a document that a busy cluster refuses (429)."""
+REPEATS, BACKOFF, LONGEST_BACKOFF = 6, 1, 30  # the latter two in seconds
+"""Times that a document which a busy cluster refuses (429) is sent again."""
 GREEN_WITHIN = 60
 """Seconds to wait for copies of the shards."""
 LONGEST_MERGE = 3600.0
@@ -124,6 +125,8 @@ class SearchCluster:
         """
         indexes = self.names(snapshot_id)
         if self.has(built, indexes):
+            with _failures("take over the indexes"):
+                self._mark_complete(indexes)
             return Loaded(0, 0, ["the cluster had the indexes of this catalogue already"])
         services, endpoints = service_documents(built), EndpointDocuments(built)
         total = services.count + endpoints.count
@@ -153,7 +156,7 @@ class SearchCluster:
             self._client.indices.update_aliases(body={"actions": actions})
 
     def clean(self, kept: Collection[str]) -> list[str]:
-        """Remove indexes of the prefix that no kept snapshot needs; returns notes.
+        """Remove indexes of the prefix that no kept snapshot and no alias names; returns notes.
 
         Those of builds that died are removed at once, or after a day where another folder owns
         them and may still load them. Complete ones are marked first, and removed when the grace
@@ -162,6 +165,10 @@ class SearchCluster:
         used = {name for each in kept for name in _both(self.names(each))}
         now, notes, removed = datetime.now(UTC), [], []
         with _failures("remove old indexes"):
+            aliased = self._client.indices.get_alias(
+                name=",".join(_both(self._aliases())), ignore=(404,)
+            )
+            used |= {name for name in aliased if name not in ("error", "status")}
             for name, state in self._states().items():
                 if not state.is_complete:
                     if state.owner == self._owner or self._age(name) > STALE:
@@ -187,10 +194,12 @@ class SearchCluster:
         mappings = self._client.indices.get_mapping(
             index=patterns, params={"expand_wildcards": "open", "ignore_unavailable": "true"}
         )
+        # The pattern is that of prefixes which go on with `-services` or `-endpoints`, too.
+        own = re.compile(f"{re.escape(self._prefix)}-(services|endpoints)-[0-9a-f]+")
         states = {}
         for name, described in mappings.items():
             meta = described["mappings"].get("_meta", {}).get(META)
-            if meta is not None:
+            if meta is not None and own.fullmatch(name):
                 states[name] = msgspec.convert(meta, IndexState)
         return states
 
@@ -228,12 +237,17 @@ class SearchCluster:
                 actions,
                 chunk_size=CHUNK_DOCUMENTS,
                 max_chunk_bytes=CHUNK_BYTES,
-                max_retries=ATTEMPTS,
+                max_retries=REPEATS,
                 initial_backoff=BACKOFF,
                 max_backoff=LONGEST_BACKOFF,
-                raise_on_exception=True,
+                raise_on_error=False,  # a refused document (429) would not be sent again
             )
-            return sum(1 for _ in loaded)
+            count = 0
+            for is_loaded, answer in loaded:
+                if not is_loaded:
+                    raise ClusterFailed(f"a document of {name} is refused: {_refusal(answer)}")
+                count += 1
+            return count
 
         with ThreadPoolExecutor(THREADS) as pool:
             try:
@@ -251,6 +265,12 @@ class SearchCluster:
 
     def _complete(self, indexes: ClusterIndexes, loaded: Loaded) -> None:
         """Merge and copy the shards, and mark the indexes as complete."""
+        states = self._states()
+        for name in _both(indexes):
+            if name not in states:
+                raise ClusterFailed(
+                    f"the index {name} was removed while it was loaded; build again"
+                )
         names, replicas = ",".join(_both(indexes)), self._options.replicas
         merge = {"max_num_segments": 1, "request_timeout": LONGEST_MERGE}
         self._client.indices.forcemerge(index=names, params=merge)
@@ -274,6 +294,9 @@ class SearchCluster:
             )
         stats = self._client.indices.stats(index=names, metric="store")
         loaded.bytes = stats["_all"]["primaries"]["store"]["size_in_bytes"]
+        self._mark_complete(indexes)
+
+    def _mark_complete(self, indexes: ClusterIndexes) -> None:
         for name in _both(indexes):
             self._describe(name, IndexState(self._owner, is_complete=True))
 
@@ -306,14 +329,16 @@ def _failures(act: str) -> Iterator[None]:
         raise ClusterFailed(f"{reason}; look at credentials and blocks; {advice}") from None
     except NoConnection:
         raise ClusterFailed(f"cannot {act}: no node can be reached in time; {advice}") from None
-    except BulkIndexError as error:
-        first = next(iter(error.errors[0].values())).get("error", {})
-        reason = f"{first.get('type')}: {first.get('reason')}" if isinstance(first, dict) else first
-        raise ClusterFailed(f"cannot {act}: {reason}; {advice}") from None
     except TransportError as error:
         raise ClusterFailed(f"cannot {act}: {_reason(error)}; {advice}") from None
     except (OpenSearchException, msgspec.ValidationError, KeyError) as error:
         raise ClusterFailed(f"cannot {act}: {type(error).__name__}: {error}; {advice}") from None
+
+
+def _refusal(answer: Any) -> str:
+    """Return what a bulk request says about a document."""
+    error = next(iter(answer.values())).get("error", {})
+    return f"{error.get('type')}: {error.get('reason')}" if isinstance(error, dict) else str(error)
 
 
 def _reason(error: TransportError) -> str:

@@ -182,6 +182,13 @@ def test_builds_to_two_folders_with_one_prefix_say_so_and_leave_time(
     again = build(tmp_path / "third", options, "two")
     assert "had the indexes of this catalogue already" in again.stdout
     assert indexes(api, prefix) == names(prefix, current(artifacts)) | names(prefix, current(other))
+    impatient = ("--opensearch-grace", "0", "--max-rejects", "0%")
+    served = names(prefix, current(tmp_path / "third"))
+    for fourth in (tmp_path / "fourth", tmp_path / "fifth"):
+        source = write_lines(tmp_path / "bad.jsonl", [{"id": 7}])
+        failed = run_indexer("build", source, "--out", fourth, *QUICK, *options.build, *impatient)
+        assert failed.returncode == 3
+        assert indexes(api, prefix) >= served
 
 
 def test_a_replica_serves_what_it_copied_with_the_same_cluster(

@@ -15,6 +15,7 @@ Answer = tuple[int, dict[str, Any]]
 class Stub:
     """A running server; `answer` returns the status and the body for a path.
 
+    requests: the method, the path and the body of each request
     most: the largest number of requests that were answered at a time
     authorizations: the credentials of each request
     """
@@ -24,6 +25,7 @@ class Stub:
         self.most = self.running = 0
         self.authorizations: list[str] = []
         self.lock = threading.Lock()
+        self.requests: list[tuple[str, str, bytes]] = []
         self.url = ""
 
 
@@ -38,21 +40,28 @@ def run_stub(answer: Callable[[str], Answer]) -> Iterator[Stub]:
         def do_GET(self) -> None:
             self.do_POST()
 
+        def do_PUT(self) -> None:
+            self.do_POST()
+
+        def do_DELETE(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length", 0)))
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
             with stub.lock:
+                stub.requests.append((self.command, self.path, body))
                 stub.running += 1
                 stub.most = max(stub.most, stub.running)
                 stub.authorizations.append(self.headers.get("authorization", ""))
             status, content = stub.answer(self.path)
-            body = json.dumps(content).encode()
+            text = json.dumps(content).encode()
             with stub.lock:
                 stub.running -= 1
             self.send_response(status)
             self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
+            self.send_header("content-length", str(len(text)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(text)
 
         def log_message(self, *_: object) -> None:
             """Log nothing."""
