@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from service.opensearch.connection import ClusterAddress, shown
 from service.settings import Settings
+from tests.support.running import ROOT
 
 
 def test_nodes_have_their_own_credentials_or_those_of_the_file(tmp_path: Path) -> None:
@@ -65,3 +68,34 @@ def test_a_file_without_a_colon_is_no_credentials(tmp_path: Path) -> None:
 def test_the_engine_and_its_url_need_each_other(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="need each other"):
         Settings(**given)  # type: ignore[arg-type]  # names and texts
+
+
+def run_without_extra(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python without the client of OpenSearch."""
+    blocked = "import sys; sys.modules.update(opensearchpy=None, aiohttp=None, pyroaring=None); "
+    command = [sys.executable, "-c", blocked + program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_the_embedded_engine_needs_no_extra() -> None:
+    done = run_without_extra("import service.app, indexer.cli.main, service.mcp.__main__")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("service.__main__", []),
+        ("indexer.__main__", ["build", "seeds/services.jsonl", "--out", "build/nowhere"]),
+    ],
+)
+def test_without_the_extra_programs_say_what_to_install(module: str, arguments: list[str]) -> None:
+    given = ["--engine", "opensearch", "--opensearch-url", "http://a.example"]
+    done = run_without_extra(
+        f"from {module} import main; sys.exit(main(sys.argv[1:]))",
+        *arguments,
+        *given,
+    )
+    assert done.returncode == 2
+    assert "pip install 'ratecard[opensearch]'" in done.stderr
+    assert "Traceback" not in done.stderr
