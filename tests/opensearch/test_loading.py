@@ -175,13 +175,13 @@ def test_builds_to_two_folders_with_one_prefix_say_so_and_leave_time(
 ) -> None:
     assert build(artifacts, options, "one").returncode == 0
     other = tmp_path / "other"
-    done = build(other, options, "two")
+    assert build(other, options, "two").returncode == 0
+    done = build(other, options, "three")
     assert f"the index {prefix}-services-{current(artifacts)} of " in done.stdout
     with serve(artifacts, *options.serve) as client:
         assert total(client, "one") == 1
-    again = build(tmp_path / "third", options, "two")
+    again = build(tmp_path / "third", options, "three")
     assert "had the indexes of this catalogue already" in again.stdout
-    assert indexes(api, prefix) == names(prefix, current(artifacts)) | names(prefix, current(other))
     impatient = ("--opensearch-grace", "0", "--max-rejects", "0%")
     served = names(prefix, current(tmp_path / "third"))
     for fourth in (tmp_path / "fourth", tmp_path / "fifth"):
@@ -252,7 +252,7 @@ def test_a_rollback_switches_the_aliases_as_well(
     assert build(artifacts, options, "two").returncode == 0
     with serve(artifacts, *options.serve) as client:
         assert total(client, "two") == 1
-        done = run_indexer("rollback", artifacts, *options.serve)
+        done = run_indexer("rollback", artifacts, *options.serve[:4])
         assert done.returncode == 0, done.stderr
         eventually(lambda: total(client, "one") == 1)
     assert current(artifacts) == first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +16,6 @@ import httpx
 
 from tests.support.running import ROOT, eventually
 
-OLDEST_JAVA = 21
 HEAP = ("-Xms512m", "-Xmx1g")
 START_SECONDS = 180.0
 """Seconds for nodes to start, of which an idle machine needs 12."""
@@ -29,31 +27,9 @@ def find_jars() -> Path | None:
     return next((folder for folder in folders if (folder / "installed").exists()), None)
 
 
-def find_java() -> str | None:
-    """Return a Java that is new enough, or None."""
-    homes = [Path(home) for home in [os.environ.get("JAVA_HOME")] if home]
-    homes += sorted(Path("/usr/lib/jvm").glob("*"), reverse=True)
-    candidates = [str(home / "bin" / "java") for home in homes]
-    for java in [*candidates, shutil.which("java")]:
-        if java is not None and Path(java).exists() and java_version(java) >= OLDEST_JAVA:
-            return java
-    return None
-
-
-def java_version(java: str) -> int:
-    """Return the feature version of a Java."""
-    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    number = output.partition('version "')[2].partition(".")[0].partition('"')[0]
-    return int(number) if number.isdigit() else 0
-
-
 def missing() -> str:
     """Return what is missing for a cluster; empty where one can be started."""
-    if find_java() is None:
-        return f"needs Java {OLDEST_JAVA} or newer"
-    if find_jars() is None:
-        return "needs OpenSearch: run `make cluster`"
-    return ""
+    return "" if find_jars() else "needs OpenSearch: run `make cluster`, which needs Maven"
 
 
 class Cluster:
@@ -82,7 +58,8 @@ class Cluster:
         ports = (str(self._http[node]), str(self._transport[node]))
         jars = find_jars()
         assert jars is not None
-        command = [str(find_java()), *HEAP, "-cp", f"{jars}:{jars}/*", "Node"]
+        java = (jars / "java").read_text()
+        command = [java, *HEAP, "-cp", f"{jars}:{jars}/*", "Node"]
         command += [str(self._folder / f"node{node}"), f"node{node}", *ports, names, addresses]
         with self._log(node).open("ab") as log:
             self._processes[node] = subprocess.Popen(
@@ -109,11 +86,10 @@ class Cluster:
         """Wait until so many nodes have joined, and all shards have this status."""
 
         def holds() -> bool:
-            for process in self._processes.values():
-                if process.poll() is None:
-                    continue
-                if len(self.running) < nodes:
-                    raise RuntimeError(f"a node has ended:\n{self.log[-2000:]}")
+            if len(self.running) < nodes:
+                ended = [node for node in self._processes if node not in self.running]
+                logs = [self._log(node).read_text()[-2000:] for node in ended]
+                raise RuntimeError("nodes have ended:\n" + "\n".join(logs))
             health = self.health()
             return health.get("number_of_nodes") == nodes and health.get("status") == status
 
@@ -135,11 +111,6 @@ class Cluster:
     def running(self) -> list[int]:
         """The nodes whose processes live."""
         return [node for node, process in self._processes.items() if process.poll() is None]
-
-    @property
-    def log(self) -> str:
-        """What all nodes have logged."""
-        return "\n".join(self._log(node).read_text() for node in self._processes)
 
     def stop(self) -> None:
         """End all nodes."""
