@@ -26,7 +26,9 @@ def main(folder: Path) -> int:
     try:
         java = find_java() or fetch_java(folder)
         fetch_jars(folder)
-        target = ["--release", str(OLDEST_JAVA), "-cp", ":".join(map(str, folder.glob("*.jar")))]
+        version = str(OLDEST_JAVA)  # not `--release`, for which a runtime lacks the signatures
+        target = ["-source", version, "-target", version]
+        target += ["-cp", ":".join(map(str, folder.glob("*.jar")))]
         (ecj,) = folder.glob("ecj-*.jar")
         run([java, "-jar", str(ecj), *target, "-d", str(folder), str(HERE / "Node.java")])
     except (OSError, subprocess.CalledProcessError) as error:
