@@ -21,6 +21,7 @@ from opensearchpy.exceptions import (
     AuthenticationException,
     AuthorizationException,
     OpenSearchException,
+    SSLError,
     TransportError,
 )
 from opensearchpy.exceptions import ConnectionError as NoConnection
@@ -327,6 +328,9 @@ def _failures(act: str) -> Iterator[None]:
     except (AuthenticationException, AuthorizationException) as error:
         reason = f"OpenSearch refuses to {act}: {_reason(error)}"
         raise ClusterFailed(f"{reason}; look at credentials and blocks; {advice}") from None
+    except SSLError:
+        reason = "the certificate of OpenSearch is not trusted; see --opensearch-ca"
+        raise ClusterFailed(f"cannot {act}: {reason}; {advice}") from None
     except NoConnection:
         raise ClusterFailed(f"cannot {act}: no node can be reached in time; {advice}") from None
     except TransportError as error:

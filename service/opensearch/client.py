@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -192,7 +193,10 @@ class Cluster:
             reason = f"OpenSearch did not answer within {self._timeout:g} seconds"
             raise self._log(reason, error) from None
         except NoConnection as error:
-            raise self._log("no node of OpenSearch can be reached", error) from None
+            reason = "no node of OpenSearch can be reached"
+            if isinstance(error.info, ssl.SSLError):
+                reason = "the certificate of OpenSearch is not trusted"
+            raise self._log(reason, error) from None
         except TransportError as error:
             status = error.status_code if isinstance(error.status_code, int) else 0
             if status == NOT_FOUND:

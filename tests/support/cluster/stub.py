@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,8 +31,10 @@ class Stub:
 
 
 @contextmanager
-def run_stub(answer: Callable[[str], Answer]) -> Iterator[Stub]:
-    """Run a server on a free port."""
+def run_stub(
+    answer: Callable[[str], Answer], context: ssl.SSLContext | None = None
+) -> Iterator[Stub]:
+    """Run a server on a free port, by TLS with a context."""
     stub = Stub(answer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,9 +71,12 @@ def run_stub(answer: Callable[[str], Answer]) -> Iterator[Stub]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    stub.url = f"http://127.0.0.1:{server.server_port}"
+    stub.url = f"http{'s' * bool(context)}://127.0.0.1:{server.server_port}"
     try:
         yield stub
     finally:
