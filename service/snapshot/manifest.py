@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
@@ -39,11 +40,18 @@ class Source(Struct):
     rejected: int
 
 
+IndexName = Annotated[
+    str,
+    Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*-(services|endpoints)-[0-9a-f]+\Z", max_length=255),
+]
+"""One index: the manifest of a copy must not make a replica search what else a cluster has."""
+
+
 class ClusterIndexes(Struct, frozen=True):
     """The names of the indexes that hold the postings of a snapshot in an OpenSearch cluster."""
 
-    services: str
-    endpoints: str
+    services: IndexName
+    endpoints: IndexName
 
 
 class Manifest(Struct):
