@@ -114,6 +114,11 @@ def is_worker(process: str) -> bool:
         return False
 
 
+REPLACED_WITHIN = 120.0
+"""Seconds for a killed worker to be replaced: a supervisor that has just asked it whether it is alive
+waits `service.server.run.WORKER_TIMEOUT` for the answer."""
+
+
 def kill_worker(server: ServiceProcess, worker: int) -> None:
     """Kill a worker, and wait until its process is gone."""
     os.kill(worker, signal.SIGKILL)

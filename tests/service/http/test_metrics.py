@@ -13,7 +13,14 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.app import ROUTES
-from tests.support.processes import IDENTITY, ServiceProcess, count_ready, kill_worker, run_service
+from tests.support.processes import (
+    IDENTITY,
+    REPLACED_WITHIN,
+    ServiceProcess,
+    count_ready,
+    kill_worker,
+    run_service,
+)
 from tests.support.running import Build, eventually, service
 
 Labels = frozenset[tuple[str, str]]
@@ -201,7 +208,7 @@ def test_metrics_add_up_all_workers_also_killed_ones(artifacts: Path, build: Bui
             ready = count_ready(server)  # more than 2 where uvicorn replaced a slow worker
             for worker in server.workers:
                 kill_worker(server, worker)
-            eventually(lambda: count_ready(server) >= ready + 2)
+            eventually(lambda: count_ready(server) >= ready + 2, REPLACED_WITHIN)
             samples = scrape(client)
         assert value(samples, "ratecard_requests_in_flight") == 1
         assert requests_of(samples) == sent

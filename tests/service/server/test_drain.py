@@ -18,7 +18,14 @@ from indexer.__main__ import main
 from service.app import create_app
 from service.http.load_shedding import INTERVAL
 from service.settings import Settings
-from tests.support.processes import IDENTITY, ServiceProcess, count_ready, kill_worker, run_service
+from tests.support.processes import (
+    IDENTITY,
+    REPLACED_WITHIN,
+    ServiceProcess,
+    count_ready,
+    kill_worker,
+    run_service,
+)
 from tests.support.running import Build, eventually, serve, service, write_lines
 
 NEVER_SHED = ("/v1/services?limit=1", "/v1/services/tidewatch-example", "/v1/ecosystem/overview")
@@ -116,7 +123,7 @@ def test_a_killed_worker_is_replaced_while_another_serves(sample: Path) -> None:
             return count_ready(server) > 2
 
         kill_worker(server, victim)
-        eventually(is_replaced)
+        eventually(is_replaced, REPLACED_WITHIN)
         assert len(server.workers) == 2
         assert survivor in server.workers
         server.process.terminate()

@@ -36,7 +36,7 @@ def is_empty(group: int) -> bool:
 def stops_cleanly(server: ServiceProcess) -> bool:
     """Return whether the service exits with 0 and leaves no process and no file behind."""
     assert server.wait_for_exit() == 0
-    eventually(lambda: is_empty(server.process.pid), seconds=4)
+    eventually(lambda: is_empty(server.process.pid))
     return {path.name for path in server.folder.iterdir()} == {"stdout", "stderr"}
 
 
