@@ -115,7 +115,7 @@ def is_worker(process: str) -> bool:
 
 
 REPLACED_WITHIN = 120.0
-"""Seconds for a killed worker to be replaced: a supervisor that has just asked it whether it is alive
+"""Seconds for a killed worker to be replaced: a supervisor that has just asked whether it is alive
 waits `service.server.run.WORKER_TIMEOUT` for the answer."""
 
 
