@@ -71,7 +71,7 @@ build/servers/versitygw: Makefile
 # on. Nothing fails without Maven: the tests are skipped then.
 cluster: build/opensearch/installed
 
-build/opensearch/installed: $(wildcard tests/support/cluster/*)
+build/opensearch/installed: $(addprefix tests/support/cluster/,install.py pom.xml Node.java)
 	@$(PYTHON) tests/support/cluster/install.py build/opensearch
 
 wheel:

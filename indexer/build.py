@@ -146,7 +146,7 @@ def _publish_again(
         if cluster is not None and manifest.indexes is not None:
             if not cluster.has(folder, manifest.indexes):
                 return None
-            cluster.switch(manifest.indexes)
+            cluster.keep(manifest.indexes)
         _make_downloads(options, folder, manifest, progress)
         make_current(options.out, snapshot_id)
     return manifest

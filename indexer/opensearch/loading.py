@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -61,9 +61,11 @@ LONGEST_MERGE = 3600.0
 """Seconds for merging shards to one segment."""
 STALE = 86_400
 """Seconds after which an index that another folder's build still loads is taken for dead."""
+OWNER = "owner"
+"""The file in the artifacts folder with an id of it: host names of containers change."""
 FOREIGN = (
-    "the index {} of {} is removed when the grace period is over: each artifacts folder needs a "
-    "`--prefix` of its own"
+    "the index {} of another artifacts folder is removed when the grace period is over: each "
+    "folder needs a `--prefix` of its own"
 )
 
 
@@ -74,7 +76,7 @@ class ClusterFailed(IndexerError):
 class IndexState(Struct, omit_defaults=True):
     """The part of a mapping's `_meta` that is ours.
 
-    owner: the host and the artifacts folder of the build
+    owner: the artifacts folder of the build
     retired_at: when a build found that no snapshot needs the index
     """
 
@@ -97,7 +99,7 @@ class SearchCluster:
     def __init__(self, options: ClusterOptions, artifacts: Path) -> None:
         self._options = options
         self._prefix = options.prefix
-        self._owner = f"{socket.gethostname()}:{artifacts.absolute()}"
+        self._owner = _read_owner(artifacts / OWNER)
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # errors are raised as well
         arguments = options.address.client_arguments()
         # Every request may be repeated at another node: documents have fixed ids.
@@ -115,9 +117,16 @@ class SearchCluster:
             for name, count in zip(_both(indexes), document_counts(folder), strict=True):
                 if name not in states or not states[name].is_complete:
                     return False
-                if self._client.count(index=name)["count"] != count:
+                if self._count(name) != count:
                     return False
         return True
+
+    def keep(self, indexes: ClusterIndexes) -> None:
+        """Copy the shards of existing indexes as often as the options say, and name them."""
+        with _failures("change the replicas"):
+            number = {"index": {"number_of_replicas": self._options.replicas}}
+            self._client.indices.put_settings(index=",".join(_both(indexes)), body=number)
+        self.switch(indexes)
 
     def load(self, built: Path, snapshot_id: str, progress: Progress) -> Loaded:
         """Load both indexes of a snapshot folder that still has its postings.
@@ -180,7 +189,7 @@ class SearchCluster:
                 elif state.retired_at is UNSET:
                     self._describe(name, replace(state, retired_at=now))
                     if state.owner != self._owner:
-                        notes.append(FOREIGN.format(name, state.owner))
+                        notes.append(FOREIGN.format(name))
                 elif (now - state.retired_at).total_seconds() >= self._options.grace:
                     removed.append(name)
             self._remove(removed)
@@ -258,7 +267,8 @@ class SearchCluster:
                 pool.shutdown(cancel_futures=True)
                 raise
         self._client.indices.refresh(index=name)
-        count = self._client.count(index=name)["count"]
+        self._client.indices.put_settings(index=name, body={"index": {"blocks.read": None}})
+        count = self._count(name)
         if count != documents.count:
             raise ClusterFailed(
                 f"the index {name} has {count:,} documents of {documents.count:,}; build again"
@@ -269,12 +279,15 @@ class SearchCluster:
         states = self._states()
         for name in _both(indexes):
             if name not in states:
+                self._remove([name])  # a bulk request has made it anew, without its fields
                 raise ClusterFailed(
                     f"the index {name} was removed while it was loaded; build again"
                 )
         names, replicas = ",".join(_both(indexes)), self._options.replicas
         merge = {"max_num_segments": 1, "request_timeout": LONGEST_MERGE}
-        self._client.indices.forcemerge(index=names, params=merge)
+        merged = self._client.indices.forcemerge(index=names, params=merge)
+        if merged["_shards"]["failed"]:
+            raise ClusterFailed(f"shards of {names} cannot be merged; look at the cluster's log")
         number = {"index": {"number_of_replicas": replicas, "refresh_interval": None}}
         self._client.indices.put_settings(index=names, body=number)
         health = self._client.cluster.health(
@@ -301,9 +314,26 @@ class SearchCluster:
         for name in _both(indexes):
             self._describe(name, IndexState(self._owner, is_complete=True))
 
+    def _count(self, name: str) -> int:
+        """Return the number of documents; raises ClusterFailed where a shard does not answer."""
+        answer = self._client.count(index=name)
+        if answer["_shards"]["successful"] != answer["_shards"]["total"]:
+            raise ClusterFailed(f"a shard of {name} is on no node; look at _cat/shards")
+        count: int = answer["count"]
+        return count
+
     def _remove(self, names: Sequence[str]) -> None:
         for name in names:
             self._client.indices.delete(index=name, params={"ignore_unavailable": "true"})
+
+
+def _read_owner(path: Path) -> str:
+    """Return the id of an artifacts folder, which is made on the first use."""
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(secrets.token_hex(8))
+    return path.read_text()
 
 
 def _both(indexes: ClusterIndexes) -> tuple[str, str]:

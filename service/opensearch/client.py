@@ -6,8 +6,8 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
@@ -24,7 +24,9 @@ from service.opensearch.connection import CONNECTIONS, ClusterAddress
 MAX_SEARCHES = 256
 """Searches that run or wait for a connection; further ones are refused."""
 RETRIES = 2
-"""Further nodes that a search is sent to where a connection fails: it changes nothing."""
+"""Further nodes that a search is sent to where a node does not answer: it changes nothing."""
+PATIENCE = 0.5
+"""Part of the timeout for which one node is waited for, so that a silent one is noticed in time."""
 DEAD_SECONDS = 5
 """Seconds for which a node without connection is not asked again; they double with each failure."""
 LOG_INTERVAL = 5.0  # seconds
@@ -36,7 +38,8 @@ STATUSES = {
 }
 NOT_FOUND = 404
 MISSING = "OpenSearch lacks an index of this snapshot; build it again"
-NO_ANSWER = (AttributeError, KeyError, TypeError, ValueError)
+STRANGE = "OpenSearch answered something else"
+NO_ANSWER = (AttributeError, KeyError, TypeError, ValueError, msgspec.ValidationError)
 """What a look at an answer raises which is none of OpenSearch."""
 WANTED = (
     "timed_out,_shards.total,_shards.successful,hits.total.value,hits.hits.sort,"
@@ -113,7 +116,7 @@ class Cluster:
         """Search an index. Raises EngineUnavailable unless every shard answered, and Overloaded."""
         if self._searches >= MAX_SEARCHES:
             raise Overloaded("too many searches are waiting; try again in a second")
-        milliseconds = round(1000 * self._timeout)
+        milliseconds = round(1000 * PATIENCE * self._timeout)
         options = {
             "allow_partial_search_results": "false",
             "include_named_queries_score": "true",
@@ -130,6 +133,7 @@ class Cluster:
         try:
             async with self._failures():
                 answer = await self._connect().search(index=index, body=body, params=options)
+            with _decoding():
                 response = msgspec.convert(answer, SearchResponse)
         finally:
             self._searches -= 1
@@ -148,6 +152,7 @@ class Cluster:
         async with self._failures():
             health = self._connect().cluster.health
             answer = await health(index=",".join(indexes), params=params, ignore=(408,))
+        with _decoding():
             status: str = answer["status"]
             known = {name: each["status"] for name, each in answer["indices"].items()}
         for name in indexes:
@@ -162,10 +167,26 @@ class Cluster:
         async with self._failures():
             client = self._connect()
             answers = await client.indices.get(index=index)
+            counted = await client.count(index=index)
+        with _decoding():
             (described,) = answers.values()
             fields = described["mappings"].get("properties", {})
-            count = await client.count(index=index)
-            return fields, described["settings"]["index"], count["count"]
+            shards = msgspec.convert(counted["_shards"], Shards)
+            count: int = counted["count"]
+            settings = described["settings"]["index"]
+        if shards.successful != shards.total:
+            raise EngineUnavailable(f"a shard of the index {index} is on no node of OpenSearch")
+        return fields, settings, count
+
+    @asynccontextmanager
+    async def deadline(self) -> AsyncIterator[None]:
+        """Bound the time of all searches of one request; raises EngineUnavailable."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                yield
+        except TimeoutError as error:
+            reason = f"OpenSearch did not answer within {self._timeout:g} seconds"
+            raise self._log(reason, error) from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -176,7 +197,13 @@ class Cluster:
     def _connect(self) -> AsyncOpenSearch:
         if self._client is None:
             self._client = AsyncOpenSearch(
-                **self._arguments | {"max_retries": RETRIES},
+                **self._arguments
+                | {
+                    "timeout": PATIENCE * self._timeout,
+                    "max_retries": RETRIES,
+                    "retry_on_timeout": True,
+                    "retry_on_status": (),
+                },
                 maxsize=CONNECTIONS,
                 dead_timeout=DEAD_SECONDS,
                 serializer=_Serializer(),
@@ -204,8 +231,8 @@ class Cluster:
                 raise IndexMissing(MISSING) from None
             reason = STATUSES.get(status, f"OpenSearch cannot search (status {status})")
             raise self._log(reason, error) from None
-        except (OpenSearchException, msgspec.ValidationError, *NO_ANSWER) as error:
-            raise self._log("OpenSearch answered something else", error) from None
+        except OpenSearchException as error:
+            raise self._log(STRANGE, error) from None
 
     def _log(self, reason: str, error: Exception) -> EngineUnavailable:
         """Log a failure now and then: in an outage, every request fails."""
@@ -214,6 +241,16 @@ class Cluster:
             self._logged_at = now
             _log.error("%s: %s", reason, _detail(error))
         return EngineUnavailable(f"{reason}; try again")
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Raise EngineUnavailable for an answer that is none of OpenSearch."""
+    try:
+        yield
+    except NO_ANSWER as error:
+        _log.error("%s: %r", STRANGE, error)
+        raise EngineUnavailable(f"{STRANGE}; try again") from None
 
 
 def _detail(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -51,8 +52,6 @@ class ClusterAddress(Struct, frozen=True):
         login = Path(self.credentials).read_text().strip() if self.credentials else ""
         if self.credentials and ":" not in login:
             raise ValueError(f"{self.credentials} must hold `user:password`")
-        if self.ca:
-            Path(self.ca).read_bytes()
         hosts = []
         for url in _split(self.urls):
             host: dict[str, Any] = {
@@ -63,7 +62,7 @@ class ClusterAddress(Struct, frozen=True):
             }
             own = f"{unquote(url.username)}:{unquote(url.password or '')}" if url.username else ""
             if own or login:
-                host["http_auth"] = own or login
+                host["http_auth"] = _latin(own or login)
             hosts.append(host)
         arguments: dict[str, Any] = {
             "hosts": hosts,
@@ -72,8 +71,8 @@ class ClusterAddress(Struct, frozen=True):
             "retry_on_timeout": False,
             "http_compress": False,
         }
-        if self.ca:
-            arguments["ca_certs"] = self.ca
+        if any(host["use_ssl"] for host in hosts):
+            arguments["ssl_context"] = _context(self.ca)
         return arguments
 
 
@@ -109,6 +108,23 @@ def shown(urls: str) -> str:
         return ", ".join(ClusterAddress(urls).nodes)
     except ValueError:
         return "not valid"
+
+
+def _context(ca: str) -> ssl.SSLContext:
+    """Return what verifies certificates: by the authorities of a file, or those of the system."""
+    try:
+        return ssl.create_default_context(cafile=ca or None)
+    except ssl.SSLError as error:
+        raise ValueError(f"{ca} holds no certificates in PEM") from error
+
+
+def _latin(login: str) -> str:
+    """Check that credentials can stand in a header."""
+    try:
+        login.encode("latin-1")
+    except UnicodeEncodeError:
+        raise ValueError("the credentials of the cluster must be Latin-1 text") from None
+    return login
 
 
 def _split(urls: str) -> list[SplitResult]:

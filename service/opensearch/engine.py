@@ -9,7 +9,10 @@ them: fetching them from there would take a second round trip and 25 KB.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -22,13 +25,13 @@ from service.opensearch.indexes import (
     DOCUMENT_FACETS,
     SERVICE,
     SERVICE_FACETS,
-    SIMILARITY,
+    different_setting,
     facet_field,
     mapping,
 )
 from service.opensearch.searcher import ClusterPlan, ClusterSearcher, OrderedMatches
 from service.search.collapsing import GROWTH, MARGIN, is_among_first
-from service.search.postings import Integers
+from service.search.postings import Integers, Mask
 from service.search.top_k import NO_ORDINALS
 from service.snapshot.endpoints import MAX_COUNTED, EndpointFilters, EndpointHits, Selection
 from service.snapshot.manifest import ClusterIndexes
@@ -39,6 +42,22 @@ EMBEDDED = (
     "the snapshot {} has its postings in its files: start the service without `--engine "
     "opensearch`, or build it with that option"
 )
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Method: TypeAlias = "Callable[Concatenate[ClusterEngine, P], Coroutine[Any, Any, T]]"
+
+
+def _bounded(method: Method[P, T]) -> Method[P, T]:
+    """Bound the time of a method, which may ask the cluster many times."""
+
+    @wraps(method)
+    async def bounded(engine: ClusterEngine, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async with engine.deadline():
+            return await method(engine, *args, **kwargs)
+
+    return bounded
 
 
 class ClusterEngine:
@@ -52,6 +71,7 @@ class ClusterEngine:
         self._services = ClusterSearcher(cluster, indexes.services, snapshot.parser)
         self._endpoints = ClusterSearcher(cluster, indexes.endpoints, snapshot.endpoints.parser)
 
+    @_bounded
     async def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
     ) -> Hits:
@@ -66,11 +86,11 @@ class ClusterEngine:
         else:
             total = await plan.count()
 
-            def first(k: int) -> Integers:
-                return np.array(snapshot.filters.page(mask, filters.sort, k, 0), np.int64)
+            def first(some: Mask, k: int) -> Integers:
+                return np.array(snapshot.filters.page(some, filters.sort, k, 0), np.int64)
 
-            candidates = len(snapshot.services) if mask is None else int(np.count_nonzero(mask))
-            in_order = OrderedMatches(plan, first, candidates, total)
+            every = np.ones(len(snapshot.services), np.bool_) if mask is None else mask
+            in_order = OrderedMatches(plan, first, every, total)
             ordinals = await in_order.page(limit, offset)
         facets = await self._count_services(plan, filters.counted) if filters.counted else None
         hits = Hits(total, ordinals.tolist(), snapshot.id_table, facets)
@@ -78,6 +98,7 @@ class ClusterEngine:
             hits = replace(hits, explanations=await plan.explain(hits.ordinals))
         return hits
 
+    @_bounded
     async def search_endpoints(
         self, query: str | None, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
@@ -101,6 +122,7 @@ class ClusterEngine:
             hits = replace(hits, explanations=await plan.explain(hits.ordinals))
         return hits
 
+    @_bounded
     async def count_excluded(
         self, query: str, filters: EndpointFilters, wider: EndpointFilters
     ) -> int:
@@ -114,6 +136,7 @@ class ClusterEngine:
         excluded[: len(endpoints)] = ~mask
         return await plan.count_within(excluded)
 
+    @_bounded
     async def search_resources(
         self, query: str | None, limit: int, offset: int, filters: ResourceFilters
     ) -> ResourcePage:
@@ -125,6 +148,10 @@ class ClusterEngine:
         mask = endpoints.mask_of_resources(snapshot.resources.matches(filters))
         top = await self._endpoints.plan(query, mask).rank(limit, offset)
         return snapshot.resources.page(top.total, endpoints.resources_of(top.ordinals).tolist())
+
+    def deadline(self) -> AbstractAsyncContextManager[None]:
+        """Bound the time of what is asked of the cluster."""
+        return self._cluster.deadline()
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless all shards of the indexes can be searched."""
@@ -142,10 +169,10 @@ class ClusterEngine:
         endpoints, total = self._snapshot.endpoints, await plan.count()
         mask = selected.mask_of(len(endpoints))
 
-        def first(k: int) -> Integers:
-            return endpoints.first_in_order(mask, selected.offers, filters.sort, k)
+        def first(some: Mask, k: int) -> Integers:
+            return endpoints.first_in_order(some, selected.offers, filters.sort, k)
 
-        in_order = OrderedMatches(plan, first, int(np.count_nonzero(mask)), total)
+        in_order = OrderedMatches(plan, first, mask, total)
         if not filters.per_service:
             return total, total, await in_order.page(limit, offset)
         listed = total - await plan.count_excess(filters.per_service)
@@ -217,8 +244,8 @@ class OpenSearch:
                 reason = ""
                 if {name: actual.get(name) for name in fields} != fields:
                     reason = "has other fields than it was built with"
-                elif SIMILARITY not in settings.get("similarity", {}):
-                    reason = f"lacks the similarity `{SIMILARITY}`"
+                elif name := different_setting(settings, documents):
+                    reason = f"has other settings of `{name}` than it was built with"
                 elif count != documents:
                     reason = f"has {count:,} documents, the snapshot {documents:,}"
                 if reason:

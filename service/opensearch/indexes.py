@@ -9,7 +9,7 @@ exact up to 2^24.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from service.filtering.filters import FACETS
@@ -75,7 +75,7 @@ def mapping(facets: Iterable[str], *, has_services: bool) -> dict[str, Any]:
 
 
 def settings(documents: int, shards: int) -> dict[str, Any]:
-    """Return the settings of an index while it is loaded: without replicas, and never refreshed.
+    """Return the settings of an index while it is loaded: no replicas, not refreshed nor searched.
 
     `max_result_window` lets searches have any offset: a page costs each shard a heap of its offset
     and its limit.
@@ -84,6 +84,7 @@ def settings(documents: int, shards: int) -> dict[str, Any]:
         "number_of_shards": shards,
         "number_of_replicas": 0,
         "refresh_interval": "-1",
+        "blocks.read": True,
         "max_result_window": max(documents, 10_000) + 1,
         "analysis": {
             "analyzer": {
@@ -93,3 +94,17 @@ def settings(documents: int, shards: int) -> dict[str, Any]:
         },
         "similarity": {SIMILARITY: {"type": "scripted", "script": {"source": IMPACT}}},
     }
+
+
+def different_setting(actual: Mapping[str, Any], documents: int) -> str:
+    """Return the name of a setting of an index that ranks otherwise; empty if all are as built."""
+    built = settings(documents, 1)
+    names = ("analysis", "similarity", "max_result_window")
+    return next((name for name in names if _text(actual.get(name)) != _text(built[name])), "")
+
+
+def _text(value: Any) -> Any:
+    """Return a setting as OpenSearch returns it: values are texts."""
+    if isinstance(value, Mapping):
+        return {name: _text(each) for name, each in value.items()}
+    return [*map(_text, value)] if isinstance(value, list) else str(value)

@@ -167,18 +167,20 @@ class ClusterPlan:
         Most frequent first, ties by value; `sizes` are the numbers of values.
         """
         counted: dict[str, list[tuple[int, int]]] = {}
-        small = {field: size for field, size in sizes.items() if 0 < size <= MAX_VALUES}
-        aggregations = {field: count_values(field, size, size) for field, size in small.items()}
-        if aggregations:
-            counted = await self._count(aggregations)
+        together: dict[str, Clause] = {}
+        room = MAX_VALUES
         for field, size in sizes.items():
+            counts = counted[field] = []
+            if 0 < size <= room:
+                together[field] = count_values(field, size, size)
+                room -= size
+                continue
             parts = -(-size // MAX_VALUES)
-            counts = counted.setdefault(field, [])
-            for part in range(parts) if field not in small else ():
+            for part in range(parts):
                 aggregation = count_values_of_part(field, part, parts, 2 * MAX_VALUES)
                 counts += (await self._count({field: aggregation}))[field]
             counts.sort(key=lambda count: (-count[1], count[0]))
-        return counted
+        return counted | (await self._count(together) if together else {})
 
     async def most_frequent(
         self, sizes: Mapping[str, int], most: int
@@ -191,6 +193,12 @@ class ClusterPlan:
             field: count_values(field, most, max(size, most)) for field, size in sizes.items()
         }
         return await self._count(aggregations)
+
+    async def all(self, total: int) -> Integers:
+        """Return all matches, of which there are so many."""
+        page = {"size": min(total, self._searcher.documents), "sort": [{ORDINAL: "asc"}]}
+        response = await self._ask_matches([], page if total else COUNT_ONLY)
+        return np.array([hit.sort[0] for hit in response.hits.hits], np.int64)
 
     async def matching(self, candidates: Integers) -> Integers:
         """Return those of some documents that match, in their order."""
@@ -327,21 +335,26 @@ class ClusterPlan:
 
 
 class OrderedMatches:
-    """The matches of a plan in the order of some candidates.
+    """The matches of a plan in an order of the snapshot.
 
-    first: returns the first k candidates, fewer only if there are no more
-    candidates: the number of candidates
+    Few matches are all fetched and ordered here. Of many, the first candidates in the order are
+    asked for, of which a good part matches.
+
+    first: returns the first k documents of a mask in the order, fewer only if there are no more
+    mask: the candidates
     total: the number of matches
     """
 
     def __init__(
-        self, plan: ClusterPlan, first: Callable[[int], Integers], candidates: int, total: int
+        self, plan: ClusterPlan, first: Callable[[Mask, int], Integers], mask: Mask, total: int
     ) -> None:
         self._plan = plan
         self._first = first
-        self._candidates = candidates
+        self._mask = mask
+        self._candidates = int(np.count_nonzero(mask))
         self._total = total
         self._matches, self._done = NO_ORDINALS, 0
+        self._is_known = total > MAX_HITS
 
     async def page(self, limit: int, offset: int) -> Integers:
         """Return one page of the matches."""
@@ -351,11 +364,15 @@ class OrderedMatches:
 
     async def first(self, k: int) -> Integers:
         """Return the first k matches."""
+        if not self._is_known:
+            matches = np.zeros(len(self._mask), np.bool_)
+            matches[await self._plan.all(self._total)] = True
+            self._matches, self._is_known = self._first(matches, self._total), True
         while len(self._matches) < min(k, self._total) and self._done < self._candidates:
             missing = k - len(self._matches)
             likely = 2 * missing * self._candidates // max(self._total, 1)
             chunk = min(max(likely, LEAST_CHUNK), LARGEST_CHUNK)
-            candidates = self._first(self._done + chunk)[self._done :]
+            candidates = self._first(self._mask, self._done + chunk)[self._done :]
             found = await self._plan.matching(candidates)
             self._matches = np.concatenate((self._matches, found))
             self._done += chunk

@@ -78,6 +78,35 @@ def test_random_requests_have_the_same_answers(pair: Pair) -> None:
     asyncio.run(compare())
 
 
+def test_matches_are_walked_in_the_order_of_a_sort(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.opensearch.searcher.MAX_HITS", 2)
+    monkeypatch.setattr("service.opensearch.searcher.LEAST_CHUNK", 5)
+    monkeypatch.setattr("service.opensearch.searcher.LARGEST_CHUNK", 7)
+    filters = [Filters(sort="price"), Filters(sort="name", max_price=0.05)]
+    conditions = [
+        EndpointFilters(sort="price", offers={"network": ["base"]}),
+        EndpointFilters(sort="popularity", per_service=1),
+    ]
+
+    async def compare() -> None:
+        engine, embedded = pair.clustered.engine, pair.embedded
+        try:
+            for query in ("data", "weather", pair.names[0]):
+                for each in filters:
+                    expected = embedded.search(query, 9, 4, each)
+                    assert facts(await engine.search(query, 9, 4, each)) == facts(expected)
+                for chosen in conditions:
+                    listed = embedded.endpoints.search(query, 9, 4, chosen)
+                    answer = await engine.search_endpoints(query, 9, 4, chosen)
+                    assert facts(answer) == facts(listed)
+        finally:
+            await pair.connector.close()
+
+    asyncio.run(compare())
+
+
 def test_facets_of_many_values_are_counted_in_parts(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

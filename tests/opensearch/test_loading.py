@@ -94,22 +94,16 @@ def test_a_build_loads_counts_and_switches(
     assert indexes(api, prefix) == names(prefix, first) | names(prefix, second)
 
 
-def test_both_aliases_change_at_once(
+def test_replicas_are_changed_without_loading_again(
     api: httpx.Client, options: EngineOptions, prefix: str, artifacts: Path
 ) -> None:
-    assert build(artifacts, options, "one").returncode == 0
-    records = [service(f"s{number}", description="tides") for number in range(50)]
-    source = write_lines(artifacts.parent / "other.jsonl", records)
-    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
-    seen = set()
-    with subprocess.Popen([*command, *QUICK, "--quiet", *options.build], cwd=ROOT) as process:
-        while process.poll() is None:
-            named = aliases(api, prefix).values()
-            seen.add(frozenset(name.rpartition("-")[2] for name in named))
-    seen.add(frozenset(name.rpartition("-")[2] for name in aliases(api, prefix).values()))
-    assert process.returncode == 0
-    assert all(len(snapshots) == 1 for snapshots in seen)
-    assert len(seen) == 2
+    for replicas in ("1", "0"):
+        more = ("--opensearch-replicas", replicas)
+        assert build(artifacts, options, "one", more=more).returncode == 0
+        answer = api.get(f"/{prefix}-services/_settings").json()
+        (described,) = answer.values()
+        assert described["settings"]["index"]["number_of_replicas"] == replicas
+    assert len(indexes(api, prefix)) == 2
 
 
 def test_indexes_outlast_their_folder_by_the_grace_period(
@@ -177,7 +171,7 @@ def test_builds_to_two_folders_with_one_prefix_say_so_and_leave_time(
     other = tmp_path / "other"
     assert build(other, options, "two").returncode == 0
     done = build(other, options, "three")
-    assert f"the index {prefix}-services-{current(artifacts)} of " in done.stdout
+    assert f"the index {prefix}-services-{current(artifacts)} of another" in done.stdout
     with serve(artifacts, *options.serve) as client:
         assert total(client, "one") == 1
     again = build(tmp_path / "third", options, "three")
@@ -271,7 +265,7 @@ def test_a_rollback_switches_the_aliases_as_well(
         ),
         (("--prefix", "No Spaces"), "lower case"),
         (
-            ("--engine", "opensearch", "--opensearch-url", "http://h", "--opensearch-ca", "/none"),
+            ("--engine", "opensearch", "--opensearch-url", "https://h", "--opensearch-ca", "/none"),
             "cannot be read",
         ),
     ],

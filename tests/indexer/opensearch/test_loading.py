@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from indexer.opensearch.loading import ClusterFailed, SearchCluster
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
 from service.opensearch.connection import ClusterAddress
+from service.snapshot.manifest import ClusterIndexes
 from tests.support.cluster.stub import Answer, Stub, run_stub
 from tests.support.running import service, write_lines
 
@@ -51,7 +53,9 @@ class Busy:
         if path.startswith("/_bulk"):
             return 200, {"errors": True, "items": [*map(self._item, body.splitlines()[::2])]}
         if "_count" in path:
-            return 200, {"count": SERVICES}
+            return 200, {"count": SERVICES, "_shards": {"successful": 1, "total": 1}}
+        if "_forcemerge" in path:
+            return 200, {"_shards": {"failed": 0}}
         if "_mapping" in path and method == "GET":
             loaded = any(each[1].startswith("/_bulk") for each in self.stub.requests)
             states = {name: described("me", complete=False) for name in NAMES}
@@ -96,6 +100,16 @@ def test_documents_that_are_always_refused_fail_the_load(
         with pytest.raises(ClusterFailed, match="rejected: queue is full"):
             cluster_of(stub, tmp_path).load(built, ID, Progress(quiet=True))
     assert max(busy.sent.values()) == loading.REPEATS + 1
+
+
+def test_aliases_are_switched_in_one_request(tmp_path: Path) -> None:
+    with run_stub(lambda _: (200, {"acknowledged": True})) as stub:
+        cluster_of(stub, tmp_path).switch(ClusterIndexes(*NAMES))
+    ((method, path, body),) = stub.requests
+    assert (method, path.partition("?")[0]) == ("POST", "/_aliases")
+    actions = json.loads(body)["actions"]
+    assert [[*action] for action in actions] == [["remove"], ["add"]] * 2
+    assert [action["add"]["index"] for action in actions if "add" in action] == [*NAMES]
 
 
 def test_indexes_that_an_alias_or_a_longer_prefix_has_stay(tmp_path: Path) -> None:

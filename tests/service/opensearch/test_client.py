@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,7 +17,8 @@ from cryptography.x509.oid import NameOID
 
 from indexer.opensearch.loading import ClusterFailed, SearchCluster
 from indexer.options import ClusterOptions
-from service.errors import EngineUnavailable
+from service.errors import EngineUnavailable, Overloaded
+from service.opensearch import client
 from service.opensearch.client import Cluster
 from service.opensearch.connection import ClusterAddress
 from tests.support.cluster.stub import Answer, run_stub
@@ -77,3 +79,49 @@ def test_certificates_are_verified_by_the_given_authority(certificate: Path) -> 
         builder = SearchCluster(ClusterOptions(ClusterAddress(stub.url)), certificate.parent)
         with pytest.raises(ClusterFailed, match="see --opensearch-ca"):
             builder.clean([])
+
+
+def test_a_silent_node_is_asked_once_and_then_left_out() -> None:
+    released = threading.Event()
+
+    def wait(_: str) -> Answer:
+        released.wait(30)
+        return FOUND
+
+    async def search(address: ClusterAddress) -> list[int]:
+        cluster = Cluster(address)
+        try:
+            return [(await cluster.search("any", {"size": 0})).total for _ in range(6)]
+        finally:
+            await cluster.close()
+
+    with run_stub(wait) as silent, run_stub(lambda _: FOUND) as node:
+        address = ClusterAddress(f"{silent.url},{node.url}", timeout=2)
+        assert asyncio.run(search(address)) == [7] * 6
+        released.set()
+        assert len(silent.requests) <= 1
+        assert len(node.requests) == 6
+
+
+def test_further_searches_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_SEARCHES", 3)
+
+    async def search(address: ClusterAddress) -> list[object]:
+        cluster = Cluster(address)
+        try:
+            await cluster.search("any", {"size": 0})  # the client makes its connections
+            searches = [cluster.search("any", {"size": 0}) for _ in range(5)]
+            return [*await asyncio.gather(*searches, return_exceptions=True)]
+        finally:
+            await cluster.close()
+
+    with run_stub(lambda _: FOUND) as stub:
+        answers = asyncio.run(search(ClusterAddress(stub.url)))
+    assert [isinstance(each, Overloaded) for each in answers] == [False] * 3 + [True] * 2
+
+
+def test_errors_of_a_node_are_not_repeated_at_others() -> None:
+    with run_stub(lambda _: (503, {})) as stub:
+        with pytest.raises(EngineUnavailable):
+            count(ClusterAddress(f"{stub.url},{stub.url}/other"))
+        assert len(stub.requests) == 1

@@ -99,3 +99,14 @@ def test_without_the_extra_programs_say_what_to_install(module: str, arguments: 
     assert done.returncode == 2
     assert "pip install 'ratecard[opensearch]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_cannot_be_sent_or_verified_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="must be Latin-1"):
+        ClusterAddress("http://reader:%E2%82%AC@a.example").client_arguments()
+    file = tmp_path / "ca.pem"
+    file.write_text("no certificate")
+    with pytest.raises(ValueError, match="holds no certificates"):
+        ClusterAddress("https://a.example", ca=str(file)).client_arguments()
+    with pytest.raises(FileNotFoundError):
+        ClusterAddress("https://a.example", ca=str(tmp_path / "none")).client_arguments()

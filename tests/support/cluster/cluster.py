@@ -63,7 +63,7 @@ class Cluster:
         command += [str(self._folder / f"node{node}"), f"node{node}", *ports, names, addresses]
         with self._log(node).open("ab") as log:
             self._processes[node] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0
             )
 
     def kill(self, node: int) -> None:

@@ -31,7 +31,7 @@ def main(folder: Path) -> int:
         target += ["-cp", ":".join(map(str, folder.glob("*.jar")))]
         (ecj,) = folder.glob("ecj-*.jar")
         run([java, "-jar", str(ecj), *target, "-d", str(folder), str(HERE / "Node.java")])
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", "") or ""
         print(f"OpenSearch is not installed: {error}; tests of it are skipped\n{detail[-2000:]}")
         return 0
@@ -73,7 +73,7 @@ def fetch_jars(folder: Path) -> None:
 
 def run(command: list[str]) -> None:
     """Run a program; raises OSError or CalledProcessError with what it printed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     if done.returncode:
         raise subprocess.CalledProcessError(
             done.returncode, command[:3], stderr=f"{done.stdout}{done.stderr}"
