@@ -191,7 +191,11 @@ class Cluster:
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
+            pool = self._client.transport.connection_pool
             await self._client.close()
+            # The client forgets connections to nodes that did not answer.
+            for connection in getattr(pool, "orig_connections", ()):
+                await connection.close()
             self._client = None
 
     def _connect(self) -> AsyncOpenSearch:
