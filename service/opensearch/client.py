@@ -40,7 +40,7 @@ NOT_FOUND = 404
 MISSING = "OpenSearch lacks an index of this snapshot; build it again"
 STRANGE = "OpenSearch answered something else"
 NO_ANSWER = (AttributeError, KeyError, TypeError, ValueError, msgspec.ValidationError)
-"""What a look at an answer raises which is none of OpenSearch."""
+"""Exceptions of a look at an answer that is none of OpenSearch."""
 WANTED = (
     "timed_out,_shards.total,_shards.successful,hits.total.value,hits.hits.sort,"
     "hits.hits.matched_queries,aggregations"

@@ -1,4 +1,4 @@
-"""What every engine answers: the same suite, over HTTP, for each of them."""
+"""The contract of every engine: the same suite, over HTTP, for each of them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What describes the API: OpenAPI, llms.txt, and command lines of curl."""
+"""Descriptions of the API: OpenAPI, llms.txt, and command lines of curl."""
