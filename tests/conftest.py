@@ -56,9 +56,8 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their requirements; start with the longest, so that no process ends alone."""
     for item in items:
-        folder = item.path.parent.name
-        if folder in ("system", "web"):
-            item.add_marker("system" if folder == "system" else "browser")
+        if item.path.parent.name == "web":
+            item.add_marker("browser")
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker("opensearch")
         if is_hypothesis_test(getattr(item, "obj", None)):

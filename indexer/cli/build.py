@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot
-from indexer.cli.cluster import add_engine_options, add_loading_options, parse_cluster
 from indexer.cli.command import add_publishing_options
-from indexer.cli.ranking import add_ranking_options, parse_ranking
+from indexer.cli.options.engine import add_engine_options, add_loading_options, parse_cluster
+from indexer.cli.options.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import announce
 from indexer.errors import Misuse
 from indexer.options import ARTIFACTS, BuildOptions, Limits, Policy

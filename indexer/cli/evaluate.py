@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from indexer.cli.ranking import add_ranking_options, parse_ranking
+from indexer.cli.options.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import answer
 from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval, mean
 from indexer.text import shorten

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from indexer.build import connect_cluster
-from indexer.cli.cluster import add_engine_options, parse_address
 from indexer.cli.command import add_artifacts_argument, add_publishing_options
+from indexer.cli.options.engine import add_engine_options, parse_address
 from indexer.cli.terminal import announce
 from indexer.options import ClusterOptions
 from indexer.publishing.publication import Publisher
