@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from indexer.columns.ragged import positions
 from service.search.analysis import name_key
 from service.search.config import SearchConfig
 from service.search.spelling import (
@@ -21,10 +22,12 @@ from service.search.spelling import (
     letter_codes,
     max_edits,
 )
-from service.storage.hash_table import stable_order, text_hash, write_hash_table
+from service.storage.hash_table import text_hash, write_hash_table
 from service.storage.string_table import write_string_table
 
 BATCH = 4096  # words whose deletions are hashed at a time
+Deletions = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
+"""Hashes of the remainders of words without some letters, and the positions of these words."""
 
 
 def write_query_expansion(
@@ -46,53 +49,45 @@ def write_query_expansion(
     write_string_table(folder / "words", [word.encode() for word in words])
     np.save(folder / "word_terms.npy", word_terms)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
-    write_hash_table(folder / "one_deletion", *_deletions(words, candidates, 0, 1))
+    deletions = _deletions(words, candidates, 0, 1)
+    write_hash_table(folder / "one_deletion", *deletions)
     longer = [position for position in candidates if len(words[position]) >= SHORTEST_TWO_EDITS]
     write_hash_table(folder / "two_deletions", *_deletions(words, longer, 2, 2))
     frequencies = document_frequencies[word_terms]
-    np.save(folder / "corrections.npy", find_corrections(words, word_terms, frequencies, config))
+    corrections = find_corrections(words, word_terms, frequencies, deletions, config)
+    np.save(folder / "corrections.npy", corrections)
 
 
 def find_corrections(
     words: Sequence[str],
     word_terms: npt.NDArray[np.int32],
     frequencies: npt.NDArray[np.int64],
+    deletions: Deletions,
     config: SearchConfig,
 ) -> npt.NDArray[np.int32]:
     """Return for each word the term that it probably misspells, or -1.
 
     A word in very few documents probably misspells the most frequent of the words at one edit that
-    are in `rare_ratio` times as many documents.
+    are in `rare_ratio` times as many documents. `deletions` are those of up to one letter.
     """
     corrections = np.full(len(words), -1, dtype=np.int32)
-    rare = [
+    rare_words = [
         position
         for position in np.flatnonzero(frequencies <= config.rare_documents).tolist()
         if max_edits(words[position])
     ]
-    frequent = np.flatnonzero(frequencies >= config.rare_ratio).tolist()
-    hashes, members = _deletions(
-        words, [position for position in frequent if _is_candidate(words[position])], 0, 1
-    )
-    order = stable_order(hashes)
-    hashes, members = hashes[order], members[order]
-    rare_hashes, rare_members = _deletions(words, rare, 0, 1)
-    starts = np.searchsorted(hashes, rare_hashes)
-    shared = np.flatnonzero(np.append(hashes, np.uint64(0))[starts] == rare_hashes)
-    ends = np.searchsorted(hashes, rare_hashes[shared], side="right")
+    is_rare = np.zeros(len(words), np.bool_)
+    is_rare[rare_words] = True
+    rare, frequent = _sharing(deletions, is_rare, frequencies >= config.rare_ratio)
+    near = frequencies[frequent] >= frequencies[rare] * config.rare_ratio
+    near &= word_terms[frequent] != word_terms[rare]
     highest = np.zeros(len(words), dtype=np.int64)
-    for word, start, end in zip(rare_members[shared], starts[shared], ends, strict=True):
-        for other in members[start:end]:
-            frequency = frequencies[other]
-            if (
-                frequency < max(frequencies[word] * config.rare_ratio, highest[word])
-                or word_terms[other] == word_terms[word]
-            ):
-                continue
-            if edit_distance(words[word], words[other], 1) == 1:
-                if frequency > highest[word] or word_terms[other] < corrections[word]:
-                    corrections[word] = word_terms[other]
-                highest[word] = frequency
+    for word, other in zip(rare[near].tolist(), frequent[near].tolist(), strict=True):
+        frequency = frequencies[other]
+        if frequency >= highest[word] and edit_distance(words[word], words[other], 1) == 1:
+            if frequency > highest[word] or word_terms[other] < corrections[word]:
+                corrections[word] = word_terms[other]
+            highest[word] = frequency
     return corrections
 
 
@@ -105,13 +100,29 @@ def write_names(folder: Path, names: Sequence[str]) -> None:
     np.save(folder / "name_hashes.npy", hashes)
 
 
+def _sharing(
+    deletions: Deletions, is_left: npt.NDArray[np.bool_], is_right: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the pairs of a left and a right word that share a remainder, once for each."""
+    hashes, members = deletions
+    left, right = np.flatnonzero(is_left[members]), np.flatnonzero(is_right[members])
+    if not len(right):
+        return members[:0], members[:0]
+    right = right[np.argsort(hashes[right], kind="stable")]
+    distinct, starts = np.unique(hashes[right], return_index=True)
+    bounds = np.append(starts, len(right))
+    groups = np.searchsorted(distinct, hashes[left], side="right") - 1
+    shared = distinct[groups] == hashes[left]
+    left, groups = left[shared], groups[shared]
+    pairs = np.repeat(left, np.diff(bounds)[groups]), right[positions(bounds, groups)]
+    return members[pairs[0]], members[pairs[1]]
+
+
 def _is_candidate(word: str) -> bool:
     return SHORTEST_CORRECTION <= len(word) <= LONGEST_CORRECTION and word.isalpha()
 
 
-def _deletions(
-    words: Sequence[str], positions: Sequence[int], fewest: int, most: int
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+def _deletions(words: Sequence[str], positions: Sequence[int], fewest: int, most: int) -> Deletions:
     """Return the hashes of remainders after `fewest` to `most` deletions, and their positions."""
     by_length = defaultdict(list)
     for position in positions:

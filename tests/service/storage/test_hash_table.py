@@ -1,18 +1,29 @@
-"""Order of hashes: that of a stable sort, also where their highest bits are equal."""
+"""Hash tables: every value is found by its hash, also where the highest bits are equal."""
 
 from __future__ import annotations
+
+import tempfile
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.storage.hash_table import stable_order
+from service.storage.hash_table import HashTable, write_hash_table
 
 HIGH = st.integers(0, 3).map(lambda bits: bits << 62)
 LOW = st.integers(0, 7)
 
 
 @given(st.lists(st.builds(int.__add__, HIGH, LOW) | st.integers(0, 2**64 - 1)))
-def test_hashes_are_ordered_as_by_a_stable_sort(hashes: list[int]) -> None:
-    array = np.array(hashes, np.uint64)
-    assert stable_order(array).tolist() == sorted(range(len(hashes)), key=hashes.__getitem__)
+def test_the_values_of_a_hash_are_found_in_their_order(hashes: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table"
+        values = np.arange(len(hashes), dtype=np.int32)
+        write_hash_table(path, np.array(hashes, np.uint64), values)
+        table = HashTable(path)
+    for each in {*hashes, 0, 2**64 - 1}:
+        candidates = table.candidates([each])
+        assert all((hashes[value] ^ each) & 0xFF == 0 for value in candidates)
+        own = [value for value in candidates if hashes[value] == each]
+        assert own == [value for value in values.tolist() if hashes[value] == each]
