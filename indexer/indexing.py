@@ -19,7 +19,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
-from indexer.encoder.quantising import concatenate
+from indexer.encoder.quantising import EncodedTexts, concatenate
 from indexer.options import BuildOptions, EncoderKind
 from indexer.processes.pool import run_beside, start_workers
 from indexer.progress import Progress
@@ -48,7 +48,7 @@ from indexer.segments.store import (
 )
 from indexer.segments.vectors import Vectors, gather_live_vectors
 from indexer.snapshot.documents import read_documents
-from indexer.snapshot.endpoints import Documents, compile_endpoints, write_endpoints
+from indexer.snapshot.endpoints import compile_endpoints, write_endpoints
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.fingerprint import hash_program
 from service.search.config import SearchConfig
@@ -96,10 +96,10 @@ class Indexer:
     def columns_of(self, keys: Keys) -> RecordColumns:
         """Return the columns of the stored services, whose hashes are `keys`."""
         kept = self._kept.records.columns
-        rows = kept.find(keys)
-        if (rows < 0).any():
-            return extract(read_record_store(self._built, "records"), keys)
-        return kept.take(rows)
+        rows = kept.find(keys).astype(np.int64)
+        new = np.flatnonzero(rows < 0)
+        extracted = extract(read_record_store(self._built, "records", new.tolist()), keys[new])
+        return _take(kept, rows, [extracted], new)
 
     def write(
         self, entries: Sequence[Entry], keys: Keys, listed: ListedResources, offers: OfferWriter
@@ -117,14 +117,14 @@ class Indexer:
         segments = [(each.stored.folder, each.ordinals) for each in used]
         fitted = self._encode(len(entries), encoder, has_segments=bool(used))
         beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
-        services = (built, segments, names, prior, ranking.search)
+        services = (built, segments, names, prior, encoder is not None, fitted, ranking.search)
         with self._progress.stage("compile"), beside(_compile_services, services):
             endpoints = write_endpoints(
                 built, columns, listed, offers, encoder, indexed=self._has_endpoints
             )
-            documents = endpoints if self._has_endpoints else None
-            vectors = (built, segments, fitted, documents)
-            with nullcontext() if encoder is None else beside(_write_vectors, vectors):
+            others = endpoints.other_vectors if self._has_endpoints else None
+            vectors = (built, segments, fitted, others, endpoints.services)
+            with nullcontext() if others is None else beside(_write_endpoint_vectors, vectors):
                 keep(built, columns)
                 write_summaries(built, columns, read_record_store(built, "records"))
                 write_filters(built / "filters", columns, [entry.calls for entry in entries])
@@ -162,8 +162,7 @@ class Indexer:
             ) as results,
         ):
             indexed = results()
-        rows[new] = len(columns.keys) + np.arange(len(new))
-        columns = concatenate_columns([columns, *(part.columns for part in indexed)]).take(rows)
+        columns = _take(columns, rows, [part.columns for part in indexed], new)
         keys = columns.texts
         written = [open_written(part.segment) for part in indexed if part.segment is not None]
         stored: list[StoredSegment] = [*kept, *written]
@@ -226,31 +225,48 @@ class Indexer:
         return self._staging / "documents"
 
 
+def _take(
+    kept: RecordColumns,
+    rows: npt.NDArray[np.int64],
+    parts: Sequence[RecordColumns],
+    new: npt.NDArray[np.int64],
+) -> RecordColumns:
+    """Return the columns of all services: rows of the kept ones, or for `new` ones of the parts."""
+    rows[new] = len(kept.keys) + np.arange(len(new))
+    return concatenate_columns([kept, *parts]).take(rows)
+
+
 def _compile_services(
     built: Path,
     segments: Segments,
     names: Sequence[str],
     prior: npt.NDArray[np.float64],
+    has_vectors: bool,
+    fitted: Vectors | None,
     config: SearchConfig,
 ) -> None:
-    """Write the postings of the services; `names` and `prior` are in listing order."""
+    """Write the postings of the services, and their vectors: fitted ones or those of the segments.
+
+    `names` and `prior` are in listing order.
+    """
     parts = [part_of(read_segment(folder).services, ordinals) for folder, ordinals in segments]
     compile_postings(parts, names, prior, built / "postings", config)
+    if has_vectors:
+        services, _ = fitted or gather_live_vectors(segments)
+        write_vectors(built / "vectors", services)
 
 
-def _write_vectors(
-    built: Path, segments: Segments, fitted: Vectors | None, documents: Documents | None
+def _write_endpoint_vectors(
+    built: Path,
+    segments: Segments,
+    fitted: Vectors | None,
+    others: EncodedTexts,
+    services_of: npt.NDArray[np.int32],
 ) -> None:
-    """Write the vectors of services and of documents, fitted ones or those of the segments."""
+    """Write the vectors of endpoints and of other resources, given the service of each."""
     services, endpoints = fitted or gather_live_vectors(segments)
-    write_vectors(built / "vectors", services)
-    if documents is not None and documents.other_vectors is not None:
-        write_endpoint_vectors(
-            built / "endpoints" / "vectors",
-            concatenate([endpoints, documents.other_vectors]),
-            services,
-            documents.services,
-        )
+    folder = built / "endpoints" / "vectors"
+    write_endpoint_vectors(folder, concatenate([endpoints, others]), services, services_of)
 
 
 def _have_segments(
