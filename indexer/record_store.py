@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b, sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -19,7 +21,7 @@ KEY_SIZE = 16
 """The bytes of the hash of a record."""
 Keys = npt.NDArray[np.uint8]
 RECORDS = "records.json"
-BUFFER = 2**18  # bytes that are written at a time
+BUFFER = 2**18  # bytes that are read or written at a time
 HASHED = 2**20  # bytes that are hashed at a time
 
 
@@ -44,12 +46,16 @@ def read_record_store(
     The file is read and not mapped: pages of a mapping would count as memory of the process.
     """
     offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False).tolist()
-    with (folder / f"{name}.json").open("rb") as file:
-        for ordinal in range(len(offsets) - 1) if ordinals is None else ordinals:
+    path = folder / f"{name}.json"
+    if ordinals is None:
+        with path.open("rb", buffering=BUFFER) as file:
+            for start, stop in pairwise(offsets):
+                yield file.read(stop - start)[: stop - start - 1]
+        return
+    with path.open("rb", buffering=0) as file:
+        for ordinal in ordinals:
             start, stop = offsets[ordinal : ordinal + 2]
-            if file.tell() != start:
-                file.seek(start)
-            yield file.read(stop - start)[: stop - start - 1]
+            yield os.pread(file.fileno(), stop - start - 1, start)
 
 
 class Run(NamedTuple):
