@@ -190,6 +190,7 @@ def hash_texts(service: Service) -> bytes:
         service.name,
         service.description,
         service.category,
+        service.domain,
         [_texts_of(endpoint) for endpoint in service.endpoints],
     )
     return blake2b(_encode_texts(texts), digest_size=KEY_SIZE).digest()

@@ -72,6 +72,7 @@ class Service(Struct, rename="camel", gc=False):
     description: str
     endpoints: list[Endpoint]
     category: str = ""
+    domain: str | None = None
     networks: list[str] = []
     integration_type: str = ""
     tags: list[str] = []

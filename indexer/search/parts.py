@@ -1,23 +1,25 @@
-"""Parts of an index: the postings of the documents of a segment that are in the listing."""
+"""Documents of the index, and parts of it: the postings of those that a segment has."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from indexer.segments.postings import FieldPostings, Numbers
+from indexer.segments.postings import GONE, FieldPostings, Numbers
 from indexer.segments.segment import Segment
 from indexer.segments.texts import Analysed
-from indexer.segments.vectors import endpoint_numbers
+from indexer.segments.vectors import First, endpoint_numbers
 
-ENDPOINT_NAMES = {
+FIELDS_OF_ENDPOINTS = {
     "name": "service_name",
     "description": "service_description",
-    "category": "category",
+    "category": "service_category",
+    "host": "host",
 }
-"""Fields of services, and what they are called as fields of their endpoints."""
+"""Fields of services, and what they are called as fields of their endpoints and resources."""
+FIELDS_OF_SERVICES = {"name": "title"}
+"""Fields of services that have another name where a service is a document of its own."""
 
 
 class Part(NamedTuple):
@@ -28,6 +30,35 @@ class Part(NamedTuple):
 
     fields: dict[str, FieldPostings]
     vocabulary: dict[str, str]
+
+
+class Documents(NamedTuple):
+    """The documents of a catalogue: its endpoints in listing order, then the others by service.
+
+    These are the listed resources that are no endpoint of their service, and the services that have
+    neither endpoints nor such resources.
+
+    endpoints: int64[services + 1], the first document of each service among the endpoints
+    resources: int64[services + 1], the same for resources: the first, or where one would stand
+    own: int32[services], the document of a service that is one, or GONE
+    services: int32[documents], the service of each document
+    """
+
+    endpoints: First
+    resources: First
+    own: Numbers
+    services: Numbers
+
+
+def place_documents(endpoints: Numbers, resources: Numbers) -> Documents:
+    """Return the documents, given how many endpoints and other resources each service has."""
+    is_own = (endpoints == 0) & (resources == 0)
+    first = np.concatenate(([0], np.cumsum(endpoints, dtype=np.int64)))
+    others = first[-1] + np.concatenate(([0], np.cumsum(resources + is_own, dtype=np.int64)))
+    numbers = np.arange(len(endpoints), dtype=np.int32)
+    own = np.where(is_own, others[:-1], GONE).astype(np.int32)
+    services = np.repeat(np.tile(numbers, 2), np.concatenate((endpoints, resources + is_own)))
+    return Documents(first, others, own, services)
 
 
 def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = None) -> Part:
@@ -41,46 +72,43 @@ def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = Non
     return Part(fields, {word: term for word, _, term in entries})
 
 
-def endpoint_parts(
-    segment: Segment,
-    ordinals: Numbers,
-    first_endpoints: npt.NDArray[np.int64],
-    first_others: npt.NDArray[np.int64],
-) -> list[Part]:
-    """Return the parts of endpoints: of their own texts, and of those of their services.
+def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> list[Part]:
+    """Return the parts of a segment: of the texts of endpoints, and of those of services.
 
-    `ordinals` are those of the services. `first_endpoints` and `first_others`, int64[services + 1],
-    have the ordinals of the first document of each service in two ranges of documents.
+    `ordinals` are those of the services.
     """
-    documents = endpoint_numbers(segment.first_endpoints, ordinals, first_endpoints)
     services = part_of(segment.services, ordinals)
-    return [
-        part_of(segment.endpoints, documents, ordinals),
-        _expand_to_endpoints(services, first_endpoints),
-        _expand_to_endpoints(services, first_others),
-    ]
-
-
-def _expand_to_endpoints(part: Part, first_endpoints: npt.NDArray[np.int64]) -> Part:
-    """Return the postings of services as those of their endpoints."""
-    fields = {
-        endpoint_field: _expand(part.fields[field], first_endpoints)
-        for field, endpoint_field in ENDPOINT_NAMES.items()
+    own = {
+        FIELDS_OF_SERVICES.get(name, name): field.renumber(documents.own)
+        for name, field in services.fields.items()
     }
-    return Part(fields, {})
+    is_own = documents.own != GONE
+    parts = [Part(own, services.vocabulary)]
+    if documents.endpoints[-1]:
+        numbers = endpoint_numbers(segment.first_endpoints, ordinals, documents.endpoints)
+        parts.append(part_of(segment.endpoints, numbers, ordinals))
+    for first in (documents.endpoints, documents.resources):
+        sizes = np.where(is_own, 0, np.diff(first))
+        expanded = {
+            FIELDS_OF_ENDPOINTS[name]: _expand(field, first[:-1], sizes)
+            for name, field in services.fields.items()
+        }
+        parts.append(Part(expanded, {}))
+    return parts
 
 
-def _expand(field: FieldPostings, first_endpoints: npt.NDArray[np.int64]) -> FieldPostings:
-    endpoints = np.diff(first_endpoints)[field.documents]
-    ends = np.cumsum(endpoints)
-    offsets = first_endpoints[field.documents] - (ends - endpoints)
-    documents = np.arange(ends[-1] if len(ends) else 0) + np.repeat(offsets, endpoints)
+def _expand(field: FieldPostings, first: First, sizes: First) -> FieldPostings:
+    """Return the postings of services as those of so many documents of each, from the first."""
+    counts = sizes[field.documents]
+    ends = np.cumsum(counts)
+    offsets = first[field.documents] - (ends - counts)
+    documents = np.arange(ends[-1] if len(ends) else 0) + np.repeat(offsets, counts)
     bounds = np.concatenate(([0], ends))[np.concatenate(([0], np.cumsum(field.sizes)))]
-    sizes = np.diff(bounds)
-    present = np.flatnonzero(sizes)
+    sizes_of_terms = np.diff(bounds)
+    present = np.flatnonzero(sizes_of_terms)
     return FieldPostings(
         [field.terms[number] for number in present.tolist()],
-        sizes[present],
+        sizes_of_terms[present],
         documents.astype(np.int32),
-        np.repeat(field.counts, endpoints),
+        np.repeat(field.counts, counts),
     )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from indexer.search.parts import Part
 from indexer.search.query_expansion import write_names, write_query_expansion
-from indexer.segments.postings import FieldPostings
+from indexer.segments.postings import FieldPostings, Numbers
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,
@@ -23,7 +23,7 @@ from service.search.postings import (
     Header,
     block_count,
 )
-from service.search.top_k import top_k
+from service.search.top_k import ORDINAL_MASK, SUM_BITS, first_keys, pack
 
 CHUNK = 1 << 22
 """Postings that are merged at a time: sorting them takes some 200 MB."""
@@ -42,34 +42,40 @@ def compile_postings(
     parts: Sequence[Part],
     names: Sequence[str],
     prior: npt.NDArray[np.float64],
+    services: Numbers,
+    endpoints: int,
     folder: Path,
     config: SearchConfig = SEARCH_CONFIG,
 ) -> None:
-    """Write the files of a `Searcher`.
+    """Write the files of a `Searcher` and a `QueryParser`.
 
-    `names` and `prior` (0 to 1) are in the order of the documents. Documents without names cannot
-    be found by them.
+    names: of the services
+    prior: float64[documents], 0 to 1
+    services: int32[documents], the service of each
+    endpoints: how many of the first documents are endpoints
     """
     folder.mkdir(parents=True, exist_ok=True)
     documents = len(prior)
+    groups = _Groups(services, endpoints, len(names), config)
     terms = sorted({t for part in parts for field in part.fields.values() for t in field.terms})
     runs = list(_runs(parts, terms, documents, config))
     sizes = np.zeros(len(terms), np.int64)
     for run in runs:
         sizes[run.terms] += np.diff(run.bounds)
-    writer = _PostingsWriter(len(terms), int(sizes.sum()), documents, config.dense_share)
+    writer = _PostingsWriter(len(terms), int(sizes.sum()), groups, config.dense_share)
     for chunk in _chunks(sizes):
         keys, frequencies = _sum_by_key(runs, chunk, documents)
         owners, ordinals = np.divmod(keys, max(documents, 1))
         document_frequencies = np.bincount(owners - chunk.start, minlength=len(chunk))
         impacts = _impacts(document_frequencies, ordinals, frequencies, documents, prior, config)
         writer.add(chunk, document_frequencies, ordinals, impacts)
-    document_frequencies = writer.write(folder)
+    np.save(folder / "group_penalties.npy", groups.penalties)
+    document_frequencies, group_frequencies = writer.write(folder)
     vocabulary = {word: term for part in parts for word, term in part.vocabulary.items()}
-    write_query_expansion(folder, vocabulary, terms, document_frequencies, config)
+    write_query_expansion(folder, vocabulary, terms, group_frequencies, config)
     write_names(folder, names)
     postings = int(document_frequencies.sum())
-    header = Header(documents, len(terms), postings, config)
+    header = Header(documents, endpoints, len(names), len(terms), postings, config)
     (folder / "header.json").write_bytes(msgspec.json.encode(header))
 
 
@@ -169,17 +175,67 @@ def _impacts(
     return impacts.astype(np.uint16)
 
 
+class _Groups:
+    """The groups of documents: those of each service.
+
+    `penalties`, uint16[groups], is what is subtracted from the sum of a document.
+    """
+
+    def __init__(
+        self, services: Numbers, endpoints: int, count: int, config: SearchConfig
+    ) -> None:
+        self.of_document, self.count = services, count
+        self._endpoints = endpoints
+        sizes = np.bincount(services, minlength=count)
+        penalties = config.size_penalty * config.impact_scale * np.log(np.maximum(sizes, 1))
+        self.penalties = np.minimum(np.rint(penalties), np.iinfo(np.uint16).max).astype(np.uint16)
+
+    def frequencies(
+        self, document_frequencies: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Return how many groups have each term, whose documents are given one after another."""
+        terms = np.repeat(np.arange(len(document_frequencies)), document_frequencies)
+        keys = terms * max(self.count, 1) + self.of_document[ordinals]
+        is_endpoint = ordinals < self._endpoints
+        distinct = _distinct(keys[is_endpoint])
+        others = _distinct(keys[~is_endpoint])
+        if len(distinct) and len(others):
+            others = others[~np.isin(others, distinct)]
+        owners = np.concatenate((distinct, others)) // max(self.count, 1)
+        return np.bincount(owners, minlength=len(document_frequencies))
+
+    def champions(
+        self, ordinals: npt.NDArray[np.int64], impacts: npt.NDArray[np.uint16]
+    ) -> npt.NDArray[np.int64]:
+        """Return the best document of each of the best groups, given the documents of a term."""
+        groups = self.of_document[ordinals]
+        keys = ordinals - ((impacts.astype(np.int64) - self.penalties[groups]) << SUM_BITS)
+        if self.count < len(self.of_document):
+            order = np.lexsort((keys, groups))
+            keys = keys[order[np.flatnonzero(np.diff(groups[order], prepend=-1))]]
+        return first_keys(keys, CHAMPIONS) & ORDINAL_MASK
+
+    def bits(self, ordinals: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Return the bits of the groups of documents."""
+        mask = np.zeros(self.count, np.bool_)
+        mask[self.of_document[ordinals]] = True
+        return pack(mask)
+
+
 class _PostingsWriter:
     """Writes the files of `PostingLists`: postings of rare terms, dense columns of the others."""
 
-    def __init__(self, terms: int, most_postings: int, documents: int, dense_share: float) -> None:
-        self._documents = documents
+    def __init__(self, terms: int, most_postings: int, groups: _Groups, dense_share: float) -> None:
+        self._groups = groups
+        self._documents = len(groups.of_document)
         self._dense_share = dense_share
         self._postings = np.empty(most_postings, np.int64)
         self._offsets = np.zeros(terms + 1, np.int64)
         self._document_frequencies = np.zeros(terms, np.int32)
+        self._group_frequencies = np.zeros(terms, np.int32)
         self._rows = np.full(terms, -1, np.int32)
         self._columns: list[npt.NDArray[np.uint16]] = []
+        self._group_bits: list[npt.NDArray[np.uint64]] = []
         self._champions: list[npt.NDArray[np.int64]] = []
 
     def add(
@@ -190,7 +246,11 @@ class _PostingsWriter:
         impacts: npt.NDArray[np.uint16],
     ) -> None:
         """Add the postings of the next terms."""
-        self._document_frequencies[terms.start : terms.stop] = document_frequencies
+        own_terms = slice(terms.start, terms.stop)
+        self._document_frequencies[own_terms] = document_frequencies
+        self._group_frequencies[own_terms] = self._groups.frequencies(
+            document_frequencies, ordinals
+        )
         is_dense = document_frequencies > self._documents * self._dense_share
         start = int(self._offsets[terms.start])
         bounds = start + np.cumsum(np.where(is_dense, 0, document_frequencies))
@@ -205,23 +265,37 @@ class _PostingsWriter:
             column = np.zeros(block_count(self._documents) * BLOCK_SIZE, np.uint16)
             column[ordinals[own]] = impacts[own]
             self._columns.append(column)
-            sums = impacts[own].astype(np.int64)
-            self._champions.append(top_k(ordinals[own], sums, CHAMPIONS))
+            self._group_bits.append(self._groups.bits(ordinals[own]))
+            self._champions.append(self._groups.champions(ordinals[own], impacts[own]))
 
-    def write(self, folder: Path) -> npt.NDArray[np.int64]:
-        """Write the files; returns the document frequencies."""
+    def write(self, folder: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Write the files; returns the frequencies of the terms by document and by group."""
         np.save(folder / "offsets.npy", self._offsets)
         np.save(folder / "document_frequencies.npy", self._document_frequencies)
+        np.save(folder / "group_frequencies.npy", self._group_frequencies)
         np.save(folder / "postings.npy", self._postings[: self._offsets[-1]])
-        blocks_per_term = block_count(self._documents)
+        dense, blocks_per_term = len(self._columns), block_count(self._documents)
         columns = np.array(self._columns, np.uint16)
-        blocks = columns.reshape(len(self._columns), blocks_per_term, BLOCK_SIZE)
+        blocks = columns.reshape(dense, blocks_per_term, BLOCK_SIZE)
         bits = np.packbits(blocks > 0, axis=2, bitorder="little").view(np.uint64)
         fewest = min(map(len, self._champions), default=0)
         champions = np.array([each[:fewest] for each in self._champions], np.int64)
+        group_bits = np.array(self._group_bits, np.uint64)
         np.save(folder / "dense_rows.npy", self._rows)
         np.save(folder / "dense_impacts.npy", blocks)
         np.save(folder / "dense_maxima.npy", blocks.max(axis=2).astype(np.int32))
-        np.save(folder / "dense_bits.npy", bits.reshape(len(self._columns), blocks_per_term))
-        np.save(folder / "dense_champions.npy", champions.reshape(len(self._columns), fewest))
-        return self._document_frequencies.astype(np.int64)
+        np.save(folder / "dense_bits.npy", bits.reshape(dense, blocks_per_term))
+        np.save(
+            folder / "dense_group_bits.npy",
+            group_bits.reshape(dense, block_count(self._groups.count)),
+        )
+        np.save(folder / "dense_champions.npy", champions.reshape(dense, fewest))
+        return (
+            self._document_frequencies.astype(np.int64),
+            self._group_frequencies.astype(np.int64),
+        )
+
+
+def _distinct(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the distinct ones of ascending keys."""
+    return keys[np.flatnonzero(np.diff(keys, prepend=-1))]

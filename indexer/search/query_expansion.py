@@ -92,12 +92,16 @@ def find_corrections(
 
 
 def write_names(folder: Path, names: Sequence[str]) -> None:
-    """Write the ordinals by the hashes of the services' name keys; empty keys are left out."""
+    """Write the sorted hashes of the services' name keys, and the service of each.
+
+    Empty keys are left out.
+    """
     keys = [name_key(name) for name in names]
-    hashes = np.fromiter(map(text_hash, keys), np.uint64, len(keys))
     named = np.flatnonzero([bool(key) for key in keys])
-    write_hash_table(folder / "names", hashes[named], named.astype(np.int32))
-    np.save(folder / "name_hashes.npy", hashes)
+    hashes = np.fromiter((text_hash(keys[number]) for number in named.tolist()), np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    np.save(folder / "name_hashes.npy", hashes[order])
+    np.save(folder / "named.npy", named[order].astype(np.int32))
 
 
 def _sharing(

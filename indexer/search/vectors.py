@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.encoder.quantising import EncodedTexts, Rows, add_vectors, quantise_rows
-from service.search.semantic.vectors import LEAST_PROBED
+from indexer.segments.postings import Numbers
+from service.search.semantic.vector_index import LEAST_PROBED
 
 BATCH = 1024  # vectors
-SHORTEST = 1e-3
-"""Length of a sum below which it is none: opposite vectors add up to nothing."""
 CELLS = 10
 """Cells by the square root of the number of documents: to build them takes the power of 1.5."""
 SAMPLE = 12
@@ -33,22 +32,11 @@ PROBED_GROUPS = 6
 """Groups whose centroids are compared with a vector."""
 
 
-def write_vectors(folder: Path, vectors: EncodedTexts) -> None:
-    """Write the files of `Vectors`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_cells(folder, vectors, vectors.rows)
-
-
-def write_endpoint_vectors(
-    folder: Path,
-    vectors: EncodedTexts,
-    services: EncodedTexts,
-    service_of: npt.NDArray[np.int32],
-) -> None:
-    """Write the files of `EndpointVectors`; their cells are those of the sums."""
-    folder.mkdir(parents=True, exist_ok=True)
-    sums = np.empty_like(vectors.rows)
-    inverse_lengths = np.empty(len(sums), np.float32)
+def add_services(
+    vectors: EncodedTexts, services: EncodedTexts, service_of: Numbers
+) -> EncodedTexts:
+    """Return the sums of the vectors of documents and those of their services, each of length 1."""
+    sums, inverse_lengths = np.empty_like(vectors.rows), np.empty(len(vectors.rows), np.float32)
     for start in range(0, len(sums), BATCH):
         batch = slice(start, start + BATCH)
         owners = service_of[batch]
@@ -56,35 +44,33 @@ def write_endpoint_vectors(
             EncodedTexts(vectors.rows[batch], vectors.inverse_lengths[batch]),
             EncodedTexts(services.rows[owners], services.inverse_lengths[owners]),
         )
-        sums[batch] = quantise_rows(added.sums).rows
-        lengths = np.where(added.lengths > SHORTEST, added.lengths, np.inf)
-        inverse_lengths[batch] = 1 / lengths
-    np.save(folder / "inverse_sum_lengths.npy", inverse_lengths)
-    _write_cells(folder, vectors, sums)
+        sums[batch], inverse_lengths[batch] = quantise_rows(added.sums)
+    return EncodedTexts(sums, inverse_lengths)
 
 
-def _write_cells(folder: Path, vectors: EncodedTexts, compared: Rows) -> None:
-    """Write vectors in cells by the similarity of others, one for each of them.
+def write_vectors(folder: Path, vectors: EncodedTexts) -> None:
+    """Write the files of a `VectorIndex`.
 
     Zeros are in no cell: they would fill that of the first centroid.
     """
-    present = np.flatnonzero(compared.any(axis=1))
-    absent = np.flatnonzero(~compared.any(axis=1))
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = vectors.rows
+    present, absent = np.flatnonzero(rows.any(axis=1)), np.flatnonzero(~rows.any(axis=1))
     count, cells = 1, np.zeros(len(present), np.int64)
-    centroids = np.zeros((1, compared.shape[1]), np.int8)
+    centroids = np.zeros((1, rows.shape[1]), np.int8)
     if len(present) > LEAST_PROBED:
         count = int(CELLS * sqrt(len(present)))
-        centroids = _find_centroids(compared[present], count)
-        cells = _nearest(compared[present], centroids)
-        centroids = _means(compared[present], cells, centroids)
+        centroids = _find_centroids(rows[present], count)
+        cells = _nearest(rows[present], centroids)
+        centroids = _means(rows[present], cells, centroids)
     bounds = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(cells, minlength=count), out=bounds[1:])
     order = np.concatenate((present[np.argsort(cells, kind="stable")], absent))
     positions = np.empty(len(order), np.int32)
     positions[order] = np.arange(len(order))
-    np.save(folder / "rows.npy", vectors.rows[order])
+    np.save(folder / "rows.npy", rows[order])
     np.save(folder / "inverse_lengths.npy", vectors.inverse_lengths[order])
-    np.save(folder / "cells.npy", order.astype(np.int32))
+    np.save(folder / "documents.npy", order.astype(np.int32))
     np.save(folder / "positions.npy", positions)
     np.save(folder / "bounds.npy", bounds)
     np.save(folder / "centroids.npy", centroids)

@@ -20,7 +20,13 @@ from indexer.segments.postings import (
     read_fields,
     write_fields,
 )
-from indexer.segments.texts import ENDPOINT_FIELDS, Analysed, ServiceText, TokenFields
+from indexer.segments.texts import (
+    ENDPOINT_FIELDS,
+    SERVICE_FIELDS,
+    Analysed,
+    ServiceText,
+    TokenFields,
+)
 from indexer.segments.vectors import (
     ServiceEncoder,
     Vectors,
@@ -36,6 +42,8 @@ from indexer.segments.whoosh_index import FIELDS, WhooshWriter
 ADDRESS_DIGITS = 20
 SEGMENT = "segment.json"
 WHOOSH = "whoosh"
+TEXTS = "texts"
+"""The texts of all fields of the Whoosh index together, for their words."""
 
 
 class Origin(Struct, frozen=True):
@@ -94,7 +102,7 @@ class SegmentWriter:
         self._whoosh = WhooshWriter(folder / WHOOSH, memory)
         self._keys = bytearray()
         self._counts: list[int] = []
-        self._texts = TokenFields(("texts",))
+        self._texts = TokenFields((TEXTS, *SERVICE_FIELDS))
         self._endpoint_texts = TokenFields(ENDPOINT_FIELDS)
         self._encoder = None if encoder is None else ServiceEncoder(encoder)
 
@@ -102,7 +110,7 @@ class SegmentWriter:
         """Index the next service."""
         contents = (text.name, text.description, text.category)
         self._whoosh.add(dict(zip(FIELDS, contents, strict=True)))
-        self._texts.add((" ".join(contents),))
+        self._texts.add((" ".join(contents), text.host))
         endpoints = [each.contents for each in text.endpoints] if self._origin.endpoints else []
         for searched in endpoints:
             self._endpoint_texts.add(searched)
@@ -116,11 +124,12 @@ class SegmentWriter:
         keys = np.frombuffer(self._keys, np.uint8).reshape(-1, KEY_SIZE)
         first = np.concatenate(([0], np.cumsum(self._counts, dtype=np.int64)))
         owners = np.repeat(np.arange(len(keys), dtype=np.int32), self._counts)
-        fields = self._whoosh.commit()
+        texts = self._texts.analyse()
+        own = {name: texts.fields[name] for name in SERVICE_FIELDS}
         segment = Segment(
             keys,
             first,
-            Analysed(fields, self._texts.analyse().words),
+            Analysed(self._whoosh.commit() | own, texts.words),
             self._endpoint_texts.analyse(owners, len(keys)),
             None if self._encoder is None else self._encoder.vectors(),
         )
@@ -147,8 +156,8 @@ def merge_segments(
             start += len(selection.rows)
             parts.append((segment, selection.rows, numbers))
             counts = {
-                name: _terms_of(field, selection.rows, len(segment.keys))
-                for name, field in segment.services.fields.items()
+                name: _terms_of(segment.services.fields[name], selection.rows, len(segment.keys))
+                for name in FIELDS
             }
             for number in range(len(selection.rows)):
                 writer.add({name: terms[number] for name, terms in counts.items()})
@@ -162,6 +171,13 @@ def merge_segments(
         (segment, numbers, endpoint_numbers(segment.first_endpoints, numbers, first))
         for segment, _, numbers in parts
     ]
+    fields |= {
+        name: merge_postings(
+            [segment.services.fields[name].renumber(numbers) for segment, numbers, _ in moved],
+            count,
+        )
+        for name in SERVICE_FIELDS
+    }
     words = [segment.services.words.renumber(numbers) for segment, numbers, _ in moved]
     endpoint_words = [segment.endpoints.words.renumber(numbers) for segment, numbers, _ in moved]
     endpoint_fields = {

@@ -18,10 +18,13 @@ from msgspec import Raw, Struct
 
 from indexer.encoder.words import words_of_piece
 from indexer.segments.postings import FieldPostings, Numbers, count_pairs
+from indexer.x402.naming import host_labels
 from indexer.x402.untrusted import NULL, string_of
 from service.search.analysis import term_of
 
-ENDPOINT_FIELDS = ("path", "description", "parameters", "tags")
+SERVICE_FIELDS = ("host",)
+"""Fields of services besides those of the Whoosh index."""
+ENDPOINT_FIELDS = ("title", "description", "parameters", "tags")
 
 
 class ParameterText(Struct):
@@ -65,6 +68,15 @@ class ServiceText(Struct):
     description: str
     endpoints: list[EndpointText]
     category: str = ""
+    domain: str | None = None
+
+    @property
+    def host(self) -> str:
+        """The telling labels of the host of the service, or else of its first endpoint."""
+        host = self.domain
+        if not host and self.endpoints:
+            host = self.endpoints[0].url.partition("://")[2].partition("/")[0]
+        return " ".join(host_labels(host)) if host else ""
 
 
 class Analysed(NamedTuple):

@@ -53,22 +53,15 @@ class Facts(Struct):
     enriched: bool
 
 
-class Documents(NamedTuple):
-    """The documents that searches for endpoints and for resources rank.
+class IndexedEndpoints(NamedTuple):
+    """The documents of the index, and what is known of them beside the segments.
 
-    First come the endpoints in listing order, then the listed resources that are no endpoint of
-    their service, because a catalogue record or an overlay names others.
-
-    first_endpoints, first_others: int64[services + 1], the ordinals of the first of each service
-    services: int32[documents], the service of each
-    others: the postings of those resources, of their own texts
+    others: the postings of the resources that are documents, of their own texts
     other_vectors: those of their texts, if these are encoded
-    prior: float64[documents], as `compile_postings` takes it
+    prior: float64[endpoints], as `compile_postings` takes it
     """
 
-    first_endpoints: npt.NDArray[np.int64]
-    first_others: npt.NDArray[np.int64]
-    services: npt.NDArray[np.int32]
+    documents: Documents
     others: Part
     other_vectors: EncodedTexts | None
     prior: npt.NDArray[np.float64]
@@ -111,11 +104,11 @@ def write_endpoints(
     encoder: Path | None = None,
     *,
     indexed: bool = True,
-) -> Documents:
+) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
     `encoder` is the folder of the `Encoder` of their texts, if there is one; without `indexed`,
-    texts are not read.
+    the services are the documents.
     """
     folder = built / "endpoints"
     folder.mkdir()
@@ -125,15 +118,16 @@ def write_endpoints(
     write_record_store(folder, "facts", _facts(columns))
     _write_places(folder, columns, np.load(built / "records.offsets.npy", allow_pickle=False))
     prior = _write_filters(folder, columns)
-    others = np.flatnonzero(join.documents == NONE)
-    join.documents[others] = count + np.arange(len(others))
-    resources = np.full(count + len(others), NONE, np.int32)
-    resources[join.documents] = np.arange(len(join.documents))
-    other_services = listed.services[others]
-    endpoint_counts = columns.services["endpoints"]
-    services = np.repeat(np.arange(len(endpoint_counts), dtype=np.int32), endpoint_counts)
+    counts = columns.services["endpoints"].astype(np.int32)
+    others = np.flatnonzero(join.documents == NONE) if indexed else np.empty(0, np.int64)
+    other_counts = np.bincount(listed.services[others], minlength=len(counts)).astype(np.int32)
+    documents = place_documents(counts if indexed else np.zeros_like(counts), other_counts)
+    join.documents[others] = count + _places(documents, listed.services[others])
+    services = documents.services if indexed else np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    resources = np.full(len(services), NONE, np.int32)
+    joined = np.flatnonzero(join.documents != NONE)
+    resources[join.documents[joined]] = joined
     np.save(folder / "first.npy", first)
-    services = np.concatenate((services, other_services))
     np.save(folder / "services.npy", services)
     np.save(folder / "resources.npy", resources)
     np.save(folder / "documents.npy", join.documents)
@@ -141,25 +135,8 @@ def write_endpoints(
     price_owners = offers.add_prices(columns, join.is_unlisted)
     all_owners = np.concatenate((owners, price_owners.astype(np.int32)))
     offers.write(built / "offers", len(owners), all_owners, count)
-    first_others = count + np.searchsorted(other_services, np.arange(len(first)))
-    prior = np.concatenate((prior, np.zeros(len(others))))
-    part, vectors = _analyse(join, others.tolist() if indexed else [], count, encoder)
-    return Documents(first, first_others, services, part, vectors, prior)
-
-
-def compile_endpoints(
-    built: Path,
-    segments: Sequence[tuple[Path, Numbers]],
-    documents: Documents,
-    config: SearchConfig,
-) -> None:
-    """Write the postings of the documents, from segments with the ordinals of their services."""
-    parts = [documents.others]
-    for folder, ordinals in segments if config.field_weights else ():
-        segment = read_segment(folder)
-        first = (documents.first_endpoints, documents.first_others)
-        parts += endpoint_parts(segment, ordinals, *first)
-    compile_postings(parts, [], documents.prior, built / "endpoints" / "postings", config)
+    part, vectors = _analyse(join, others.tolist(), join.documents[others], encoder)
+    return IndexedEndpoints(documents, part, vectors, prior)
 
 
 def declared_endpoint(resource: bytes) -> bytes:

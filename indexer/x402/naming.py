@@ -48,6 +48,19 @@ def readable_name(domain: str) -> str:
     return " ".join(map(_capitalise, dict.fromkeys(words))) or host
 
 
+def host_labels(host: str) -> list[str]:
+    """Return the labels of a host that tell whose it is, as words: no suffix, platform or GENERIC.
+
+    Raises IndexerError as `readable_name` does.
+    """
+    host = host if host.count(":") > 1 else host.partition(":")[0]
+    if not host.strip(".") or _is_ip_address(host):
+        return []
+    labels, _ = _private_labels([_unicode(label) for label in host.lower().split(".")])
+    words = [word for label in labels for word in _word.findall(label)]
+    return [word for word in dict.fromkeys(words) if word not in GENERIC]
+
+
 def _is_ip_address(host: str) -> bool:
     try:
         ip_address(host)

@@ -48,42 +48,45 @@ class SearchConfig(msgspec.Struct, frozen=True):
     one_edit_weight: Share = 0.5
     two_edits_weight: Share = 0.3
     rare_documents: Count = 2
-    """A word in at most this many documents is corrected, too, as a typo in the catalogue..."""
+    """A word of at most this many services is rare. It is corrected, too, as a typo in the
+    catalogue, if a word at one edit is in `rare_ratio` times as many services."""
     rare_ratio: Count = 20
-    """...if a word at one edit is in at least this many times as many documents."""
 
     similarity_weight: Weight = 8.0
     """Units of BM25F score that a cosine of 1 adds."""
-    reranked: Count = 200
+    size_penalty: Weight = 0.1
+    """Units of BM25F score by which a service ranks lower, times the logarithm of the number of its
+    documents: it is ranked by the best of many."""
+    reranked: Count = 100
     """Best lexical matches to whose scores similarities are added."""
     filled_up_to: Count = 24
-    """Fewer matches are filled up to this many with the most similar other documents..."""
+    """Fewer matches are filled up to this many with the most similar other documents."""
     filled_per_group: Positive = 3
-    """Most endpoints of one service that are added."""
+    """Most endpoints of one service that are added where endpoints are searched."""
     least_similarity: Share = 0.25
-    """...whose cosine is at least this."""
+    """Least cosine of documents that are added."""
     specific_share: Share = 0.3
-    """A query of few words is specific if its words in at most `rare_documents` documents have more
-    than this share of the sum of the idf of its words."""
+    """A query of few words is specific if its rare words have more than this share of the sum of the
+    idf of its words."""
     specific_rarity: Share = 1 / 64
-    """Largest share of the documents that have a rare word: in a small catalogue none is rare."""
+    """Largest share of the services that have a rare word: in a small catalogue none is rare."""
     specific_words: Count = 3
     """Most words of a specific query."""
     specific_weight: Share = 0.1
     """Factor of `similarity_weight` for specific queries: they ask for the rare word itself."""
 
 
-ENDPOINT_SEARCH_CONFIG = SearchConfig(
+SEARCH_CONFIG = SearchConfig(
     field_weights={
-        "path": 2.0,
+        "title": 2.0,
         "description": 1.0,
+        "category": 1.0,
         "parameters": 0.5,
         "tags": 0.5,
         "service_name": 1.5,
         "service_description": 0.5,
-        "category": 0.5,
+        "service_category": 0.5,
+        "host": 0.5,
     },
-    dense_share=1 / 24,
-    similarity_weight=6.0,
 )
-SEARCH_CONFIG = SearchConfig(field_weights={"name": 2.0, "description": 1.0, "category": 1.0})
+"""`title` is the path of an endpoint, or the name of a service that is a document of its own."""

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -16,6 +16,8 @@ from service.search.config import SearchConfig
 from service.storage.memory_map import items_of, open_array
 
 Integers: TypeAlias = npt.NDArray[np.int64]
+Bits: TypeAlias = npt.NDArray[np.uint64]
+"""One bit for each document or group, in words of 64."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 """One flag for each document: whether it may match."""
 WeightedTerm: TypeAlias = tuple[int, int]
@@ -40,35 +42,101 @@ CACHED_LISTS = 1 << 14  # views of the mapped files, some 300 bytes each
 class DenseTerm(NamedTuple):
     """The impacts of a frequent term over all ordinals, in blocks of 64.
 
-    `impacts` is uint16[blocks, 64], 0 where a service lacks the term; `maxima` int32[blocks], the
-    largest impact of each block; `bits` uint64[blocks], the services that have the term;
-    `champions` int64[up to CHAMPIONS], the ordinals of the largest impacts, best first;
-    `document_frequency` the count of services that have the term.
+    `impacts` is uint16[blocks, 64], 0 where a document lacks the term; `maxima` int32[blocks], the
+    largest impact of each block; `bits` uint64[blocks], the documents that have the term, and
+    `group_bits` the groups that have it; `champions` int64[up to CHAMPIONS], the best document of
+    each of the groups with the largest impacts, best first; `frequency` and `group_frequency` count
+    the documents and the groups that have the term.
     """
 
     impacts: npt.NDArray[np.uint16]
     maxima: npt.NDArray[np.int32]
-    bits: npt.NDArray[np.uint64]
+    bits: Bits
+    group_bits: Bits
     champions: Integers
-    document_frequency: int
+    frequency: int
+    group_frequency: int
 
 
-class ImpactList(NamedTuple):
-    """The postings of a query word, or its dense column, which has them all.
-
-    `postings` are ascending and their ordinals distinct unless `distinct` is false: then they are
-    the concatenated postings of several terms. A dense column comes without postings.
-    """
+class SparseList(NamedTuple):
+    """The weighted postings of a term, ascending."""
 
     postings: Integers
-    dense: DenseTerm | None = None
-    distinct: bool = True
+
+    @property
+    def frequency(self) -> int:
+        """The count of documents that have the term."""
+        return len(self.postings)
+
+    @property
+    def size(self) -> int:
+        """The number of impacts that are added up at most."""
+        return len(self.postings)
+
+    @property
+    def ordinals(self) -> Integers:
+        """The documents that have the term, ascending."""
+        return self.postings >> IMPACT_BITS
+
+    def impacts_at(self, ordinals: Integers) -> Integers:
+        """Return the impacts at these ordinals, 0 where there is none."""
+        postings = self.postings
+        if not len(postings):
+            return np.zeros(len(ordinals), np.int64)
+        # No impact is 0, so this is the position of the posting of an ordinal, if it has one.
+        positions = np.searchsorted(postings, ordinals << IMPACT_BITS)
+        positions[positions == len(postings)] = 0
+        postings = postings[positions]
+        return np.where(postings >> IMPACT_BITS == ordinals, postings & IMPACT_MASK, 0)
+
+
+class DenseList(NamedTuple):
+    """The dense column of a term, whose impacts are weighted where they are read."""
+
+    term: DenseTerm
+    weight: int = FULL_WEIGHT
+
+    @property
+    def frequency(self) -> int:
+        """The count of documents that have the term."""
+        return self.term.frequency
+
+    @property
+    def size(self) -> int:
+        """The number of impacts that are added up at most."""
+        return self.term.impacts.size
+
+    @property
+    def ordinals(self) -> Integers:
+        """The documents that have the term, ascending."""
+        return np.unpackbits(self.term.bits.view(np.uint8), bitorder="little").nonzero()[0]
+
+    @property
+    def maxima(self) -> npt.NDArray[np.int32]:
+        """The largest impact of each block."""
+        return _weigh(self.term.maxima, self.weight)
+
+    def impacts_at(self, ordinals: Integers) -> npt.NDArray[Any]:
+        """Return the impacts at these ordinals, 0 where there is none."""
+        return _weigh(self.term.impacts.ravel().take(ordinals), self.weight)
+
+    def blocks(self, numbers: Integers) -> npt.NDArray[Any]:
+        """Return the impacts of some blocks, as (blocks, BLOCK_SIZE)."""
+        return _weigh(self.term.impacts.take(numbers, axis=0), self.weight)
+
+
+ImpactList: TypeAlias = SparseList | DenseList
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The counts of the compiled files, and the parameters that they were compiled with."""
+    """The counts of the compiled files, and the parameters that they were compiled with.
+
+    The first `endpoints` documents are endpoints; the others are listed resources and services.
+    """
 
     documents: int
+    endpoints: int
+    groups: int
     terms: int
     postings: int
     config: SearchConfig
@@ -79,21 +147,24 @@ class PostingLists:
 
     `postings.npy` (int64) holds the postings of all terms but the dense ones; `offsets.npy`,
     int64[terms + 1], says where those of each term begin. `dense_rows.npy`, int32[terms], is the
-    row of a term in the arrays `dense_impacts`, `dense_maxima`, `dense_bits` and `dense_champions`,
-    or -1. `document_frequencies.npy` is int32[terms].
+    row of a term in the arrays `dense_impacts`, `dense_maxima`, `dense_bits`, `dense_group_bits`
+    and `dense_champions`, or -1. `document_frequencies.npy` and `group_frequencies.npy` are
+    int32[terms].
     """
 
     def __init__(self, folder: Path) -> None:
         offsets = open_array(folder / "offsets.npy")
         rows = open_array(folder / "dense_rows.npy")
-        frequencies = open_array(folder / "document_frequencies.npy")
         self._postings = open_array(folder / "postings.npy")
         columns = (
             open_array(folder / f"dense_{part}.npy")
-            for part in ("impacts", "maxima", "bits", "champions")
+            for part in ("impacts", "maxima", "bits", "group_bits", "champions")
         )
-        dense_frequencies = frequencies[rows >= 0].tolist()
-        self._dense = [DenseTerm(*parts) for parts in zip(*columns, dense_frequencies, strict=True)]
+        counts = (
+            open_array(folder / f"{name}_frequencies.npy")[rows >= 0].tolist()
+            for name in ("document", "group")
+        )
+        self._dense = [DenseList(DenseTerm(*parts)) for parts in zip(*columns, *counts, strict=True)]
         self._offsets = items_of(offsets)
         self._rows = items_of(rows)
         # A cache of a bound method is a reference cycle, which would keep the files mapped.
@@ -101,28 +172,18 @@ class PostingLists:
             partial(PostingLists._of_term, weakref.proxy(self))
         )
 
-    def of_word(self, terms: Sequence[WeightedTerm]) -> ImpactList:
-        """Return the postings of the terms that a query word was expanded to, weighted."""
-        if len(terms) == 1 and terms[0][1] == FULL_WEIGHT:
-            return self.of_term(terms[0][0])
-        weighted = [_weigh(_postings_of(self.of_term(term)), weight) for term, weight in terms]
-        if len(weighted) == 1:
-            return ImpactList(weighted[0])
-        return ImpactList(np.concatenate(weighted), distinct=False)
+    def of_word(self, terms: Sequence[WeightedTerm]) -> list[ImpactList]:
+        """Return the impacts of each of the terms that a query word was expanded to."""
+        return [
+            self.of_term(term) if weight == FULL_WEIGHT else _weighted(self.of_term(term), weight)
+            for term, weight in terms
+        ]
 
     def _of_term(self, term: int) -> ImpactList:
-        postings = self._postings[self._offsets[term] : self._offsets[term + 1]]
         row = self._rows[term]
-        return ImpactList(postings, self._dense[row] if row >= 0 else None)
-
-
-def _postings_of(term: ImpactList) -> Integers:
-    """Return the postings of a term, also of a dense one."""
-    if term.dense is None:
-        return term.postings
-    impacts = term.dense.impacts.ravel()
-    ordinals = impacts.nonzero()[0]
-    return ordinals << IMPACT_BITS | impacts[ordinals]
+        if row >= 0:
+            return self._dense[row]
+        return SparseList(self._postings[self._offsets[term] : self._offsets[term + 1]])
 
 
 def block_count(documents: int) -> int:
@@ -130,13 +191,15 @@ def block_count(documents: int) -> int:
     return -(-max(documents, 1) // BLOCK_SIZE)
 
 
-def _weigh(postings: Integers, weight: int) -> Integers:
-    """Scale the impacts, to 1 at least: an impact of 0 would be no match."""
+def _weighted(each: ImpactList, weight: int) -> ImpactList:
+    if isinstance(each, DenseList):
+        return each._replace(weight=weight)
+    postings = each.postings
+    return SparseList(postings & ~IMPACT_MASK | _weigh(postings & IMPACT_MASK, weight))
+
+
+def _weigh(impacts: npt.NDArray[Any], weight: int) -> npt.NDArray[Any]:
+    """Scale impacts, to 1 at least: an impact of 0 would be no match."""
     if weight == FULL_WEIGHT:
-        return postings
-    impacts = postings & IMPACT_MASK
-    weighed = impacts * weight >> WEIGHT_BITS
-    np.maximum(weighed, 1, out=weighed)
-    weighed -= impacts
-    weighed += postings
-    return weighed
+        return impacts
+    return np.maximum(impacts * np.int32(weight) >> WEIGHT_BITS, impacts > 0)

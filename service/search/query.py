@@ -1,7 +1,9 @@
-"""A plain-text query to what it asks for: terms, an exact name, a meaning."""
+"""A plain-text query to what it asks for: terms, an exact name, a vector."""
 
 from __future__ import annotations
 
+import weakref
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,22 +15,27 @@ from service.search.analysis import name_key, query_words
 from service.search.config import SEARCH_CONFIG
 from service.search.postings import Header, Integers
 from service.search.query_expansion import Expansion, QueryExpander
-from service.search.semantic.hybrid import Meaning, Semantics
+from service.search.semantic.encoder import Encoder
+from service.search.semantic.vector_index import VectorIndex
+from service.search.semantic.vector_query import VectorQuery, encode_query
 from service.search.top_k import NO_ORDINALS
-from service.storage.hash_table import HashTable, text_hash
-from service.storage.memory_map import items_of, open_array
+from service.storage.hash_table import text_hash
+from service.storage.memory_map import open_array
+
+CACHED_QUERIES = 64
+"""Parsed queries: a page asks for one query with several filters."""
 
 
 class ParsedQuery(NamedTuple):
     """A query, looked up in the lexicon of a snapshot.
 
-    `expansions` are its distinct words, `exact` the documents whose name is the query. `meaning` is
-    None for a query that is ranked by its words alone.
+    `expansions` are its distinct words, `names` the services whose name is the query, ascending.
+    `vector` is None for a query that is ranked by its words alone.
     """
 
     expansions: list[Expansion]
-    exact: Integers
-    meaning: Meaning | None
+    names: Integers
+    vector: VectorQuery | None
 
     @property
     def known(self) -> list[Expansion]:
@@ -45,10 +52,14 @@ class ParsedQuery(NamedTuple):
 class QueryParser:
     """The lexicon of a snapshot: what queries are parsed with, wherever the postings are.
 
-    Raises SnapshotUnsupported for a lexicon that another version analysed.
+    `name_hashes.npy`, uint64[services], are the hashes of their names, sorted, and `named.npy`,
+    int32[services], the service of each. Raises SnapshotUnsupported for a lexicon that another
+    version analysed.
     """
 
-    def __init__(self, folder: Path, semantics: Semantics | None = None) -> None:
+    def __init__(
+        self, folder: Path, encoder: Encoder | None = None, vectors: VectorIndex | None = None
+    ) -> None:
         self.header = msgspec.json.decode((folder / "header.json").read_bytes(), type=Header)
         analysis = self.header.config.analysis
         if analysis != SEARCH_CONFIG.analysis:
@@ -56,20 +67,18 @@ class QueryParser:
                 f"{folder} has terms of analysis {analysis}, this version searches those of "
                 f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
             )
-        frequencies = open_array(folder / "document_frequencies.npy").astype(np.int64)
+        frequencies, group_frequencies = (
+            open_array(folder / f"{name}_frequencies.npy").astype(np.int64)
+            for name in ("document", "group")
+        )
         self._expander = QueryExpander(
             folder, frequencies, self.header.documents, self.header.config
         )
-        self._names = HashTable(folder / "names")
-        self._name_hashes = items_of(open_array(folder / "name_hashes.npy"))
-        self._semantics = semantics
-
-    def parse(self, query: str) -> ParsedQuery:
-        """Look a query up."""
-        words = query_words(query)
-        expansions = self._expander.expand(words)
-        exact = self._named(query) if words else NO_ORDINALS
-        return ParsedQuery(expansions, exact, self._meaning(query, expansions))
+        self._name_hashes = open_array(folder / "name_hashes.npy")
+        self._named = open_array(folder / "named.npy")
+        self._encoder, self._vectors = encoder, vectors
+        # A cache of a bound method is a reference cycle, which would keep the files mapped.
+        self.parse = lru_cache(CACHED_QUERIES)(partial(QueryParser._parse, weakref.proxy(self)))
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
@@ -79,20 +88,26 @@ class QueryParser:
         """Return the text of a term."""
         return self._expander.term(number)
 
-    def _meaning(self, query: str, expansions: list[Expansion]) -> Meaning | None:
-        if self._semantics is None:
+    def _parse(self, query: str) -> ParsedQuery:
+        words = query_words(query)
+        expansions = self._expander.expand(words)
+        names = self._services_named(query) if words else NO_ORDINALS
+        return ParsedQuery(expansions, names, self._vector_query(query, expansions))
+
+    def _vector_query(self, query: str, expansions: list[Expansion]) -> VectorQuery | None:
+        if self._encoder is None or self._vectors is None:
             return None
-        vector = self._semantics.vector_of(query, expansions)
+        vector = encode_query(self._encoder, query, expansions)
         if vector is None:
             return None
         config = self.header.config
         weight = config.similarity_weight * config.impact_scale
         if self._expander.is_specific(expansions):
             weight *= config.specific_weight
-        return Meaning(self._semantics, vector, weight, config)
+        return VectorQuery(self._vectors, vector, weight, config)
 
-    def _named(self, query: str) -> Integers:
-        name_hash = text_hash(name_key(query))
-        candidates = self._names.candidates((name_hash,))
-        exact = [ordinal for ordinal in candidates if self._name_hashes[ordinal] == name_hash]
-        return np.array(exact, dtype=np.int64) if exact else NO_ORDINALS
+    def _services_named(self, query: str) -> Integers:
+        name_hash = np.uint64(text_hash(name_key(query)))
+        start = int(self._name_hashes.searchsorted(name_hash))
+        stop = int(self._name_hashes.searchsorted(name_hash, side="right"))
+        return self._named[start:stop].astype(np.int64) if start < stop else NO_ORDINALS

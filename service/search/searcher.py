@@ -1,211 +1,126 @@
-"""A query to the services that match it, best first."""
+"""The postings of a snapshot, and the documents that match the words of a query."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 
-from service.records import Explanation, WordScore
-from service.search.collapsing import Groups
-from service.search.postings import (
-    ImpactList,
-    Integers,
-    Mask,
-    PostingLists,
-    block_count,
-)
-from service.search.query import QueryParser
-from service.search.query_expansion import Expansion
-from service.search.semantic.hybrid import Meaning
-from service.search.semantic.vectors import Floats
-from service.search.top_k import (
-    NO_ORDINALS,
-    ORDINAL_MASK,
-    Accumulator,
-    TopK,
-    impacts_at,
-    intersect,
-    merge,
-    pack,
-    sums_at,
-    top_k,
-    top_keys,
-)
+from service.search.groups import Groups
+from service.search.postings import Bits, Header, ImpactList, Integers, Mask, PostingLists
+from service.search.query import ParsedQuery
+from service.search.top_k import Accumulator, TopDocs, intersect, pack
+
+
+class Scorer(Protocol):
+    """The documents that match the words of one query, scored by integers.
+
+    A unit is a document or, where groups are ranked, a group of documents, which has the sum of its
+    best document less its penalty. Sort keys are those of `service.search.top_k`.
+    """
+
+    async def top(self, k: int) -> TopDocs:
+        """Return the best documents of the k best units, and the exact count of units."""
+
+    async def count(self) -> int:
+        """Return the exact count of units that match."""
+
+    async def matches(self) -> Bits:
+        """Return the bits of the units that match, read-only."""
+
+    async def impacts_at(self, documents: Integers) -> Integers:
+        """Return the weighted impact of each term of the query at some documents.
+
+        int64[terms, documents], 0 for documents that do not match; terms in the order of the query.
+        """
 
 
 class Searcher:
-    """The compiled index of a snapshot; safe to use from several threads.
+    """The compiled postings of a snapshot; safe to use from several threads.
 
-    `parser` has the lexicon of the same folder.
+    `groups` are None where each document is a group of its own.
     """
 
-    def __init__(self, folder: Path, parser: QueryParser) -> None:
-        self._parser = parser
+    def __init__(self, folder: Path, header: Header, groups: Groups | None) -> None:
         self._postings = PostingLists(folder)
-        self._accumulator = Accumulator(parser.header.documents)
+        by_document = Accumulator(header.documents, has_champions=groups is None)
+        by_group = by_document if groups is None else Accumulator(header.documents, groups)
+        self._accumulators = {True: by_group, False: by_document}
 
-    def plan(self, query: str, mask: Mask | None = None, *, match_all: bool = False) -> Plan:
-        """Parse a plain-text query, to be ranked or matched.
+    def scorer(
+        self, query: ParsedQuery, mask: Mask | None, *, by_group: bool, match_all: bool = False
+    ) -> Scorer:
+        """Return the matches of a query among the units of a mask.
 
-        `mask` says which services may match. `match_all` requires every word of the query instead
-        of any. Services whose name is the query match in any case, and rank first.
+        `match_all` requires that a document has every word of the query.
         """
-        parsed = self._parser.parse(query)
-        exact, known = parsed.exact, parsed.known
-        lists = [self._postings.of_word(each.terms) for each in known]
-        common = None
-        if match_all:
-            required = [each for word, each in zip(known, lists, strict=True) if word.required]
-            common = intersect(required) if parsed.is_satisfiable else NO_ORDINALS
+        words = [(each.required, self._postings.of_word(each.terms)) for each in query.known]
+        accumulator = self._accumulators[by_group]
+        lists = [*chain.from_iterable(own for _, own in words)]
+        if not match_all:
+            return _AnyWord(accumulator, lists, mask)
+        required = [own for is_required, own in words if is_required]
+        documents = intersect(required if query.is_satisfiable else [])
         if mask is not None:
-            exact = exact[mask[exact]]
-            common = None if common is None else common[mask[common]]
-        return Plan(self._accumulator, known, lists, common, exact, mask, parsed.meaning)
+            documents = documents[mask.take(accumulator.units_of(documents))]
+        return _EveryWord(accumulator, lists, documents)
 
-    def explain(self, plan: Plan, ordinals: Sequence[int] | Integers) -> list[Explanation]:
-        """Return the parts of the scores of some results of a plan."""
-        results, unit = np.asarray(ordinals, np.int64), self._parser.header.config.impact_scale
-        words: list[list[WordScore]] = [[] for _ in ordinals]
-        for expansion in plan.expansions:
-            for term, weight in expansion.terms:
-                impacts = impacts_at(self._postings.of_word([(term, weight)]), results).tolist()
-                for own, impact in zip(words, impacts, strict=True):
-                    if impact:
-                        text = self._parser.term(term)
-                        own.append(WordScore(expansion.word, text, impact / unit))
-        similarities, added = plan.similarities(results)
-        return [
-            Explanation(
-                score=(lexical + similar) / unit,
-                words=own,
-                similarity=None if plan.meaning is None else round(similarity, 4),
-                similarity_score=similar / unit,
-                is_exact_name=ordinal in plan.exact,
-            )
-            for ordinal, own, lexical, similarity, similar in zip(
-                ordinals,
-                words,
-                sums_at(plan.lists, results).tolist(),
-                similarities.tolist(),
-                added.tolist(),
-                strict=True,
-            )
-        ]
+    def cost(self, query: ParsedQuery) -> int:
+        """Return how many impacts a search for a query may add up."""
+        lists = chain.from_iterable(self._postings.of_word(each.terms) for each in query.known)
+        return sum(each.size for each in lists)
 
 
-class Collapsed(NamedTuple):
-    """The exact counts of matches and of those that are listed, and a page of the latter."""
+class _AnyWord:
+    """The documents that have any word."""
 
-    total: int
-    listed: int
-    ordinals: Integers
+    def __init__(
+        self, accumulator: Accumulator, lists: Sequence[ImpactList], mask: Mask | None
+    ) -> None:
+        self._accumulator, self._lists, self._mask = accumulator, lists, mask
+
+    async def top(self, k: int) -> TopDocs:
+        return self._accumulator.rank(self._lists, k, self._mask)
+
+    async def count(self) -> int:
+        return self._accumulator.rank(self._lists, 0, self._mask).total
+
+    async def matches(self) -> Bits:
+        return self._accumulator.matches(self._lists, self._mask)
+
+    async def impacts_at(self, documents: Integers) -> Integers:
+        return _impacts_at(self._lists, documents)
 
 
-class Plan(NamedTuple):
-    """A query, looked up.
+class _EveryWord:
+    """The documents that have every word, ascending."""
 
-    `expansions` are the words that have terms, `lists` the impact list of each, `common` the
-    services that have all required words, or None where any word is enough, and `exact` the
-    services whose name is the query. `meaning` is None for a query that is ranked by its words
-    alone.
-    """
+    def __init__(
+        self, accumulator: Accumulator, lists: Sequence[ImpactList], documents: Integers
+    ) -> None:
+        self._accumulator, self._lists, self._documents = accumulator, lists, documents
 
-    accumulator: Accumulator
-    expansions: list[Expansion]
-    lists: list[ImpactList]
-    common: Integers | None
-    exact: Integers
-    mask: Mask | None
-    meaning: Meaning | None
+    async def top(self, k: int) -> TopDocs:
+        sums = _impacts_at(self._lists, self._documents).sum(axis=0)
+        return self._accumulator.best(self._documents, sums, k)
 
-    def rank(self, limit: int, offset: int = 0) -> TopK:
-        """Return one page of the ranking, and the exact count of all matches."""
-        common, exact, k = self.common, self.exact, offset + limit + len(self.exact)
-        k = k if self.meaning is None else max(k, self.meaning.least_rank)
-        if common is None:
-            total, keys = self.accumulator.rank(self.lists, k, self.mask)
-        else:
-            total, keys = len(common), top_keys(common, sums_at(self.lists, common), k)
-        if len(exact):
-            exact_sums = sums_at(self.lists, exact)
-            counted = exact_sums > 0 if common is None else np.isin(exact, common)
-            total += len(exact) - int(np.count_nonzero(counted))
-            exact = top_k(exact, exact_sums, len(exact))
-        if self.meaning is not None:
-            nearest = NO_ORDINALS
-            if total < self.meaning.config.filled_up_to:
-                nearest = self._nearest(total, np.concatenate((keys & ORDINAL_MASK, exact)))
-            keys = self.meaning.rerank(keys, nearest)
-            total += len(nearest)
-        ordinals = keys & ORDINAL_MASK
-        if len(exact):
-            ordinals = np.concatenate((exact, ordinals[~np.isin(ordinals, exact)]))
-        return TopK(total, ordinals[offset : offset + limit])
+    async def count(self) -> int:
+        return (await self.top(0)).total
 
-    def matches(self) -> Mask:
-        """Return which services match, as `rank` counts them."""
-        documents = self.accumulator.documents
-        if self.common is not None:
-            matches = np.zeros(documents, np.bool_)
-            matches[self.common] = True
-        else:
-            bits = self.accumulator.matches(self.lists, self.mask).view(np.uint8)
-            matches = np.unpackbits(bits, count=documents, bitorder="little").view(np.bool_)
-        matches[self.exact] = True
-        if self.meaning is not None:
-            total = int(np.count_nonzero(matches))
-            if total < self.meaning.config.filled_up_to:
-                matches[self._nearest(total, matches.nonzero()[0])] = True
-        return matches
+    async def matches(self) -> Bits:
+        units = np.zeros(self._accumulator.units, np.bool_)
+        units[self._accumulator.units_of(self._documents)] = True
+        return pack(units)
 
-    def collapse(self, groups: Groups, per_group: int, limit: int, offset: int = 0) -> Collapsed:
-        """Return one page of the ranking with the best `per_group` documents of each group.
+    async def impacts_at(self, documents: Integers) -> Integers:
+        return _impacts_at(self._lists, documents) * np.isin(documents, self._documents)
 
-        For plans without exact names in which any word is enough.
-        """
-        if all(each.dense is None for each in self.lists):
-            merged = merge(self.lists, self.mask)
-            ordinals, sums = merged.ordinals, merged.sums
-            if len(merged.zeros):
-                ordinals, sums = ordinals[sums > 0], sums[sums > 0]
-            nearest = self._nearest(len(ordinals), ordinals)
-            rank = partial(self._first_of, ordinals, sums, nearest)
-            total, page = groups.page(rank, per_group, limit, offset)
-            ordinals = np.sort(np.concatenate((ordinals, nearest)))
-            return Collapsed(total, groups.count_listed(ordinals, per_group), page)
-        total, page = groups.page(self.rank, per_group, limit, offset)
-        if self.meaning is not None and total <= self.meaning.config.filled_up_to:
-            bits = pack(self.matches(), block_count(self.accumulator.documents))
-        else:
-            bits = self.accumulator.matches(self.lists, self.mask)
-        return Collapsed(total, total - groups.count_excess(bits, per_group), page)
 
-    def similarities(self, ordinals: Integers) -> tuple[Floats, Integers]:
-        """Return the cosines of some results, and what these add to their sums."""
-        if self.meaning is None:
-            return np.zeros(len(ordinals), np.float32), np.zeros(len(ordinals), np.int64)
-        if self.common is None:
-            best = self.accumulator.rank(self.lists, self.meaning.depth, self.mask).ordinals
-        else:
-            best = top_k(self.common, sums_at(self.lists, self.common), self.meaning.depth)
-        is_added = np.isin(ordinals, best) | (sums_at(self.lists, ordinals) == 0)
-        similarities = self.meaning.semantics.vectors.similarities(self.meaning.query, ordinals)
-        return similarities, np.where(is_added, self.meaning.impacts(ordinals), 0)
-
-    def _nearest(self, total: int, matches: Integers) -> Integers:
-        """Return the documents that are added to these matches, if they are few."""
-        if self.meaning is None or self.common is not None:
-            return NO_ORDINALS
-        return self.meaning.nearest(total, matches, self.mask)
-
-    def _first_of(self, ordinals: Integers, sums: Integers, nearest: Integers, k: int) -> TopK:
-        """Return the first k of all matches: these ordinals, ascending, and the nearest others."""
-        total = len(ordinals) + len(nearest)
-        if self.meaning is None:
-            return TopK(total, top_k(ordinals, sums, min(k, total)))
-        keys = top_keys(ordinals, sums, max(k, self.meaning.depth))
-        return TopK(total, self.meaning.rerank(keys, nearest)[:k] & ORDINAL_MASK)
+def _impacts_at(lists: Sequence[ImpactList], documents: Integers) -> Integers:
+    impacts = np.zeros((len(lists), len(documents)), np.int64)
+    for row, each in zip(impacts, lists, strict=True):
+        row += each.impacts_at(documents)
+    return impacts

@@ -1,4 +1,4 @@
-"""Summing impact lists: the top k documents, and the exact count of all matches.
+"""Summing impact lists: the top k documents or groups, and the exact count of all matches.
 
 Lists of rare terms are merged by sorting. Frequent terms have dense columns in blocks, with the
 largest impact of each block as its bound: blocks whose bounds add up to less than the threshold of
@@ -10,22 +10,26 @@ not depend on the order of the lists.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from functools import reduce
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from service.search.groups import Groups
 from service.search.postings import (
     BLOCK_BITS,
     BLOCK_SIZE,
+    FULL_WEIGHT,
     IMPACT_BITS,
     IMPACT_MASK,
+    Bits,
+    DenseList,
     DenseTerm,
     ImpactList,
     Integers,
     Mask,
+    SparseList,
     block_count,
 )
 from service.storage.memory_map import items_of
@@ -34,6 +38,8 @@ BATCH = 512
 """Blocks that are summed at a time: their sums stay in the processor's cache."""
 TIGHTEN_ABOVE = 64  # blocks
 """Above this many blocks, champion lists raise the threshold first: to skip blocks pays then."""
+CHAMPION_TERMS = 6
+"""Terms whose champions are summed, the rarest: the others seldom raise the threshold."""
 LOOP_UP_TO = 24  # duplicates
 """Up to this many, a loop adds duplicates faster than NumPy does."""
 FULL_SORT_UP_TO = 512  # keys
@@ -42,19 +48,18 @@ FULL_SORT_UP_TO = 512  # keys
 SUM_BITS = 32
 ORDINAL_MASK = (1 << SUM_BITS) - 1
 """A sort key is the integer `ordinal - (sum << 32)`: largest sum first, then lowest ordinal."""
+LAST_KEY = np.iinfo(np.int64).max
+"""A key behind all others."""
 
 NO_ORDINALS = np.empty(0, np.int64)
+_ZERO = np.zeros(1, np.int64)
+
+Units: TypeAlias = npt.NDArray[np.int32] | Integers
+"""Numbers of documents, or of groups."""
 
 
-class TopK(NamedTuple):
-    """The exact count of matches, and the ordinals of the best, best first, ties by ordinal."""
-
-    total: int
-    ordinals: Integers
-
-
-class RankedKeys(NamedTuple):
-    """The exact count of matches, and the sort keys of the best, best first."""
+class TopDocs(NamedTuple):
+    """The exact count of matches, and the sort keys of the best, best first, ties by ordinal."""
 
     total: int
     keys: Integers
@@ -65,177 +70,249 @@ class RankedKeys(NamedTuple):
         return self.keys & ORDINAL_MASK
 
 
-class Merged(NamedTuple):
-    """Impact lists merged: ascending ordinals, and the sum of each.
+class Accumulator(threading.local):
+    """Sums impact lists by unit, with buffers for each thread.
 
-    `zeros` are the positions whose sum is 0: repeated ordinals, and those that a mask excludes.
+    A unit is a document or, with `groups`, a group of documents: it has the sum of its best
+    document, less the penalty of the group. Masks and bits are those of units.
     """
 
-    ordinals: Integers
-    sums: Integers
-    zeros: Integers
+    def __init__(
+        self, documents: int, groups: Groups | None = None, *, has_champions: bool = True
+    ) -> None:
+        self.units = documents if groups is None else groups.count
+        self._groups = groups
+        self._has_champions = has_champions
+        self._bounds = np.empty(block_count(documents), np.int32)
+        self._bits = np.empty(block_count(self.units), np.uint64)
+        self._counts = np.empty(block_count(self.units), np.uint8)
+        self._flags = np.zeros(self.units, np.bool_)
+        self._is_split = groups is not None and groups.is_split
 
+    def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopDocs:
+        """Return the best documents of the k best units, and the count of units in any list."""
+        sparse, dense = _divide(lists)
+        if len(dense) == 1 and not sparse and mask is None and self._has_champions:
+            term, weight = dense[0]
+            total = self._frequency_of(term)
+            if weight == FULL_WEIGHT and min(k, total) <= len(term.champions):
+                champions = term.champions[:k]
+                return TopDocs(total, self._keys(champions, dense[0].impacts_at(champions)))
+        bits = self._union(dense, mask) if dense else None
+        total = self._count(dense, bits, mask)
+        keys = NO_ORDINALS
+        if sparse:
+            ordinals, sums, duplicates = merge(sparse)
+            if len(duplicates) and self._groups is None:
+                present = sums.nonzero()[0]
+                ordinals, sums = ordinals.take(present), sums.take(present)
+            for each in dense:
+                sums += each.impacts_at(ordinals)
+            units, keys = self._best_of_units(ordinals, sums, mask)
+            total += self._count_others(units, bits)
+            keys = first_keys(keys, 2 * k if self._is_split else k)
+            if self._is_split:
+                keys = self._distinct(keys)
+        if dense and k:
+            # Units without a sparse term have to beat the last of the k that have one.
+            threshold = -int(keys[k - 1] >> SUM_BITS) if len(keys) >= k else 1
+            others = self._at_least(max(1, threshold), dense, k, mask)
+            keys = first_keys(np.concatenate((keys, others)), 4 * k if self._is_split else 2 * k)
+            if sparse or self._is_split:
+                keys = self._distinct(keys)
+        return TopDocs(total, keys[:k])
 
-class Accumulator(threading.local):
-    """Ranks impact lists, with buffers of one item per block for each thread."""
+    def best(self, ordinals: Integers, sums: Integers, k: int) -> TopDocs:
+        """Return the best documents of the k best units of ascending documents, and the count."""
+        units, keys = self._best_of_units(ordinals, sums, None)
+        keys = first_keys(keys, 2 * k if self._is_split else k)
+        return TopDocs(self._count_others(units, None), self._distinct(keys)[:k])
 
-    def __init__(self, documents: int) -> None:
-        self.documents = documents
-        blocks = block_count(documents)
-        self._bounds = np.empty(blocks, np.int32)
-        self._bits = np.empty(blocks, np.uint64)
-        self._counts = np.empty(blocks, np.uint8)
-        self._flags = np.zeros(documents, np.bool_)
+    def matches(self, lists: Sequence[ImpactList], mask: Mask | None) -> Bits:
+        """Return the bits of the units that are in any of the lists and in the mask, read-only.
 
-    def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> RankedKeys:
-        """Return the top k of the sum of the lists, and the count of documents in any of them."""
-        rare = [each for each in lists if each.dense is None]
-        if len(rare) == len(lists):
-            ordinals, sums, zeros = merge(rare, mask)
-            total = len(ordinals) - len(zeros)
-            return RankedKeys(total, top_keys(ordinals, sums, min(k, total)))
-        only = lists[0].dense if len(lists) == 1 and mask is None else None
-        if only is not None and k <= len(only.champions):
-            champions = only.champions[:k]
-            keys = champions - (_impacts_at([only], champions) << SUM_BITS)
-            return RankedKeys(only.document_frequency, keys)
-        dense = [each.dense for each in lists if each.dense is not None]
-        total = self._count(dense, mask)
-        if not rare:
-            return RankedKeys(total, top_keys(*self._at_least(1, dense, k, mask), k))
-        ordinals, sums, zeros = merge(rare, mask)
-        dense_sums = _impacts_at(dense, ordinals)
-        dense_sums[zeros] = 0
-        total += len(ordinals) - len(zeros) - int(np.count_nonzero(dense_sums))
-        sums += dense_sums
-        keys = top_keys(ordinals, sums, k)
-        # Documents without a rare term have to beat the last of the k that have one.
-        threshold = max(1, -int(keys[k - 1] >> SUM_BITS)) if 0 < k <= len(keys) else 1
-        others, other_sums = self._at_least(threshold, dense, k, mask)
-        if k and len(others):
-            # A document with a rare term is in `keys` with its full sum, or not in the top k.
-            ranked = keys & ORDINAL_MASK
-            ranked.sort()
-            positions = ranked.searchsorted(others)
-            positions[positions == len(ranked)] = 0
-            new = ranked.take(positions) != others
-            keys = np.concatenate((keys, others[new] - (other_sums[new] << SUM_BITS)))
-            keys.sort()
-        return RankedKeys(total, keys[: min(k, total)])
-
-    def matches(self, lists: Sequence[ImpactList], mask: Mask | None) -> npt.NDArray[np.uint64]:
-        """Return one bit for each document that is in any of the lists and in the mask.
-
-        The array is read-only, and valid until the next call in the same thread.
+        The array is valid until the next call in the same thread.
         """
-        rare = [each.postings >> IMPACT_BITS for each in lists if each.dense is None]
-        dense = [each.dense for each in lists if each.dense is not None]
-        bits = self._union(dense) if dense else np.zeros_like(self._bits)
-        if rare:
-            for ordinals in rare:
-                self._flags[ordinals] = True
+        sparse, dense = _divide(lists)
+        bits = self._union(dense, None) if dense else np.zeros_like(self._bits)
+        if sparse:
+            matches = [self.units_of(each.ordinals) for each in sparse]
+            for units in matches:
+                self._flags[units] = True
             bits = np.bitwise_or(bits, pack(self._flags, len(bits)), out=self._bits)
-            for ordinals in rare:
-                self._flags[ordinals] = False
+            for units in matches:
+                self._flags[units] = False
         if mask is not None:
             bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
         return bits
 
-    def _union(self, dense: list[DenseTerm]) -> npt.NDArray[np.uint64]:
-        """Return the bits of the documents that have any of the terms; they are read-only."""
-        bits = dense[0].bits
-        for term in dense[1:]:
-            bits = np.bitwise_or(bits, term.bits, out=self._bits)
+    def units_of(self, ordinals: Integers) -> Units:
+        """Return the unit of each document."""
+        return ordinals if self._groups is None else self._groups.of_document.take(ordinals)
+
+    def _best_of_units(
+        self, ordinals: Integers, sums: Integers, mask: Mask | None
+    ) -> tuple[Units, Integers]:
+        """Return the units of ascending documents, and the sort key of the best document of each.
+
+        A group whose documents stand in two places is returned for each.
+        """
+        units = self.units_of(ordinals)
+        if mask is not None:
+            allowed = mask.take(units).nonzero()[0]
+            ordinals, sums, units = ordinals.take(allowed), sums.take(allowed), units.take(allowed)
+        keys = self._keys(ordinals, sums)
+        if self._groups is not None:
+            starts = (units[1:] != units[:-1]).nonzero()[0]
+            if len(starts) + 1 < len(units):
+                starts = np.concatenate((_ZERO, starts + 1))
+                keys, units = np.minimum.reduceat(keys, starts), units.take(starts)
+        return units, keys
+
+    def _keys(self, ordinals: Integers, sums: npt.NDArray[Any]) -> Integers:
+        """Return the sort keys of documents, whose sums are those of their impacts."""
+        sums = sums.astype(np.int64)
+        if self._groups is not None:
+            sums -= self._groups.penalties.take(self.units_of(ordinals))
+        return ordinals - (sums << SUM_BITS)
+
+    def _bits_of(self, term: DenseTerm) -> Bits:
+        return term.bits if self._groups is None else term.group_bits
+
+    def _frequency_of(self, term: DenseTerm) -> int:
+        return term.frequency if self._groups is None else term.group_frequency
+
+    def _union(self, dense: Sequence[DenseList], mask: Mask | None) -> Bits:
+        """Return the bits of the units in the mask that have any of the terms; read-only."""
+        bits = self._bits_of(dense[0].term)
+        for each in dense[1:]:
+            bits = np.bitwise_or(bits, self._bits_of(each.term), out=self._bits)
+        if mask is not None:
+            bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
         return bits
 
-    def _count(self, dense: list[DenseTerm], mask: Mask | None) -> int:
-        """Count the documents that have any of the terms."""
+    def _count(self, dense: Sequence[DenseList], bits: Bits | None, mask: Mask | None) -> int:
+        if bits is None:
+            return 0
         if len(dense) == 1 and mask is None:
-            return dense[0].document_frequency
-        bits = self._union(dense)
-        if mask is not None:
-            bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
+            return self._frequency_of(dense[0].term)
         return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
 
+    def _count_others(self, units: Units, bits: Bits | None) -> int:
+        """Return how many distinct units are not among those whose bits are set."""
+        if self._is_split:
+            units = np.unique(units)
+        if bits is None:
+            return len(units)
+        words = bits.take(units >> BLOCK_BITS) >> (units & (BLOCK_SIZE - 1)).astype(np.uint64)
+        return len(units) - int(np.count_nonzero(words & np.uint64(1)))
+
+    def _distinct(self, keys: Integers) -> Integers:
+        """Return the first key of each unit, of sorted keys."""
+        units = self.units_of(keys & ORDINAL_MASK)
+        order = units.argsort(kind="stable")
+        units = units.take(order)
+        repeated = (units[1:] == units[:-1]).nonzero()[0]
+        return np.delete(keys, order.take(repeated + 1)) if len(repeated) else keys
+
     def _at_least(
-        self, threshold: int, dense: list[DenseTerm], k: int, mask: Mask | None
-    ) -> tuple[Integers, Integers]:
-        """Return the ordinals whose sums reach the threshold or a higher one of the top k; sums."""
+        self, threshold: int, dense: Sequence[DenseList], k: int, mask: Mask | None
+    ) -> Integers:
+        """Return keys of units whose sums reach the threshold, or a higher one of the top k."""
         bounds = dense[0].maxima
-        for term in dense[1:]:
-            bounds = np.add(bounds, term.maxima, out=self._bounds)
+        for each in dense[1:]:
+            bounds = np.add(bounds, each.maxima, out=self._bounds)
         blocks = (bounds >= threshold).nonzero()[0]
-        if not len(blocks):
-            return NO_ORDINALS, NO_ORDINALS
         if len(blocks) > TIGHTEN_ABOVE:
-            threshold = max(threshold, _champion_threshold(dense, k, mask))
+            threshold = max(threshold, self._champion_threshold(dense, k, mask))
             blocks = (bounds >= threshold).nonzero()[0]
-        if len(blocks) <= BATCH:
-            return _sum_blocks(dense, blocks, threshold, mask)
         batches = [
-            _sum_blocks(dense, blocks[start : start + BATCH], threshold, mask)
+            _sum_blocks(dense, blocks[start : start + BATCH], threshold)
             for start in range(0, len(blocks), BATCH)
         ]
-        ordinals, sums = zip(*batches, strict=True)
-        return np.concatenate(ordinals), np.concatenate(sums)
+        if not batches:
+            return NO_ORDINALS
+        ordinals, sums = map(np.concatenate, zip(*batches, strict=True))
+        return self._best_of_units(ordinals, sums, mask)[1]
+
+    def _champion_threshold(
+        self, dense: Sequence[DenseList], k: int, mask: Mask | None
+    ) -> int:
+        """Return a lower bound of the k-th best sum, or 0.
+
+        The champions of one term are of different units, so that their k-th best sum is a bound.
+        """
+        terms = sorted((each.term for each in dense), key=lambda term: term.frequency)
+        champions = np.concatenate([term.champions for term in terms[:CHAMPION_TERMS]])
+        count = len(terms[0].champions)
+        if count < k:
+            return 0
+        sums = np.zeros(len(champions), np.int64)
+        for each in dense:
+            sums += each.impacts_at(champions)
+        keys = self._keys(champions, sums)
+        if mask is not None:
+            keys[~mask.take(self.units_of(champions))] = LAST_KEY
+        rows = keys.reshape(-1, count)
+        return -int(np.partition(rows, k - 1, axis=1)[:, k - 1].min() >> SUM_BITS)
 
 
-def merge(lists: Sequence[ImpactList], mask: Mask | None = None) -> Merged:
-    """Merge impact lists and add up the impacts of each ordinal."""
-    if not lists:
-        return Merged(NO_ORDINALS, NO_ORDINALS, NO_ORDINALS)
-    duplicates = NO_ORDINALS
-    if len(lists) == 1 and lists[0].distinct:
+def _divide(lists: Iterable[ImpactList]) -> tuple[list[SparseList], list[DenseList]]:
+    sparse: list[SparseList] = []
+    dense: list[DenseList] = []
+    for each in lists:
+        if isinstance(each, SparseList):
+            sparse.append(each)
+        else:
+            dense.append(each)
+    return sparse, dense
+
+
+def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers, Integers]:
+    """Merge the postings of lists and add up the impacts of each ordinal.
+
+    Returns the ordinals, ascending; the sum of each, 0 where an ordinal repeats; and the positions
+    of those.
+    """
+    if len(lists) == 1:
         postings = lists[0].postings
-        ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
-    else:
-        postings = np.concatenate([each.postings for each in lists])
-        postings.sort(kind="stable")  # merges sorted lists in a third of the time of the default
-        ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
-        duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
-        if len(duplicates):
-            duplicates += 1
-            _add_duplicates(sums, duplicates)
-    if mask is None:
-        return Merged(ordinals, sums, duplicates)
-    sums *= mask.take(ordinals)
-    return Merged(ordinals, sums, (sums == 0).nonzero()[0])
+        return postings >> IMPACT_BITS, postings & IMPACT_MASK, NO_ORDINALS
+    postings = np.concatenate([each.postings for each in lists])
+    postings.sort(kind="stable")  # merges sorted lists in a third of the time of the default
+    ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
+    duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
+    if len(duplicates):
+        duplicates += 1
+        _add_duplicates(sums, duplicates)
+    return ordinals, sums, duplicates
 
 
-def intersect(lists: Sequence[ImpactList]) -> Integers:
-    """Return the ordinals that are in every list, ascending; none without lists."""
-    if not lists:
+def intersect(words: Sequence[Sequence[ImpactList]]) -> Integers:
+    """Return the ordinals that are in any list of each word, ascending; none without words."""
+    if not words:
         return NO_ORDINALS
-    dense = [each.dense for each in lists if each.dense is not None]
-    rare = sorted((e for e in lists if e.dense is None), key=lambda each: len(each.postings))
-    if not rare:
-        bits = reduce(np.bitwise_and, [term.bits for term in dense])
-        return np.unpackbits(bits.view(np.uint8), bitorder="little").nonzero()[0]
-    ordinals, sums, _ = merge(rare[:1])
-    common = ordinals.take(sums.nonzero()[0])
-    for each in rare[1:]:
-        common = common.take(impacts_at(each, common).nonzero()[0])
-    for term in dense:
-        common = common.take(_impacts_at([term], common).nonzero()[0])
-    return common
+    rarest, *others = sorted(words, key=lambda lists: sum(each.frequency for each in lists))
+    ordinals = np.unique(np.concatenate([each.ordinals for each in rarest]))
+    for lists in others:
+        ordinals = ordinals.take(sums_at(lists, ordinals).nonzero()[0])
+    return ordinals
 
 
-def sums_at(lists: Sequence[ImpactList], ordinals: Integers) -> Integers:
+def sums_at(lists: Iterable[ImpactList], ordinals: Integers) -> Integers:
     """Return the sums of the lists at these ordinals."""
     sums = np.zeros(len(ordinals), np.int64)
     for each in lists:
-        sums += impacts_at(each, ordinals)
+        sums += each.impacts_at(ordinals)
     return sums
 
 
 def top_k(ordinals: Integers, sums: Integers, k: int) -> Integers:
     """Return the k ordinals of the largest sums, best first, ties by ordinal."""
-    return top_keys(ordinals, sums, k) & ORDINAL_MASK
+    return first_keys(ordinals - (sums << SUM_BITS), k) & ORDINAL_MASK
 
 
-def top_keys(ordinals: Integers, sums: Integers, k: int) -> Integers:
-    """Return the sort keys of the k largest sums, best first."""
-    keys = ordinals - (sums << SUM_BITS)
+def first_keys(keys: Integers, k: int) -> Integers:
+    """Return the k first keys, sorted; the array is overwritten."""
     if len(keys) > FULL_SORT_UP_TO and 0 < k < len(keys):
         keys.partition(k - 1)
         keys = keys[:k]
@@ -243,11 +320,21 @@ def top_keys(ordinals: Integers, sums: Integers, k: int) -> Integers:
     return keys[:k]
 
 
-def pack(mask: Mask, words: int) -> npt.NDArray[np.uint64]:
-    """Return a mask as bits, in so many words of 64; documents beyond the mask are not set."""
-    packed = np.zeros(words * 8, np.uint8)
+def pack(mask: Mask, words: int | None = None) -> Bits:
+    """Return a mask as bits, in so many words of 64; those beyond the mask are not set."""
+    packed = np.zeros(8 * (block_count(len(mask)) if words is None else words), np.uint8)
     packed[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")
     return packed.view(np.uint64)
+
+
+def unpack(bits: Bits, count: int | None = None) -> Mask:
+    """Return the first `count` bits as a mask, or all."""
+    return np.unpackbits(bits.view(np.uint8), count=count, bitorder="little").view(np.bool_)
+
+
+def count_bits(bits: Bits) -> int:
+    """Return how many bits are set."""
+    return int(np.add.reduce(np.bitwise_count(bits), dtype=np.int64))
 
 
 def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
@@ -265,52 +352,14 @@ def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
     sums[duplicates] = 0
 
 
-def _impacts_at(dense: list[DenseTerm], ordinals: Integers) -> Integers:
-    impacts = dense[0].impacts.ravel().take(ordinals).astype(np.int64)
-    for term in dense[1:]:
-        impacts += term.impacts.ravel().take(ordinals)
-    return impacts
-
-
-def impacts_at(each: ImpactList, ordinals: Integers) -> Integers:
-    """Return the impacts of a list at these ordinals, 0 where it has none."""
-    if each.dense is not None:
-        return _impacts_at([each.dense], ordinals)
-    if not each.distinct:
-        own, sums, _ = merge([each])
-        positions = np.searchsorted(own, ordinals)
-        positions[positions == len(own)] = 0
-        return np.where(own[positions] == ordinals, sums[positions], 0)
-    # No impact is 0, so this is the position of the posting of an ordinal, if it has one.
-    positions = np.searchsorted(each.postings, ordinals << IMPACT_BITS)
-    positions[positions == len(each.postings)] = 0
-    postings = each.postings[positions]
-    return np.where(postings >> IMPACT_BITS == ordinals, postings & IMPACT_MASK, 0)
-
-
-def _champion_threshold(dense: list[DenseTerm], k: int, mask: Mask | None) -> int:
-    """Return a lower bound of the k-th best sum: that of the k-th best champion, or 1."""
-    champions = [
-        term.champions[:k] if mask is None else term.champions[mask.take(term.champions)]
-        for term in dense
-    ]
-    ordinals = np.concatenate(champions)
-    keys = np.unique(ordinals - (_impacts_at(dense, ordinals) << SUM_BITS))
-    return -int(keys[k - 1] >> SUM_BITS) if 0 < k <= len(keys) else 1
-
-
 def _sum_blocks(
-    dense: list[DenseTerm], blocks: Integers, threshold: int, mask: Mask | None
-) -> tuple[Integers, Integers]:
+    dense: Sequence[DenseList], blocks: Integers, threshold: int
+) -> tuple[Integers, npt.NDArray[np.int32]]:
     """Return the ordinals of these blocks whose sums reach the threshold, and the sums."""
-    block_sums = dense[0].impacts.take(blocks, axis=0).astype(np.int32)
-    for term in dense[1:]:
-        block_sums += term.impacts.take(blocks, axis=0)
-    flat = block_sums.ravel()
+    sums = dense[0].blocks(blocks).astype(np.int32)
+    for each in dense[1:]:
+        sums += each.blocks(blocks)
+    flat = sums.ravel()
     positions = (flat >= threshold).nonzero()[0]
     ordinals = blocks.take(positions >> BLOCK_BITS) << BLOCK_BITS | positions & (BLOCK_SIZE - 1)
-    sums = flat.take(positions).astype(np.int64)
-    if mask is None:
-        return ordinals, sums
-    allowed = mask.take(ordinals).nonzero()[0]
-    return ordinals.take(allowed), sums.take(allowed)
+    return ordinals, flat.take(positions)

@@ -1,25 +1,16 @@
-"""Collapsing: at most `per_group` documents of each group are listed."""
+"""Groups of documents: the endpoints of a service and its other documents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from service.search.postings import BLOCK_BITS, BLOCK_SIZE, Integers, Mask, block_count
-from service.search.top_k import TopK
+from service.search.postings import BLOCK_BITS, BLOCK_SIZE, Bits, Integers, Mask, block_count
 
-MARGIN = 2
-"""Documents that are ranked at first for each one that is to be listed."""
-GROWTH = 8
-"""Factor by which k grows until a page is full."""
 LAST_BIT = BLOCK_SIZE - 1
 ONES = np.uint64(2**64 - 1)
-
-Bits = npt.NDArray[np.uint64]
-"""One bit for each document, in words of 64."""
 
 
 class _Across(NamedTuple):
@@ -32,13 +23,21 @@ class _Across(NamedTuple):
 
 
 class Groups:
-    """The groups of documents, which are runs of consecutive ordinals.
+    """The groups of documents.
 
-    `first`, int64[groups + 1], is the first document of each; `of_document`, int32[documents], the
-    group of each document, also of those beyond the last run.
+    `first`, int64[groups + 1], is the first document of each, which has a run of consecutive
+    documents. Those beyond the last run are in order of their groups, too. `of_document`,
+    int32[documents], is the group of each document, and `penalties`, int64[groups], what is
+    subtracted from the sum of a document where groups are ranked.
     """
 
-    def __init__(self, first: Integers, of_document: npt.NDArray[np.int32]) -> None:
+    def __init__(
+        self, first: Integers, of_document: npt.NDArray[np.int32], penalties: Integers
+    ) -> None:
+        self.penalties = penalties
+        self._first = first
+        others = of_document[first[-1] :]
+        self.is_split = bool((first[others + 1] > first[others]).any())
         self.of_document = of_document
         starts, stops = first[:-1][first[1:] > first[:-1]], first[1:][first[1:] > first[:-1]]
         words, last_words = starts >> BLOCK_BITS, (stops - 1) >> BLOCK_BITS
@@ -57,19 +56,16 @@ class Groups:
         self._decrement = first_bits & ~self._last
         self._not_single = ~first_bits & self._last
 
-    def page(self, rank: Callable[[int], TopK], per_group: int, limit: int, offset: int) -> TopK:
-        """Return one page of a ranking, of each group its first `per_group` documents.
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self._first) - 1
 
-        `rank` returns the first k documents, fewer only if there are no more. The total is that
-        of the ranking.
-        """
-        k = MARGIN * (offset + limit)
-        while True:
-            total, ordinals = rank(k)
-            listed = ordinals[is_among_first(self.of_document[ordinals], per_group)]
-            if len(listed) >= offset + limit or k >= total:
-                return TopK(total, listed[offset : offset + limit])
-            k *= GROWTH
+    def documents_of(self, group: int) -> Integers:
+        """Return the documents of a group, ascending."""
+        first, stop, end = (int(each) for each in (*self._first[group : group + 2], self._first[-1]))
+        others = np.searchsorted(self.of_document[end:], [group, group + 1])
+        return np.concatenate((np.arange(first, stop), end + np.arange(*others)))
 
     def count_listed(self, ordinals: Integers, per_group: int) -> int:
         """Return how many of these documents, in ascending order, are listed."""

@@ -1,0 +1,264 @@
+"""Ranking the matches of a query: exact names, then words and meaning, then words alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from service.records import Explanation, WordScore
+from service.search.config import SearchConfig
+from service.search.groups import Groups, is_among_first
+from service.search.postings import Bits, Integers, Mask
+from service.search.query import ParsedQuery
+from service.search.searcher import Scorer
+from service.search.semantic.vector_query import VectorQuery
+from service.search.top_k import (
+    NO_ORDINALS,
+    ORDINAL_MASK,
+    SUM_BITS,
+    TopDocs,
+    Units,
+    count_bits,
+    pack,
+    unpack,
+)
+
+EXACT_NAMES = 3
+"""Services whose name is the query that come first: anybody may name a service so."""
+FAR = 1000
+"""Offsets from here on are compared with the number of results before any is ranked."""
+MARGIN = 2
+"""Documents that are ranked at first for each one that is to be listed."""
+GROWTH = 8
+"""Factor by which k grows until a page is full."""
+NO_BITS = np.empty(0, np.uint64)
+
+
+class Ranked(NamedTuple):
+    """The exact count of matches, and the first ones, best first."""
+
+    total: int
+    documents: Integers
+
+
+class Listed(NamedTuple):
+    """The exact counts of matches and of those that are listed, and a page of the latter."""
+
+    total: int
+    listed: int
+    documents: Integers
+
+
+class _Exact(NamedTuple):
+    """The best documents of units whose name is the query; `unmatched` have no word of it."""
+
+    documents: Integers
+    unmatched: int
+
+
+class Ranking:
+    """The ranking of one query. What was asked of the postings and of the vectors is kept.
+
+    mask: the units that may match, None for all
+    groups: where groups are ranked, each by its best document; None where documents are
+    with_names: whether units whose name is the query match, and come first
+    is_filled: whether few matches are filled up with the nearest documents
+    """
+
+    def __init__(
+        self,
+        query: ParsedQuery,
+        scorer: Scorer,
+        config: SearchConfig,
+        mask: Mask | None,
+        groups: Groups | None,
+        *,
+        with_names: bool,
+        is_filled: bool,
+    ) -> None:
+        names = query.names if with_names else NO_ORDINALS
+        self._names = names if mask is None else names[mask.take(names)]
+        self._query, self._scorer, self._config = query, scorer, config
+        self._mask, self._groups = mask, groups
+        self._vector = query.vector
+        self._is_filled = is_filled and query.vector is not None
+        self._top: TopDocs | None = None
+        self._exact: _Exact | None = None
+        self._nearest: Integers | None = None
+
+    async def page(self, limit: int, offset: int = 0) -> Ranked:
+        """Return one page of the best documents of all units, and the exact count of units."""
+        if offset >= FAR and offset >= (total := await self.count()):
+            return Ranked(total, NO_ORDINALS)
+        total, documents = await self._first(offset + limit)
+        return Ranked(total, documents[offset : offset + limit])
+
+    async def listing(self, groups: Groups, per_group: int, limit: int, offset: int) -> Listed:
+        """Return one page of the best documents, of each group at most `per_group`."""
+        listed = -1
+        if offset >= FAR:
+            bits = await self.matches()
+            listed = (total := count_bits(bits)) - groups.count_excess(bits, per_group)
+            if offset >= listed:
+                return Listed(total, listed, NO_ORDINALS)
+        k = MARGIN * (offset + limit)
+        while True:
+            total, documents = await self._first(k)
+            page = documents[is_among_first(groups.of_document.take(documents), per_group)]
+            if len(page) >= offset + limit or k >= total:
+                break
+            k *= GROWTH
+        if listed < 0:
+            is_whole = len(documents) == total
+            bits = NO_BITS if is_whole else await self.matches()
+            listed = len(page) if is_whole else total - groups.count_excess(bits, per_group)
+        return Listed(total, listed, page[offset : offset + limit])
+
+    async def count(self) -> int:
+        """Return the exact count of matches."""
+        total = await self._scorer.count()
+        if len(self._names) or (self._is_filled and total < self._config.filled_up_to):
+            total, _ = await self._first(0)
+        return total
+
+    async def matches(self) -> Bits:
+        """Return the bits of the units that match, read-only."""
+        bits = await self._scorer.matches()
+        added = (await self._find_exact()).documents
+        if self._is_filled and count_bits(bits) < self._config.filled_up_to:
+            await self._first(0)
+            added = np.concatenate((added, await self._find_nearest()))
+        if len(added):
+            mask = unpack(bits)
+            mask[self._units_of(added)] = True
+            bits = pack(mask, len(bits))
+        return bits
+
+    async def explain(
+        self, documents: Integers, text_of: Callable[[int], str]
+    ) -> list[Explanation]:
+        """Return the parts of the scores of some results; `text_of` returns the text of a term."""
+        unit = self._config.impact_scale
+        words = [(each.word, text_of(term)) for each in self._query.known for term, _ in each.terms]
+        impacts = await self._scorer.impacts_at(documents)
+        sums = impacts.sum(axis=0)
+        similarities, added = np.zeros(len(documents)), np.zeros_like(sums)
+        if self._vector is not None:
+            best = (await self._best(self._config.reranked)).ordinals
+            is_added = np.isin(documents, best) | (sums == 0)
+            similarities = self._vector.similarities(documents).astype(np.float64)
+            added = np.where(is_added, self._vector.impacts(documents), 0)
+        penalties = self._penalties_of(documents)
+        is_exact = np.isin(documents, (await self._find_exact()).documents)
+        return [
+            Explanation(
+                score=(lexical + similar - penalty) / unit,
+                words=[
+                    WordScore(word, text, impact / unit)
+                    for (word, text), impact in zip(words, own, strict=True)
+                    if impact
+                ],
+                similarity=None if self._vector is None else round(similarity, 4),
+                similarity_score=similar / unit,
+                size_penalty=penalty / unit,
+                is_exact_name=exact,
+            )
+            for own, lexical, similarity, similar, penalty, exact in zip(
+                impacts.T.tolist(),
+                sums.tolist(),
+                similarities.tolist(),
+                added.tolist(),
+                penalties.tolist(),
+                is_exact.tolist(),
+                strict=True,
+            )
+        ]
+
+    async def _first(self, k: int) -> Ranked:
+        """Return the first k documents, or more."""
+        config, has_names = self._config, len(self._names) > 0
+        k += EXACT_NAMES if has_names else 0
+        if has_names or self._vector is not None:
+            k = max(k, config.reranked, config.filled_up_to)
+        total, keys = await self._best(k)
+        exact = await self._find_exact()
+        total += exact.unmatched
+        if self._vector is not None:
+            nearest = NO_ORDINALS
+            if self._is_filled and total < config.filled_up_to:
+                nearest = await self._find_nearest()
+            keys = self._rerank(self._vector, keys, nearest)
+            total += len(nearest)
+        documents = keys & ORDINAL_MASK
+        if len(exact.documents):
+            others = ~np.isin(self._units_of(documents), self._units_of(exact.documents))
+            documents = np.concatenate((exact.documents, documents[others]))
+        return Ranked(total, documents)
+
+    def _rerank(self, vector: VectorQuery, keys: Integers, nearest: Integers) -> Integers:
+        """Return sort keys in hybrid order: those of the best lexical matches and of the nearest.
+
+        Further lexical matches follow in their order.
+        """
+        depth = self._config.reranked
+        nearest = nearest + (self._penalties_of(nearest) << SUM_BITS)
+        best = np.concatenate((keys[:depth], nearest))
+        best -= vector.impacts(best & ORDINAL_MASK) << SUM_BITS
+        best.sort()
+        return best if len(keys) <= depth else np.concatenate((best, keys[depth:]))
+
+    async def _best(self, k: int) -> TopDocs:
+        """Return the best documents of at least the k best units by words."""
+        if self._top is None or len(self._top.keys) < min(k, self._top.total):
+            self._top = await self._scorer.top(k)
+        return self._top
+
+    async def _find_exact(self) -> _Exact:
+        """Return the documents of units whose name is the query, in the order of their sums.
+
+        They are EXACT_NAMES at most: those among the best by words, then the best known ones.
+        """
+        if self._exact is None:
+            documents, unmatched = NO_ORDINALS, 0
+            if len(self._names):
+                top = await self._best(self._config.reranked)
+                best = top.ordinals[: self._config.reranked]
+                units = self._units_of(best)
+                documents = best[np.isin(units, self._names)][:EXACT_NAMES]
+                others = self._names[: len(best) + EXACT_NAMES]
+                others = others[~np.isin(others, units)][: EXACT_NAMES - len(documents)]
+                for unit in others.tolist():
+                    own = self._documents_of(unit)
+                    sums = (await self._scorer.impacts_at(own)).sum(axis=0)
+                    place = int(sums.argmax())
+                    documents = np.append(documents, own[place])
+                    unmatched += not sums[place]
+            self._exact = _Exact(documents, unmatched)
+        return self._exact
+
+    async def _find_nearest(self) -> Integers:
+        """Return the documents that fill few matches up, one of each unit, most similar first."""
+        if self._nearest is None and self._vector is not None:
+            total, keys = await self._best(self._config.filled_up_to)
+            exact = await self._find_exact()
+            matches = np.concatenate((keys & ORDINAL_MASK, exact.documents))
+            self._nearest = self._vector.nearest(
+                self._config.filled_up_to - total - exact.unmatched,
+                self._units_of(matches),
+                self._mask,
+                self._groups,
+            )
+        return NO_ORDINALS if self._nearest is None else self._nearest
+
+    def _units_of(self, documents: Integers) -> Units:
+        return documents if self._groups is None else self._groups.of_document.take(documents)
+
+    def _documents_of(self, unit: int) -> Integers:
+        return np.array([unit]) if self._groups is None else self._groups.documents_of(unit)
+
+    def _penalties_of(self, documents: Integers) -> Integers:
+        if self._groups is None:
+            return np.zeros(len(documents), np.int64)
+        return self._groups.penalties.take(self._units_of(documents))

@@ -1,0 +1,176 @@
+"""The vectors of documents: similarities to a query, and the nearest documents.
+
+Components are whole numbers and their products add up exactly in int32: a document has the same
+similarity on every processor.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import numkong
+import numpy as np
+import numpy.typing as npt
+
+from service.errors import SnapshotDamaged
+from service.search.groups import Groups
+from service.search.postings import Integers, Mask
+from service.search.semantic.encoder import QueryVector
+from service.search.top_k import first_keys
+from service.storage.memory_map import open_array
+
+PROBED = 14
+"""Documents that are compared to find the nearest ones, by the square root of their number..."""
+LEAST_PROBED = 2500
+"""...and at least so many: all in a small catalogue."""
+SPARE_CELLS = 16
+"""Cells that are ordered beyond those that would do if all had the mean size."""
+STEPS = 1 << 16
+"""Similarities are ordered in so many steps."""
+
+Rows = npt.NDArray[np.int8]
+Floats = npt.NDArray[np.float32]
+Ordinals = npt.NDArray[np.int32] | Integers
+
+
+class Candidates(NamedTuple):
+    """Documents, and the cosines of a query and each of them."""
+
+    documents: Integers
+    similarities: Floats
+
+
+class VectorIndex:
+    """The vectors of the documents of a catalogue, in cells of similar ones.
+
+    `rows.npy`, int8[documents, dimensions], are their components, and `inverse_lengths.npy`,
+    float32[documents], the inverses of their lengths, 0 where a text has no meaning. Both are in
+    order of the cells: `documents.npy`, int32[documents], is the document of each row,
+    `positions.npy`, int32[documents], the row of each document, `bounds.npy`, int64[cells + 1], the
+    first row of each cell, and `centroids.npy`, int8[cells, dimensions], the centroid. Rows beyond
+    the last bound are in no cell. `groups` are those of the documents. Raises SnapshotDamaged.
+    """
+
+    def __init__(
+        self, folder: Path, documents: int, dimensions: int, groups: Groups | None
+    ) -> None:
+        self._rows = open_array(folder / "rows.npy")
+        self._inverse_lengths = open_array(folder / "inverse_lengths.npy")
+        self._documents = open_array(folder / "documents.npy")
+        self._positions = open_array(folder / "positions.npy")
+        self._bounds = open_array(folder / "bounds.npy")
+        self._centroids = open_array(folder / "centroids.npy")
+        self._check(folder, (documents, dimensions))
+        lengths = np.sqrt(np.square(self._centroids, dtype=np.int32).sum(axis=1))
+        self._centroid_lengths = np.maximum(lengths, 1).astype(np.float32)
+        self._cells = np.arange(len(lengths))
+        self._groups = groups
+
+    def similarities(self, query: QueryVector, documents: Ordinals) -> Floats:
+        """Return the cosine of the query and each of these documents, 0 without a vector."""
+        return self._compare(query, self._positions.take(documents))
+
+    def probe(self, query: QueryVector, mask: Mask | None, *, by_group: bool) -> Candidates:
+        """Return some documents, most of those nearest to the query among them.
+
+        They are those of the nearest cells, or all of a small catalogue. `mask` has the documents
+        that are allowed, or the groups with `by_group`.
+        """
+        rows = self._probed_rows(query, mask, by_group=by_group)
+        return Candidates(self._documents.take(rows).astype(np.int64), self._compare(query, rows))
+
+    def units_of(self, documents: Ordinals, *, by_group: bool) -> Ordinals:
+        """Return the group of each document, with `by_group`, or else the document."""
+        if self._groups is None or not by_group:
+            return documents
+        return self._groups.of_document.take(documents)
+
+    def groups_of(self, documents: Ordinals) -> Ordinals:
+        """Return the group of each document."""
+        return self.units_of(documents, by_group=True)
+
+    def _compare(self, query: QueryVector, rows: Ordinals) -> Floats:
+        products = _products(self._rows.take(rows, axis=0), query)
+        products *= self._inverse_lengths.take(rows)
+        products *= np.float32(query.inverse_length)
+        return products
+
+    def _probed_rows(self, query: QueryVector, mask: Mask | None, *, by_group: bool) -> Integers:
+        """Return the rows of allowed documents in the nearest cells, or of all if they are few.
+
+        Where the nearest cells have too few of these, twice as many rows are looked up.
+        """
+        documents = len(self._documents)
+        share = 1.0 if mask is None else np.count_nonzero(mask) / max(len(mask), 1)
+        probed = max(LEAST_PROBED, int(PROBED * sqrt(documents * share)))
+        if probed >= documents * share:
+            if mask is None:
+                return np.arange(documents)
+            if by_group and self._groups is not None:
+                mask = mask.take(self._groups.of_document)
+            return self._positions.take(mask.nonzero()[0])
+        keys, count = self._cell_keys(query), int(probed / share)
+        while True:
+            rows = self._first_rows(keys, count)
+            is_all = len(rows) < count
+            if mask is not None:
+                units = self.units_of(self._documents.take(rows), by_group=by_group)
+                rows = rows[mask.take(units)]
+            if len(rows) >= probed or is_all:
+                return rows[:probed]
+            count *= 2
+
+    def _cell_keys(self, query: QueryVector) -> Integers:
+        """Return sort keys of the cells, the most similar centroid first."""
+        similarities = _products(self._centroids, query) / self._centroid_lengths
+        steps = np.rint(similarities * (query.inverse_length * STEPS)).astype(np.int64)
+        keys: Integers = self._cells - (steps << 32)
+        return keys
+
+    def _first_rows(self, keys: Integers, count: int) -> Integers:
+        """Return the first `count` rows of the cells in the order of their keys, or all."""
+        cells = min(len(keys), 2 * len(keys) * count // len(self._documents) + SPARE_CELLS)
+        while True:
+            nearest = first_keys(keys.copy(), cells) & 0xFFFFFFFF
+            starts = self._bounds.take(nearest)
+            lengths = self._bounds.take(nearest + 1) - starts
+            stops = lengths.cumsum()
+            if stops[-1] >= count or cells == len(keys):
+                break
+            cells = len(keys)
+        used = int(stops.searchsorted(count)) + 1
+        rows: Integers = np.repeat((starts - (stops - lengths))[:used], lengths[:used])
+        rows += np.arange(len(rows))
+        return rows[:count]
+
+    def _check(self, folder: Path, shape: tuple[int, int]) -> None:
+        """Check that the arrays fit together and to the postings."""
+        bounds, documents = self._bounds, shape[0]
+        is_whole = (
+            self._rows.dtype == self._centroids.dtype == np.int8
+            and self._rows.shape == shape
+            and self._centroids.shape == (len(bounds) - 1, shape[1])
+            and self._inverse_lengths.shape == self._documents.shape == self._positions.shape
+            and self._documents.shape == (documents,)
+            and bounds[0] == 0 <= bounds[-1] <= documents
+            and bool((np.diff(bounds) >= 0).all())
+            and _are_ordinals(self._documents)
+            and _are_ordinals(self._positions)
+            and bool(np.isfinite(self._inverse_lengths).all())
+        )
+        if not is_whole:
+            raise SnapshotDamaged(f"{folder} has no vectors of these {documents:,} documents")
+
+
+def _products(rows: Rows, query: QueryVector) -> Floats:
+    """Return the products of vectors and a query: sums of integers, exact in float32."""
+    if not len(rows):
+        return np.zeros(0, np.float32)
+    products: Floats = np.asarray(numkong.dots_packed(rows, query.packed)).astype(np.float32)
+    return products.ravel()
+
+
+def _are_ordinals(numbers: npt.NDArray[np.int32]) -> bool:
+    return not len(numbers) or 0 <= int(numbers.min()) <= int(numbers.max()) < len(numbers)

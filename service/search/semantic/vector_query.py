@@ -1,0 +1,90 @@
+"""Hybrid ranking: a weighted cosine is added to the BM25F sums of the best lexical matches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from service.search.analysis import words_of
+from service.search.config import SearchConfig
+from service.search.groups import is_among_first
+from service.search.postings import Integers, Mask
+from service.search.query_expansion import Expansion
+from service.search.semantic.encoder import Encoder, QueryVector, encode, is_identifier
+from service.search.semantic.vector_index import STEPS, Floats, Ordinals, VectorIndex
+from service.search.top_k import NO_ORDINALS, top_k
+
+
+class VectorQuery(NamedTuple):
+    """The vector of a query, and the documents that it is compared with.
+
+    `weight` is the impact of a cosine of 1.
+    """
+
+    index: VectorIndex
+    vector: QueryVector
+    weight: float
+    config: SearchConfig
+
+    def similarities(self, documents: Ordinals) -> Floats:
+        """Return the cosine of the query and each of these documents."""
+        return self.index.similarities(self.vector, documents)
+
+    def impacts(self, documents: Ordinals) -> Integers:
+        """Return what similarity adds to the BM25F sum of each of these documents."""
+        similarities = self.similarities(documents)
+        similarities *= np.float32(self.weight)
+        return np.rint(similarities, out=similarities).astype(np.int64)
+
+    def nearest(
+        self, count: int, matches: Ordinals, mask: Mask | None, *, by_group: bool
+    ) -> Integers:
+        """Return the documents that few matches are filled up with, most similar first.
+
+        `matches` are the units that match, which `mask` has flags for: groups with `by_group`, of
+        which each is added once, or else documents, of which a group has `filled_per_group`.
+        """
+        if count <= 0:
+            return NO_ORDINALS
+        config = self.config
+        candidates, similarities = self.index.probe(self.vector, mask, by_group=by_group)
+        per_group = 1 if by_group else config.filled_per_group
+        similar = (similarities >= config.least_similarity).nonzero()[0]
+        steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
+        similar = candidates.take(similar)
+        k = 4 * config.filled_up_to
+        while True:
+            nearest = top_k(similar, steps, k)
+            listed = nearest[is_among_first(self.index.groups_of(nearest), per_group)]
+            if len(listed) >= config.filled_up_to or k >= len(similar):
+                break
+            k *= 8
+        listed = listed[: config.filled_up_to]
+        units = self.index.units_of(listed, by_group=by_group)
+        return listed[~np.isin(units, matches)][:count]
+
+
+def encode_query(
+    encoder: Encoder, query: str, expansions: Sequence[Expansion]
+) -> QueryVector | None:
+    """Return the vector of a query, or None where its words have no meaning.
+
+    A word that no document has counts if it is one piece, or else as what it was completed or
+    corrected to: the pieces of an unfinished word mean something else.
+    """
+    texts = None
+    if is_identifier(query):
+        meant = [chunk for chunk in query.split() if not is_identifier(chunk)]
+        texts = {word.text for chunk in meant for word in words_of(chunk)}
+    words = []
+    for each in expansions:
+        if not each.required or (texts is not None and each.word not in texts):
+            continue
+        word = encoder.word(each.word)
+        if not each.is_known and (word is None or word.pieces > 1):
+            word = encoder.word(each.alternative)
+        if word is not None:
+            words.append(word)
+    return encode(words)
