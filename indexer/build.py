@@ -23,9 +23,7 @@ from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.catalogue.outliers import find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
 from indexer.catalogue.record import given_id
-from indexer.encoder.embedding_cache import check_embeddings_file
 from indexer.encoder.packaged import StaticEncoder, load_encoder
-from indexer.encoder.parameters import check_installed, name_fitted
 from indexer.errors import InvalidRecord
 from indexer.indexing import Indexer
 from indexer.opensearch.documents import remove_postings
@@ -114,11 +112,6 @@ def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]
     ranking = options.ranking
     encoder = None if ranking.encoder is EncoderKind.NONE else load_encoder()
     name = "" if encoder is None else encoder.name
-    if encoder is not None and ranking.encoder is EncoderKind.TRANSFORMER:
-        check_installed()
-        name = name_fitted(encoder)
-        if options.embeddings is not None:
-            check_embeddings_file(options.embeddings)
     search = replace(ranking.search, encoder=name)
     endpoint_search = replace(ranking.endpoint_search, encoder=name)
     if not options.endpoints:

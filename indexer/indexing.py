@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,8 @@ from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts, concatenate
-from indexer.options import BuildOptions, EncoderKind
-from indexer.processes.pool import run_beside, start_workers
+from indexer.options import BuildOptions
+from indexer.processes.pool import run_beside
 from indexer.progress import Progress
 from indexer.record_store import Keys, read_record_store
 from indexer.search.filters import write_filters
@@ -29,7 +28,7 @@ from indexer.search.offers import OfferWriter
 from indexer.search.parts import part_of
 from indexer.search.postings import compile_postings, popularity
 from indexer.search.vectors import write_endpoint_vectors, write_vectors
-from indexer.segments.indexing import Resources, encode_services, index_in_parts, merge_all
+from indexer.segments.indexing import Resources, index_in_parts, merge_all
 from indexer.segments.kept import Kept, keep
 from indexer.segments.postings import Numbers
 from indexer.segments.segment import Origin, read_segment
@@ -46,17 +45,12 @@ from indexer.segments.store import (
     split_keys,
     use_segments,
 )
-from indexer.segments.vectors import Vectors, gather_live_vectors
-from indexer.snapshot.documents import read_documents
+from indexer.segments.vectors import gather_live_vectors
 from indexer.snapshot.endpoints import compile_endpoints, write_endpoints
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.fingerprint import hash_program
 from service.search.config import SearchConfig
 from service.snapshot.manifest import File
-
-EMBEDDINGS = "embeddings.db"
-"""The file in the artifacts folder that keeps the vectors of the transformer."""
-
 
 Segments = Sequence[tuple[Path, Numbers]]
 """The folders of segments, with the ordinals of their services."""
@@ -109,21 +103,19 @@ class Indexer:
         `keys` are the hashes of the stored services.
         """
         built, ranking = self._built, self._options.ranking
-        texts = sum(1 + entry.endpoints for entry in entries) + len(listed.keys)
-        encoder = self._write_encoder(texts)
+        encoder = self._write_encoder()
         used, counts, columns = self._update_segments(keys, encoder)
         names = columns.service_runs["name"].strings()
         prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
         segments = [(each.stored.folder, each.ordinals) for each in used]
-        fitted = self._encode(len(entries), encoder, has_segments=bool(used))
         beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
-        services = (built, segments, names, prior, encoder is not None, fitted, ranking.search)
+        services = (built, segments, names, prior, encoder, ranking.search)
         with self._progress.stage("compile"), beside(_compile_services, services):
             endpoints = write_endpoints(
                 built, columns, listed, offers, encoder, indexed=self._has_endpoints
             )
             others = endpoints.other_vectors if self._has_endpoints else None
-            vectors = (built, segments, fitted, others, endpoints.services)
+            vectors = (built, segments, encoder, others, endpoints.services)
             with nullcontext() if others is None else beside(_write_endpoint_vectors, vectors):
                 keep(built, columns)
                 write_summaries(built, columns, read_record_store(built, "records"))
@@ -136,9 +128,7 @@ class Indexer:
         self, keys: Keys, encoder: Path | None
     ) -> tuple[list[UsedSegment], SegmentCounts, RecordColumns]:
         """Read the records and index the texts that are new, and merge segments."""
-        kind = self._options.ranking.encoder
-        has_vectors = encoder is not None and kind is EncoderKind.STATIC
-        name = self._encoder.name if self._encoder is not None and has_vectors else ""
+        name = "" if self._encoder is None else self._encoder.name
         origin = Origin(hash_program(), name, self._has_endpoints)
         folder = self._staging / "segments"
         with self._progress.stage("read what is kept"):
@@ -156,7 +146,7 @@ class Indexer:
                 keys[new],
                 known,
                 origin,
-                encoder if has_vectors else None,
+                encoder,
                 self._resources,
                 stage.advance,
             ) as results,
@@ -179,50 +169,13 @@ class Indexer:
         added = sum(len(each.keys) for each in written)
         return used, SegmentCounts(added, len(used), len(merged)), columns
 
-    def _encode(self, count: int, encoder: Path | None, *, has_segments: bool) -> Vectors | None:
-        """Encode the services by a fitted encoder, which is another in each build.
-
-        Returns None where there is no encoder, or the segments have the vectors.
-        """
-        is_fitted = self._options.ranking.encoder is EncoderKind.TRANSFORMER
-        if encoder is None or (has_segments and not is_fitted):
-            return None
-        parts = self._resources.parts(count)
-        bounds = [count * part // parts for part in range(parts + 1)]
-        tasks = [(self._built, range(start, stop), encoder) for start, stop in pairwise(bounds)]
-        with self._progress.stage("encode", count) as stage:
-            if parts == 1:
-                return encode_services(*tasks[0], stage.advance)
-            with start_workers(encode_services, tasks, stage.advance) as results:
-                encoded = results()
-        return Vectors(
-            concatenate(part.services for part in encoded),
-            concatenate(part.endpoints for part in encoded),
-        )
-
-    def _write_encoder(self, documents: int) -> Path | None:
-        """Write the encoder of queries; returns the folder of the encoder of documents."""
+    def _write_encoder(self) -> Path | None:
+        """Write the encoder, by which queries and documents are encoded; returns its folder."""
         if self._encoder is None:
             return None
         folder = self._built / "encoder"
-        if self._options.ranking.encoder is EncoderKind.STATIC:
-            write_encoder(folder, self._encoder)
-            return folder
-        from indexer.encoder.fitting import Fitting  # noqa: PLC0415  # needs the extra `semantic`
-
-        fitting = Fitting(
-            self._encoder,
-            partial(read_documents, self._built),
-            self._staging / "documents",
-            self._options.embeddings or self._options.out / EMBEDDINGS,
-            shared=self._options.embeddings is not None,
-        )
-        texts = 2 * documents + len(self._encoder.pieces)
-        with self._progress.stage("embed", texts) as embedding:
-            singles = fitting.embed(self._resources.jobs, embedding.advance)
-        with self._progress.stage("fit the encoder"):
-            write_encoder(folder, fitting.fit(singles, documents))
-        return self._staging / "documents"
+        write_encoder(folder, self._encoder)
+        return folder
 
 
 def _take(
@@ -241,30 +194,29 @@ def _compile_services(
     segments: Segments,
     names: Sequence[str],
     prior: npt.NDArray[np.float64],
-    has_vectors: bool,
-    fitted: Vectors | None,
+    encoder: Path | None,
     config: SearchConfig,
 ) -> None:
-    """Write the postings of the services, and their vectors: fitted ones or those of the segments.
+    """Write the postings of the services, and their vectors, if they are encoded.
 
     `names` and `prior` are in listing order.
     """
     parts = [part_of(read_segment(folder).services, ordinals) for folder, ordinals in segments]
     compile_postings(parts, names, prior, built / "postings", config)
-    if has_vectors:
-        services, _ = fitted or gather_live_vectors(segments)
+    if encoder is not None:
+        services, _ = gather_live_vectors(segments, encoder)
         write_vectors(built / "vectors", services)
 
 
 def _write_endpoint_vectors(
     built: Path,
     segments: Segments,
-    fitted: Vectors | None,
+    encoder: Path,
     others: EncodedTexts,
     services_of: npt.NDArray[np.int32],
 ) -> None:
     """Write the vectors of endpoints and of other resources, given the service of each."""
-    services, endpoints = fitted or gather_live_vectors(segments)
+    services, endpoints = gather_live_vectors(segments, encoder)
     folder = built / "endpoints" / "vectors"
     write_endpoint_vectors(folder, concatenate([endpoints, others]), services, services_of)
 
