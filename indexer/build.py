@@ -257,6 +257,7 @@ class _Build:
                 sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
                 files=list_files(self._built, known=stored | indexed.files),
                 earlier=earlier_ids(self._options.out, snapshot_id),
+                encoder=ranking.search.encoder,
                 indexes=indexes,
             )
             _make_downloads(self._options, self._built, manifest, self._progress)
@@ -270,7 +271,6 @@ class _Build:
             before,
             changes,
             outliers,
-            ranking.search.encoder,
             self._reused,
             segments,
         )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,16 @@ TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
 
 Integers = npt.NDArray[np.int64]
+
+
+class DocumentEncoder(Protocol):
+    """Encodes documents; `service.search.semantic.encoders.QueryEncoder` encodes queries."""
+
+    def add(self, title: str, text: str) -> None:
+        """Add a document: its whole text, and its title apart."""
+
+    def encoded(self) -> EncodedTexts:
+        """Return the vectors of all documents, in the order in which they were added."""
 
 
 class TextEncoder:
@@ -109,7 +120,7 @@ class TextEncoder:
         return in_order
 
 
-def open_text_encoder(folder: Path) -> TextEncoder:
+def open_text_encoder(folder: Path) -> DocumentEncoder:
     """Return the encoder of documents of a folder."""
     return TextEncoder(folder)
 

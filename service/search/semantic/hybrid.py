@@ -13,7 +13,8 @@ from service.search.collapsing import is_among_first
 from service.search.config import SearchConfig
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import Encoder, QueryVector, encode, is_identifier
+from service.search.semantic.encoder import QueryVector, encode, is_identifier
+from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vectors import STEPS, Vectors
 from service.search.top_k import NO_ORDINALS, ORDINAL_MASK, SUM_BITS, top_k
 
@@ -25,7 +26,7 @@ class Semantics(NamedTuple):
     to few matches.
     """
 
-    encoder: Encoder
+    encoder: QueryEncoder
     vectors: Vectors
     group_of: npt.NDArray[np.int32] | None = None
 
