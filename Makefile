@@ -78,12 +78,12 @@ wheel:
 	@rm -rf build/lib build/bdist.* dist
 	@$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-# The tests against the wheel, in a folder that has no source code of the packages.
+# The tests against the wheel, in a folder that has no source code of its packages.
 test-wheel: wheel
 	@rm -rf build/wheel
 	@$(PYTHON) -m venv build/wheel/.venv
 	@build/wheel/.venv/bin/python $(PIP_INSTALL) "$$(echo dist/*.whl)[$(EXTRAS)]"
-	@cp -R .ci .dockerignore CHANGELOG.md Dockerfile LICENSE Makefile README.md docs pyproject.toml seeds tests build/wheel
+	@cp -R .ci .dockerignore CHANGELOG.md Dockerfile LICENSE Makefile README.md docs pyproject.toml seeds tests tools build/wheel
 	@cd build/wheel && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST) $(TESTS)
 
 # The tests of OpenSearch: one cluster for all of them, so one process. WHEEL=build/wheel runs those that

@@ -23,9 +23,7 @@ from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.catalogue.outliers import find_outliers
 from indexer.catalogue.overlays import Overlay, read_overlays
 from indexer.catalogue.record import given_id
-from indexer.encoder.embedding_cache import check_embeddings_file
 from indexer.encoder.packaged import StaticEncoder, load_encoder
-from indexer.encoder.parameters import check_installed, name_fitted
 from indexer.errors import InvalidRecord
 from indexer.indexing import Indexer
 from indexer.opensearch.documents import remove_postings
@@ -85,7 +83,14 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         notes = [] if cluster is None else cluster.clean(kept_snapshots(options.out))
         inputs = gather_inputs(options, progress)
         engine = "" if options.cluster is None else options.cluster.name
-        settings = [options.policy, str(options.max_rejects), FORMAT, ranking, engine]
+        settings = [
+            options.policy,
+            str(options.max_rejects),
+            FORMAT,
+            ranking,
+            options.endpoints,
+            engine,
+        ]
         with take_fingerprint(inputs, settings) as fingerprint:
             report = _repeat(options, fingerprint, cluster, progress)
             if report is None:
@@ -114,16 +119,7 @@ def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]
     ranking = options.ranking
     encoder = None if ranking.encoder is EncoderKind.NONE else load_encoder()
     name = "" if encoder is None else encoder.name
-    if encoder is not None and ranking.encoder is EncoderKind.TRANSFORMER:
-        check_installed()
-        name = name_fitted(encoder)
-        if options.embeddings is not None:
-            check_embeddings_file(options.embeddings)
-    search = replace(ranking.search, encoder=name)
-    endpoint_search = replace(ranking.endpoint_search, encoder=name)
-    if not options.endpoints:
-        endpoint_search = replace(endpoint_search, field_weights={}, encoder="")
-    return encoder, Ranking(ranking.encoder, search, endpoint_search)
+    return encoder, replace(ranking, search=replace(ranking.search, encoder=name))
 
 
 def connect_cluster(options: ClusterOptions | None, artifacts: Path) -> SearchCluster | None:
@@ -238,9 +234,9 @@ class _Build:
 
         stored = list_files(self._built, known=records)
         ranking = self._options.ranking
-        configs = (ranking.search, ranking.endpoint_search)
         engine = "" if self._options.cluster is None else self._options.cluster.name
-        snapshot_id = identify(stored, configs, engine)
+        documents = "endpoints" if self._options.endpoints else "services"
+        snapshot_id = identify(stored, ranking.search, documents, engine)
         before, changes = since_last(self._options.out, self._built)
         manifest = None
         if not self._options.from_scratch:
@@ -264,6 +260,7 @@ class _Build:
                 sources=[Source(t.source, t.records, t.malformed) for t in rejects.tallies],
                 files=list_files(self._built, known=stored | indexed.files),
                 earlier=earlier_ids(self._options.out, snapshot_id),
+                encoder=ranking.search.encoder,
                 indexes=indexes,
             )
             _make_downloads(self._options, self._built, manifest, self._progress)
@@ -277,7 +274,6 @@ class _Build:
             before,
             changes,
             outliers,
-            ranking.search.encoder,
             self._reused,
             segments,
         )

@@ -31,10 +31,6 @@ class EncoderDamaged(IndexerError):
     """The data file of an encoder is missing, damaged, or not the one that is described."""
 
 
-class EmbeddingsUnavailable(IndexerError):
-    """The database of the vectors of texts cannot be written."""
-
-
 class InvalidRecord(Exception):  # not an IndexerError: the record is rejected, the build goes on
     """A record that cannot be indexed, with the JSON path of the fault and the reason."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,19 +19,19 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
-from indexer.encoder.quantising import EncodedTexts, concatenate
-from indexer.options import BuildOptions, EncoderKind
-from indexer.processes.pool import run_beside, start_workers
+from indexer.encoder.quantising import EncodedTexts
+from indexer.options import BuildOptions
+from indexer.processes.pool import run_beside
 from indexer.progress import Progress
 from indexer.record_store import Keys, read_record_store
 from indexer.search.filters import write_filters
 from indexer.search.offers import OfferWriter
-from indexer.search.parts import part_of
+from indexer.search.parts import segment_parts
 from indexer.search.postings import compile_postings, popularity
-from indexer.search.vectors import write_endpoint_vectors, write_vectors
-from indexer.segments.indexing import Resources, encode_services, index_in_parts, merge_all
+from indexer.search.vectors import add_services, write_vectors
+from indexer.segments.indexing import Resources, index_in_parts, merge_all
 from indexer.segments.kept import Kept, keep
-from indexer.segments.postings import Numbers
+from indexer.segments.postings import GONE, Numbers
 from indexer.segments.segment import Origin, read_segment
 from indexer.segments.store import (
     SegmentCounts,
@@ -46,17 +46,12 @@ from indexer.segments.store import (
     split_keys,
     use_segments,
 )
-from indexer.segments.vectors import Vectors, gather_live_vectors
-from indexer.snapshot.documents import read_documents
-from indexer.snapshot.endpoints import compile_endpoints, write_endpoints
+from indexer.segments.vectors import gather_live_vectors
+from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.fingerprint import hash_program
 from service.search.config import SearchConfig
 from service.snapshot.manifest import File
-
-EMBEDDINGS = "embeddings.db"
-"""The file in the artifacts folder that keeps the vectors of the transformer."""
-
 
 Segments = Sequence[tuple[Path, Numbers]]
 """The folders of segments, with the ordinals of their services."""
@@ -109,36 +104,32 @@ class Indexer:
         `keys` are the hashes of the stored services.
         """
         built, ranking = self._built, self._options.ranking
-        texts = sum(1 + entry.endpoints for entry in entries) + len(listed.keys)
-        encoder = self._write_encoder(texts)
+        encoder = self._write_encoder()
         used, counts, columns = self._update_segments(keys, encoder)
-        names = columns.service_runs["name"].strings()
-        prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
         segments = [(each.stored.folder, each.ordinals) for each in used]
-        fitted = self._encode(len(entries), encoder, has_segments=bool(used))
+        services = _Services(
+            columns.service_runs["name"].strings(),
+            np.array([popularity(entry.enriched, entry.calls) for entry in entries]),
+        )
         beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
-        services = (built, segments, names, prior, encoder is not None, fitted, ranking.search)
-        with self._progress.stage("compile"), beside(_compile_services, services):
-            endpoints = write_endpoints(
+        with self._progress.stage("compile"):
+            indexed = write_endpoints(
                 built, columns, listed, offers, encoder, indexed=self._has_endpoints
             )
-            others = endpoints.other_vectors if self._has_endpoints else None
-            vectors = (built, segments, fitted, others, endpoints.services)
-            with nullcontext() if others is None else beside(_write_endpoint_vectors, vectors):
+            vectors = (built, segments, encoder, indexed)
+            with nullcontext() if encoder is None else beside(_write_vectors, vectors):
                 keep(built, columns)
                 write_summaries(built, columns, read_record_store(built, "records"))
                 write_filters(built / "filters", columns, [entry.calls for entry in entries])
                 outliers = find_outliers(columns)
-                compile_endpoints(built, segments, endpoints, ranking.endpoint_search)
+                _compile(built, segments, indexed, services, ranking.search)
         return IndexReport(outliers, counts, link_segments(built, used))
 
     def _update_segments(
         self, keys: Keys, encoder: Path | None
     ) -> tuple[list[UsedSegment], SegmentCounts, RecordColumns]:
         """Read the records and index the texts that are new, and merge segments."""
-        kind = self._options.ranking.encoder
-        has_vectors = encoder is not None and kind is EncoderKind.STATIC
-        name = self._encoder.name if self._encoder is not None and has_vectors else ""
+        name = "" if self._encoder is None else self._encoder.name
         origin = Origin(hash_program(), name, self._has_endpoints)
         folder = self._staging / "segments"
         with self._progress.stage("read what is kept"):
@@ -156,7 +147,7 @@ class Indexer:
                 keys[new],
                 known,
                 origin,
-                encoder if has_vectors else None,
+                encoder,
                 self._resources,
                 stage.advance,
             ) as results,
@@ -179,50 +170,13 @@ class Indexer:
         added = sum(len(each.keys) for each in written)
         return used, SegmentCounts(added, len(used), len(merged)), columns
 
-    def _encode(self, count: int, encoder: Path | None, *, has_segments: bool) -> Vectors | None:
-        """Encode the services by a fitted encoder, which is another in each build.
-
-        Returns None where there is no encoder, or the segments have the vectors.
-        """
-        is_fitted = self._options.ranking.encoder is EncoderKind.TRANSFORMER
-        if encoder is None or (has_segments and not is_fitted):
-            return None
-        parts = self._resources.parts(count)
-        bounds = [count * part // parts for part in range(parts + 1)]
-        tasks = [(self._built, range(start, stop), encoder) for start, stop in pairwise(bounds)]
-        with self._progress.stage("encode", count) as stage:
-            if parts == 1:
-                return encode_services(*tasks[0], stage.advance)
-            with start_workers(encode_services, tasks, stage.advance) as results:
-                encoded = results()
-        return Vectors(
-            concatenate(part.services for part in encoded),
-            concatenate(part.endpoints for part in encoded),
-        )
-
-    def _write_encoder(self, documents: int) -> Path | None:
-        """Write the encoder of queries; returns the folder of the encoder of documents."""
+    def _write_encoder(self) -> Path | None:
+        """Write the encoder, by which queries and documents are encoded; returns its folder."""
         if self._encoder is None:
             return None
         folder = self._built / "encoder"
-        if self._options.ranking.encoder is EncoderKind.STATIC:
-            write_encoder(folder, self._encoder)
-            return folder
-        from indexer.encoder.fitting import Fitting  # noqa: PLC0415  # needs the extra `semantic`
-
-        fitting = Fitting(
-            self._encoder,
-            partial(read_documents, self._built),
-            self._staging / "documents",
-            self._options.embeddings or self._options.out / EMBEDDINGS,
-            shared=self._options.embeddings is not None,
-        )
-        texts = 2 * documents + len(self._encoder.pieces)
-        with self._progress.stage("embed", texts) as embedding:
-            singles = fitting.embed(self._resources.jobs, embedding.advance)
-        with self._progress.stage("fit the encoder"):
-            write_encoder(folder, fitting.fit(singles, documents))
-        return self._staging / "documents"
+        write_encoder(folder, self._encoder)
+        return folder
 
 
 def _take(
@@ -236,37 +190,48 @@ def _take(
     return concatenate_columns([kept, *parts]).take(rows)
 
 
-def _compile_services(
+class _Services(NamedTuple):
+    """The names and the priors (float64) of the services, in listing order."""
+
+    names: Sequence[str]
+    prior: npt.NDArray[np.float64]
+
+
+def _compile(
     built: Path,
     segments: Segments,
-    names: Sequence[str],
-    prior: npt.NDArray[np.float64],
-    has_vectors: bool,
-    fitted: Vectors | None,
+    indexed: IndexedEndpoints,
+    services: _Services,
     config: SearchConfig,
 ) -> None:
-    """Write the postings of the services, and their vectors: fitted ones or those of the segments.
+    """Write the postings of the documents."""
+    documents, parts = indexed.documents, [indexed.others]
+    for folder, ordinals in segments:
+        parts += segment_parts(read_segment(folder), ordinals, documents)
+    endpoints = int(documents.endpoints[-1])
+    prior = np.zeros(len(documents.services))
+    prior[:endpoints] = indexed.prior[:endpoints]
+    own = np.flatnonzero(documents.own != GONE)
+    prior[documents.own[own]] = services.prior[own]
+    compile_postings(
+        parts, services.names, prior, documents.services, endpoints, built / "postings", config
+    )
 
-    `names` and `prior` are in listing order.
-    """
-    parts = [part_of(read_segment(folder).services, ordinals) for folder, ordinals in segments]
-    compile_postings(parts, names, prior, built / "postings", config)
-    if has_vectors:
-        services, _ = fitted or gather_live_vectors(segments)
-        write_vectors(built / "vectors", services)
 
-
-def _write_endpoint_vectors(
-    built: Path,
-    segments: Segments,
-    fitted: Vectors | None,
-    others: EncodedTexts,
-    services_of: npt.NDArray[np.int32],
+def _write_vectors(
+    built: Path, segments: Segments, encoder: Path, indexed: IndexedEndpoints
 ) -> None:
-    """Write the vectors of endpoints and of other resources, given the service of each."""
-    services, endpoints = fitted or gather_live_vectors(segments)
-    folder = built / "endpoints" / "vectors"
-    write_endpoint_vectors(folder, concatenate([endpoints, others]), services, services_of)
+    """Write the vectors of the documents; a service that is one has its own vector alone."""
+    services, endpoints = gather_live_vectors(segments, encoder)
+    documents = indexed.documents
+    rows = np.zeros((len(documents.services), services.rows.shape[1]), np.int8)
+    inverse_lengths = np.zeros(len(rows), np.float32)
+    first = np.arange(documents.endpoints[-1])
+    for numbers, vectors in ((first, endpoints), (indexed.other_documents, indexed.other_vectors)):
+        if vectors is not None and len(numbers):
+            rows[numbers], inverse_lengths[numbers] = vectors
+    own = EncodedTexts(rows, inverse_lengths)
+    write_vectors(built / "vectors", add_services(own, services, documents.services))
 
 
 def _have_segments(

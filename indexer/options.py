@@ -8,27 +8,23 @@ from fractions import Fraction
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from service.opensearch.connection import ClusterAddress
 from service.publishing.artifacts import KEPT
-from service.search.config import ENDPOINT_SEARCH_CONFIG, SEARCH_CONFIG, SearchConfig
+from service.search.config import SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
-TRANSFORMER_FACTOR = 1.5625
-"""Factor of `similarity_weight` for cosines by a transformer: they say more about relevance."""
 
 
 class EncoderKind(StrEnum):
     """How texts are encoded, to rank by meaning as well as by words.
 
+    NONE: not at all
     STATIC: by the encoder that the package carries
-    TRANSFORMER: by a transformer, and queries by an encoder that is fitted to the catalogue
     """
 
     NONE = "none"
     STATIC = "static"
-    TRANSFORMER = "transformer"
 
 
 class Policy(Struct, frozen=True):
@@ -65,24 +61,13 @@ class Limits(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """How texts are encoded, and the parameters of searches for services and for endpoints."""
+    """How texts are encoded, and the parameters of searches."""
 
-    encoder: EncoderKind
-    search: SearchConfig
-    endpoint_search: SearchConfig
-
-
-def default_ranking(encoder: EncoderKind) -> Ranking:
-    """Return the default parameters for documents that are encoded so."""
-    factor = TRANSFORMER_FACTOR if encoder is EncoderKind.TRANSFORMER else 1.0
-    configs = (
-        replace(config, similarity_weight=factor * config.similarity_weight)
-        for config in (SEARCH_CONFIG, ENDPOINT_SEARCH_CONFIG)
-    )
-    return Ranking(encoder, *configs)
+    encoder: EncoderKind = EncoderKind.STATIC
+    search: SearchConfig = SEARCH_CONFIG
 
 
-STATIC_RANKING = default_ranking(EncoderKind.STATIC)
+STATIC_RANKING = Ranking()
 
 
 class ClusterOptions(Struct, frozen=True):
@@ -116,7 +101,6 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     rejects: the file that lists rejected records
     max_rejects: maximum share of malformed records in one source
     ranking: how texts are encoded and ranked
-    embeddings: the file that keeps the vectors of the transformer; None for one in `out`
     endpoints: whether endpoints are found by their texts
     from_scratch: use nothing that earlier builds kept
     keep: number of snapshots that stay on disk, and in the buckets
@@ -137,7 +121,6 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     limits: Limits = Limits()
     ranking: Ranking = STATIC_RANKING
-    embeddings: Path | None = None
     jobs: int | None = None
     memory: int | None = None
     endpoints: bool = True

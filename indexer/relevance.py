@@ -62,7 +62,6 @@ def evaluate(
     corpus: str,
     queries: str,
     ranking: Ranking = STATIC_RANKING,
-    embeddings: Path | None = None,
 ) -> list[Judgement]:
     """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
@@ -76,7 +75,7 @@ def evaluate(
             f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
         )
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        snapshot = _build(Path(folder), documents, ranking, embeddings)
+        snapshot = _build(Path(folder), documents, ranking)
         judgements = []
         for judged in _decode_lines(queries, _query):
             wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
@@ -112,7 +111,6 @@ def _build(
     folder: Path,
     documents: list[Document],
     ranking: Ranking,
-    embeddings: Path | None,
 ) -> Snapshot:
     source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
     source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
@@ -121,7 +119,6 @@ def _build(
         out=artifacts,
         max_rejects=Fraction(0),
         ranking=ranking,
-        embeddings=embeddings,
     )
     build_snapshot(options)
     return open_snapshot(artifacts)

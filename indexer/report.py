@@ -87,7 +87,6 @@ def make_report(
     before: str,
     changes: Changes | None,
     outliers: list[Outlier],
-    encoder: str,
     reused_records: int,
     segments: SegmentCounts,
 ) -> Report:
@@ -105,7 +104,7 @@ def make_report(
         payments=counts.payments,
         reused_records=reused_records,
         bytes=sum(file.bytes for file in manifest.files.values()),
-        encoder=encoder,
+        encoder=manifest.encoder,
         indexed=segments.indexed,
         segments=segments.segments,
         merged=segments.merged,

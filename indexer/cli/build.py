@@ -171,7 +171,6 @@ def run(options: argparse.Namespace) -> int:
             allow_private=options.allow_private_feeds,
         ),
         ranking=parse_ranking(options),
-        embeddings=options.embeddings,
         jobs=options.jobs,
         memory=options.memory,
         endpoints=options.endpoints,

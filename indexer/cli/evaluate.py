@@ -58,10 +58,7 @@ def run(options: argparse.Namespace) -> int:
     rankings = [parse_ranking(options)]
     if options.compare:
         rankings.append(parse_ranking(options, options.compare))
-    runs = [
-        evaluate(options.corpus, options.queries, ranking, options.embeddings)
-        for ranking in rankings
-    ]
+    runs = [evaluate(options.corpus, options.queries, ranking) for ranking in rankings]
     worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))
     worst = worst[: options.worst]
     comparison = _compare(*runs) if options.compare else None

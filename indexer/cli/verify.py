@@ -20,6 +20,8 @@ def run(options: argparse.Namespace) -> int:
     manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
     count = len(manifest.files)
     done = f"snapshot {snapshot_id} is whole: {count} files as they were published"
+    if manifest.encoder:
+        done += f", encoder {manifest.encoder}"
     if manifest.indexes is not None:
         done += f"; its postings are in {manifest.indexes.services}, {manifest.indexes.endpoints}"
     return answer(done)

@@ -1,3 +1,3 @@
-"""Encoders of documents: the one that the package carries, and those fitted to a catalogue."""
+"""Encoding documents to vectors in integers, by the static encoder that the package carries."""
 
 from __future__ import annotations

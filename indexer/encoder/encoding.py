@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from indexer.encoder.parameters import Document
-from indexer.encoder.projection import BASIS, Projection
 from indexer.encoder.quantising import (
     EncodedTexts,
     add_vectors,
@@ -40,15 +39,24 @@ TITLE_WEIGHT = 0.6
 Integers = npt.NDArray[np.int64]
 
 
+class DocumentEncoder(Protocol):
+    """Encodes documents; `service.search.semantic.encoders.QueryEncoder` encodes queries."""
+
+    def add(self, title: str, text: str) -> None:
+        """Add a document: its whole text, and its title apart."""
+
+    def encoded(self) -> EncodedTexts:
+        """Return the vectors of all documents, in the order in which they were added."""
+
+
 class TextEncoder:
     """Encodes documents in their order, with the `Encoder` of a folder.
 
     The vector of a document is that of its whole text, and TITLE_WEIGHT times that of its title,
-    both scaled to length 1. With a projection, this is projected together with the vector by the
-    transformer.
+    both scaled to length 1.
     """
 
-    def __init__(self, folder: Path, projection: Projection | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         encoder = Encoder(folder)
         # Copies: Whoosh keeps the frames of its callers alive, which would keep the files mapped.
         self._rows, self._scales = encoder.rows.copy(), encoder.scales.copy()
@@ -56,8 +64,6 @@ class TextEncoder:
         self._pieces = array("i")
         self._titles, self._texts = array("i"), array("i")  # counts of pieces
         self._encoded: list[EncodedTexts] = []
-        self._projection = projection
-        self._documents: list[Document] = []
 
     def add(self, title: str, text: str) -> None:
         """Add a document."""
@@ -66,8 +72,6 @@ class TextEncoder:
         self._titles.append(len(self._pieces) - start)
         self._add_pieces(text, start)
         self._texts.append(len(self._pieces) - start)
-        if self._projection is not None:
-            self._documents.append(Document(title, text).cut())
         if len(self._texts) == BATCH:
             self._flush()
 
@@ -90,11 +94,8 @@ class TextEncoder:
         starts = np.cumsum(texts) - texts
         title = quantise_rows(self._sum(pieces, starts, titles))
         whole = quantise_rows(self._sum(pieces, starts, texts))
-        encoded = quantise_rows(add_vectors(whole, title, TITLE_WEIGHT).sums)
-        if self._projection is not None:
-            encoded = self._projection.project(self._documents, encoded)
-        self._encoded.append(encoded)
-        del self._pieces[:], self._titles[:], self._texts[:], self._documents[:]
+        self._encoded.append(quantise_rows(add_vectors(whole, title, TITLE_WEIGHT).sums))
+        del self._pieces[:], self._titles[:], self._texts[:]
 
     @cached_property
     def _vectors(self) -> npt.NDArray[np.int32]:
@@ -119,9 +120,9 @@ class TextEncoder:
         return in_order
 
 
-def open_text_encoder(folder: Path) -> TextEncoder:
-    """Return the encoder of documents of a folder, with its projection if it has one."""
-    return TextEncoder(folder, Projection(folder) if (folder / BASIS).exists() else None)
+def open_text_encoder(folder: Path) -> DocumentEncoder:
+    """Return the encoder of documents of a folder."""
+    return TextEncoder(folder)
 
 
 class PieceNumbers(dict[str, tuple[int, ...]]):

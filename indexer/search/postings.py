@@ -181,9 +181,7 @@ class _Groups:
     `penalties`, uint16[groups], is what is subtracted from the sum of a document.
     """
 
-    def __init__(
-        self, services: Numbers, endpoints: int, count: int, config: SearchConfig
-    ) -> None:
+    def __init__(self, services: Numbers, endpoints: int, count: int, config: SearchConfig) -> None:
         self.of_document, self.count = services, count
         self._endpoints = endpoints
         sizes = np.bincount(services, minlength=count)

@@ -25,7 +25,6 @@ from indexer.segments.segment import (
     merge_segments,
 )
 from indexer.segments.texts import ServiceText
-from indexer.segments.vectors import ServiceEncoder, Vectors
 
 SMALLEST_PART = 2500
 """Services that take longer to index than a worker takes to start."""
@@ -146,13 +145,3 @@ def _merge(
     folder: Path, selections: list[Selection], origin: Origin, memory: int, _: Advance
 ) -> None:
     merge_segments(folder, selections, origin, memory)
-
-
-def encode_services(built: Path, span: range, encoder: Path, advance: Advance) -> Vectors:
-    """Encode a span of the stored services, with progress."""
-    text_encoder = ServiceEncoder(encoder)
-    for record in track(read_record_store(built, "records", span), advance, PROGRESS_STEP):
-        text = _text.decode(record)
-        endpoints = [each.contents for each in text.endpoints]
-        text_encoder.add(text.name, text.description, endpoints)
-    return text_encoder.vectors()

@@ -42,11 +42,14 @@ class ServiceEncoder:
         return Vectors(self._services.encoded(), self._endpoints.encoded())
 
 
-def gather_live_vectors(segments: Sequence[tuple[Path, Numbers]]) -> Vectors:
+def gather_live_vectors(segments: Sequence[tuple[Path, Numbers]], encoder: Path) -> Vectors:
     """Return the vectors of segments in listing order, given the ordinals of their services.
 
+    `encoder` is the folder of their encoder, whose dimensions the vectors of no segments have, too.
     Raises ValueError for segments without vectors.
     """
+    if not segments:
+        return ServiceEncoder(encoder).vectors()
     own = [read_first_endpoints(folder) for folder, _ in segments]
     counts = np.zeros(sum(int(np.count_nonzero(each != GONE)) for _, each in segments), np.int64)
     for first, (_, ordinals) in zip(own, segments, strict=True):

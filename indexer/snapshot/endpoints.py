@@ -27,10 +27,8 @@ from indexer.options import Policy
 from indexer.record_store import write_record_store
 from indexer.search.filters import write_spellings
 from indexer.search.offers import OfferWriter
-from indexer.search.parts import Part, endpoint_parts, part_of
-from indexer.search.postings import compile_postings, popularity
-from indexer.segments.postings import Numbers
-from indexer.segments.segment import read_segment
+from indexer.search.parts import Documents, Part, part_of, place_documents
+from indexer.search.postings import popularity
 from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
@@ -38,7 +36,6 @@ from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import read_resource
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.offers import NONE
-from service.search.config import SearchConfig
 from service.snapshot.endpoints import FACET_KEYS
 from service.storage.hash_table import write_hash_table
 from service.storage.record_store import RecordStore
@@ -57,12 +54,14 @@ class IndexedEndpoints(NamedTuple):
     """The documents of the index, and what is known of them beside the segments.
 
     others: the postings of the resources that are documents, of their own texts
-    other_vectors: those of their texts, if these are encoded
+    other_documents: int32[others], these documents
+    other_vectors: the vectors of their texts, if these are encoded
     prior: float64[endpoints], as `compile_postings` takes it
     """
 
     documents: Documents
     others: Part
+    other_documents: Numbers
     other_vectors: EncodedTexts | None
     prior: npt.NDArray[np.float64]
 
@@ -122,21 +121,28 @@ def write_endpoints(
     others = np.flatnonzero(join.documents == NONE) if indexed else np.empty(0, np.int64)
     other_counts = np.bincount(listed.services[others], minlength=len(counts)).astype(np.int32)
     documents = place_documents(counts if indexed else np.zeros_like(counts), other_counts)
-    join.documents[others] = count + _places(documents, listed.services[others])
-    services = documents.services if indexed else np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    owners_of_others = listed.services[others]
+    ranks = np.arange(len(others)) - np.searchsorted(owners_of_others, owners_of_others)
+    join.documents[others] = documents.resources[owners_of_others] + ranks
+    services = documents.services
+    if not indexed:
+        services = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     resources = np.full(len(services), NONE, np.int32)
     joined = np.flatnonzero(join.documents != NONE)
     resources[join.documents[joined]] = joined
     np.save(folder / "first.npy", first)
     np.save(folder / "services.npy", services)
     np.save(folder / "resources.npy", resources)
-    np.save(folder / "documents.npy", join.documents)
+    np.save(
+        folder / "documents.npy", join.documents if indexed else np.full_like(join.documents, NONE)
+    )
     owners = np.repeat(join.owners, np.diff(listed.offers))
     price_owners = offers.add_prices(columns, join.is_unlisted)
     all_owners = np.concatenate((owners, price_owners.astype(np.int32)))
     offers.write(built / "offers", len(owners), all_owners, count)
-    part, vectors = _analyse(join, others.tolist(), join.documents[others], encoder)
-    return IndexedEndpoints(documents, part, vectors, prior)
+    other_documents = join.documents[others]
+    part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
+    return IndexedEndpoints(documents, part, other_documents, vectors, prior)
 
 
 def declared_endpoint(resource: bytes) -> bytes:
@@ -296,9 +302,9 @@ class _Join:
 
 
 def _analyse(
-    join: _Join, resources: Sequence[int], start: int, encoder: Path | None
+    join: _Join, resources: Sequence[int], documents: Numbers, encoder: Path | None
 ) -> tuple[Part, EncodedTexts | None]:
-    """Return the postings and the vectors of resources, whose ordinals begin with `start`."""
+    """Return the postings and the vectors of resources, given the document of each."""
     fields = TokenFields(ENDPOINT_FIELDS)
     text_encoder = None if encoder is None else open_text_encoder(encoder)
     for resource in resources:
@@ -306,6 +312,5 @@ def _analyse(
         fields.add(contents)
         if text_encoder is not None:
             text_encoder.add(path, description)
-    ordinals = np.arange(start, start + len(resources), dtype=np.int32)
     vectors = None if text_encoder is None else text_encoder.encoded()
-    return part_of(fields.analyse(), ordinals), vectors
+    return part_of(fields.analyse(), documents), vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -40,14 +40,16 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
     }
 
 
-def identify(files: Mapping[str, File], configs: Sequence[SearchConfig], engine: str = "") -> str:
+def identify(
+    files: Mapping[str, File], config: SearchConfig, documents: str, engine: str = ""
+) -> str:
     """Return the id of a snapshot: a hash of its records, its format and the search parameters.
 
-    `engine` names what has the postings in their place.
+    `documents` names what is indexed, and `engine` what has the postings in their place.
     """
     records = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    config = msgspec.json.encode(configs).decode()
-    parts = [str(FORMAT), config, *([engine] if engine else []), *records]
+    ranking = msgspec.json.encode(config).decode()
+    parts = [str(FORMAT), ranking, documents, *([engine] if engine else []), *records]
     digest = hashlib.sha256("\n".join(parts).encode())
     return digest.hexdigest()[:ID_DIGITS]
 

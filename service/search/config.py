@@ -66,8 +66,8 @@ class SearchConfig(msgspec.Struct, frozen=True):
     least_similarity: Share = 0.25
     """Least cosine of documents that are added."""
     specific_share: Share = 0.3
-    """A query of few words is specific if its rare words have more than this share of the sum of the
-    idf of its words."""
+    """A query of few words is specific if its rare words have more than this share of the idf of
+    all."""
     specific_rarity: Share = 1 / 64
     """Largest share of the services that have a rare word: in a small catalogue none is rare."""
     specific_words: Count = 3

@@ -63,7 +63,7 @@ class Groups:
 
     def documents_of(self, group: int) -> Integers:
         """Return the documents of a group, ascending."""
-        first, stop, end = (int(each) for each in (*self._first[group : group + 2], self._first[-1]))
+        first, stop, end = self._first[[group, group + 1, -1]].tolist()
         others = np.searchsorted(self.of_document[end:], [group, group + 1])
         return np.concatenate((np.arange(first, stop), end + np.arange(*others)))
 

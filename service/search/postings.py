@@ -164,7 +164,8 @@ class PostingLists:
             open_array(folder / f"{name}_frequencies.npy")[rows >= 0].tolist()
             for name in ("document", "group")
         )
-        self._dense = [DenseList(DenseTerm(*parts)) for parts in zip(*columns, *counts, strict=True)]
+        dense = zip(*columns, *counts, strict=True)
+        self._dense = [DenseList(DenseTerm(*parts)) for parts in dense]
         self._offsets = items_of(offsets)
         self._rows = items_of(rows)
         # A cache of a bound method is a reference cycle, which would keep the files mapped.

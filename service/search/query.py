@@ -15,7 +15,7 @@ from service.search.analysis import name_key, query_words
 from service.search.config import SEARCH_CONFIG
 from service.search.postings import Header, Integers
 from service.search.query_expansion import Expansion, QueryExpander
-from service.search.semantic.encoder import Encoder
+from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vector_index import VectorIndex
 from service.search.semantic.vector_query import VectorQuery, encode_query
 from service.search.top_k import NO_ORDINALS
@@ -58,7 +58,10 @@ class QueryParser:
     """
 
     def __init__(
-        self, folder: Path, encoder: Encoder | None = None, vectors: VectorIndex | None = None
+        self,
+        folder: Path,
+        encoder: QueryEncoder | None = None,
+        vectors: VectorIndex | None = None,
     ) -> None:
         self.header = msgspec.json.decode((folder / "header.json").read_bytes(), type=Header)
         analysis = self.header.config.analysis

@@ -248,7 +248,7 @@ class Ranking:
                 self._config.filled_up_to - total - exact.unmatched,
                 self._units_of(matches),
                 self._mask,
-                self._groups,
+                by_group=self._groups is not None,
             )
         return NO_ORDINALS if self._nearest is None else self._nearest
 

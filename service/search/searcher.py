@@ -121,6 +121,6 @@ class _EveryWord:
 
 def _impacts_at(lists: Sequence[ImpactList], documents: Integers) -> Integers:
     impacts = np.zeros((len(lists), len(documents)), np.int64)
-    for row, each in zip(impacts, lists, strict=True):
-        row += each.impacts_at(documents)
+    for row, each in enumerate(lists):
+        impacts[row] = each.impacts_at(documents)
     return impacts

@@ -235,9 +235,7 @@ class Accumulator(threading.local):
         ordinals, sums = map(np.concatenate, zip(*batches, strict=True))
         return self._best_of_units(ordinals, sums, mask)[1]
 
-    def _champion_threshold(
-        self, dense: Sequence[DenseList], k: int, mask: Mask | None
-    ) -> int:
+    def _champion_threshold(self, dense: Sequence[DenseList], k: int, mask: Mask | None) -> int:
         """Return a lower bound of the k-th best sum, or 0.
 
         The champions of one term are of different units, so that their k-th best sum is a bound.

@@ -58,8 +58,9 @@ class Manifest(Struct):
     """The description of a snapshot, written last: a folder that has it is complete.
 
     `files` holds each file by its path in the folder, but for the manifest; `earlier` the ids of
-    the snapshots that were published before, at most EARLIER, oldest first. `indexes` are those of
-    a cluster that has the postings, None where the folder has them.
+    the snapshots that were published before, at most EARLIER, oldest first. `encoder` names the
+    encoder of the vectors, empty without vectors: its kind, a blank and a hash. `indexes` are those
+    of a cluster that has the postings, None where the folder has them.
     """
 
     format: int
@@ -69,6 +70,7 @@ class Manifest(Struct):
     sources: list[Source]
     files: dict[str, File]
     earlier: list[str] = []
+    encoder: str = ""
     indexes: ClusterIndexes | None = None
 
     @property

@@ -17,7 +17,7 @@ from service.records import Explanation
 from service.search.postings import Mask
 from service.search.query import QueryParser
 from service.search.searcher import Searcher
-from service.search.semantic.encoder import Encoder
+from service.search.semantic.encoders import open_encoder
 from service.search.semantic.hybrid import Semantics
 from service.search.semantic.vectors import Vectors
 from service.snapshot.ecosystem import Ecosystem
@@ -71,8 +71,8 @@ class Snapshot:
         self.summaries = RecordStore(folder, "summaries")
         self.id_table = IdTable(folder)
         semantics = None
-        if "encoder/rows.npy" in manifest.files:
-            encoder = Encoder(folder / "encoder")
+        if manifest.encoder:
+            encoder = open_encoder(folder / "encoder", manifest.encoder)
             vectors = Vectors(folder / "vectors", len(self.services), encoder.dimensions)
             semantics = Semantics(encoder, vectors)
         offers = Offers(folder / "offers")

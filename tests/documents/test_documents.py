@@ -58,7 +58,7 @@ PARAMETERS = {
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALLED = Path(*service.__path__).parent
 """Where the packages are: not beside the documents where the wheel is tested."""
-FOLDERS = dict.fromkeys(("tests", "docs", "seeds", ".ci"), ROOT) | dict.fromkeys(
+FOLDERS = dict.fromkeys(("tests", "tools", "docs", "seeds", ".ci"), ROOT) | dict.fromkeys(
     ("service", "indexer"), INSTALLED
 )
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from indexer.errors import Misuse
-from indexer.options import EncoderKind, Ranking, default_ranking
+from indexer.options import EncoderKind, Ranking
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
@@ -22,27 +21,14 @@ KINDS = [kind.value for kind in EncoderKind]
 
 
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of an encoder, and changes of parameters."""
-    choice = parser.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--encoder",
-        choices=KINDS,
-        default=EncoderKind.STATIC.value,
-        help="rank by meaning, too: with the encoder of the package, or with a transformer, which "
-        "is better and needs the extra `semantic` (%(default)s)",
-    )
-    choice.add_argument(
+    """Add the choice of ranking by words alone, and changes of parameters."""
+    parser.add_argument(
         "--no-semantic",
         action="store_const",
         dest="encoder",
-        const=EncoderKind.NONE.value,
-        help="rank by words alone, without vectors: --encoder none",
-    )
-    parser.add_argument(
-        "--embeddings",
-        type=Path,
-        metavar="FILE",
-        help="keep the vectors of the transformer here, for the next run with it",
+        const=EncoderKind.NONE,
+        default=EncoderKind.STATIC,
+        help="rank by words alone, without vectors",
     )
     parser.add_argument(
         "--set",
@@ -55,7 +41,7 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Ranking:
     """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
-    encoder = EncoderKind(options.encoder)
+    encoder: EncoderKind = options.encoder
     changes: dict[str, Any] = {}
     for change in (*options.set, *more):
         name, _, value = change.partition("=")
@@ -68,9 +54,7 @@ def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Rank
                 f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
                 f"{', '.join(KINDS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
             )
-    default = default_ranking(encoder)
-    configs = (replace(each, **changes) for each in (default.search, default.endpoint_search))
-    return Ranking(encoder, *configs)
+    return Ranking(encoder, replace(SEARCH_CONFIG, **changes))
 
 
 def _convert(name: str, value: str) -> Any:

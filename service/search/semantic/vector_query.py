@@ -12,7 +12,8 @@ from service.search.config import SearchConfig
 from service.search.groups import is_among_first
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import Encoder, QueryVector, encode, is_identifier
+from service.search.semantic.encoder import QueryVector, encode, is_identifier
+from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vector_index import STEPS, Floats, Ordinals, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
 
@@ -67,7 +68,7 @@ class VectorQuery(NamedTuple):
 
 
 def encode_query(
-    encoder: Encoder, query: str, expansions: Sequence[Expansion]
+    encoder: QueryEncoder, query: str, expansions: Sequence[Expansion]
 ) -> QueryVector | None:
     """Return the vector of a query, or None where its words have no meaning.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, EncoderKind, default_ranking
+from indexer.options import BuildOptions, EncoderKind, Ranking
 from service.filtering.filters import Filters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
@@ -40,9 +40,7 @@ def bench_search(count: int, names: list[str]) -> None:
         build_catalogue(documents, source, artifacts)
         lexical = Path(folder) / "lexical"
         build_snapshot(
-            BuildOptions(
-                sources=(str(source),), out=lexical, ranking=default_ranking(EncoderKind.NONE)
-            )
+            BuildOptions(sources=(str(source),), out=lexical, ranking=Ranking(EncoderKind.NONE))
         )
         started = time.perf_counter()
         snapshot = open_snapshot(artifacts)

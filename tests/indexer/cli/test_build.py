@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from indexer.__main__ import main
 from indexer.catalogue.outliers import MIN_SERVICES
 from indexer.encoder.packaged import load_encoder
 from service.artifacts.downloads import DOWNLOADS
+from service.errors import SnapshotUnsupported
+from service.snapshot.manifest import MANIFEST, read_manifest
+from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import STAGES, folder, overlays, reported
 from tests.support.running import (
     ROOT,
@@ -186,3 +190,23 @@ def test_only_the_first_of_many_suspicious_prices_are_printed(
     output = capsys.readouterr().out
     assert output.count("suspicious price: ") == 5
     assert "  and 4 more; --json lists them all\n" in output
+
+
+@pytest.mark.parametrize("semantic", [True, False])
+def test_the_manifest_names_the_encoder_of_the_vectors(
+    build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str], semantic: bool
+) -> None:
+    options = ("--json",) if semantic else ("--json", "--no-semantic")
+    assert build([service()], options=options) == 0
+    name = load_encoder().name if semantic else ""
+    assert reported(capsys)["encoder"] == read_manifest(folder(artifacts)).encoder == name
+    assert main(["verify", str(artifacts)]) == 0
+    assert (", encoder static " in capsys.readouterr().out) == semantic
+
+
+def test_a_snapshot_of_an_unknown_encoder_is_not_served(artifacts: Path, build: Build) -> None:
+    assert build([service()]) == 0
+    path = folder(artifacts) / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"encoder": "later 12ab"}))
+    with pytest.raises(SnapshotUnsupported, match=r"encoder 'later 12ab'.*rebuild it"):
+        open_snapshot(artifacts)

@@ -5,27 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from indexer.encoder.packaged import (
-    PACKAGED,
-    PRIOR,
-    StaticEncoder,
-    describe,
-    load_encoder,
-    load_prior,
-    quantise_encoder,
-    save_encoder,
-)
+from indexer.encoder.packaged import PACKAGED, StaticEncoder, describe, load_encoder
 from indexer.errors import EncoderDamaged
+from tests.support.running import service, write_lines
+from tests.tools.training.test_training import EXTRA
+from tools.training.saving import quantise_encoder, save_encoder
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for name in ("static.npz", "static.json", PRIOR):
+    for name in ("static.npz", "static.json"):
         shutil.copy(PACKAGED.with_name(name), tmp_path)
     return tmp_path / "static.npz"
 
@@ -48,6 +44,23 @@ def test_the_packaged_encoder_is_small_and_says_where_it_comes_from() -> None:
     assert set(description.figures) == {"stabletoolbench", "sealtools", "metatool"}
     encoder = load_encoder()
     assert encoder.rows.shape == (len(encoder.pieces), description.dimensions)
+
+
+def test_the_package_has_no_other_data_file() -> None:
+    names = {path.name for path in PACKAGED.parent.iterdir() if path.is_file()}
+    assert {name for name in names if not name.endswith(".py")} == {"static.npz", "static.json"}
+
+
+def test_a_build_needs_nothing_of_the_training(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "source.jsonl", [service()])
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({['tools', *EXTRA]})); "
+        "from indexer.__main__ import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, "build", source, "--out", str(tmp_path / "out")]
+    run = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["encoder"] == load_encoder().name
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "foreign"])
@@ -86,41 +99,8 @@ def test_a_file_that_is_no_encoder_is_refused_though_its_hash_is_right(copy: Pat
         load_encoder(copy)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "missing", "foreign"])
-def test_a_damaged_prior_is_refused(copy: Path, damage: str) -> None:
-    encoder, prior = load_encoder(copy), copy.with_name(PRIOR)
-    loaded = load_prior(encoder, copy)
-    assert [loaded.vocabulary[number] for number in loaded.numbers.tolist()] == encoder.pieces
-    assert loaded.matrix.shape == (encoder.rows.shape[1] + 384, 384)
-    if damage == "missing":
-        prior.unlink()
-    else:
-        prior.write_bytes(copy.read_bytes() if damage == "foreign" else prior.read_bytes()[:99_999])
-    with pytest.raises(EncoderDamaged, match=r"prior\.npz .*install again"):
-        load_prior(encoder, copy)
-
-
 @pytest.mark.parametrize("text", ["", "{}", "[", '{"sha256": 1}'])
 def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
     copy.with_suffix(".json").write_text(text)
     with pytest.raises(EncoderDamaged, match=r"static\.json cannot be read"):
         load_encoder(copy)
-
-
-def test_the_file_is_the_same_whenever_it_is_written(tmp_path: Path) -> None:
-    encoder = quantise_encoder(["a", "b"], np.array([[1, 2], [3, 4]], np.float32))
-    hashes = {save_encoder(tmp_path / name, encoder) for name in ("one.npz", "other.npz")}
-    assert len(hashes) == 1
-
-
-def test_integers_keep_the_vectors_to_one_in_a_hundred() -> None:
-    rng = np.random.default_rng(1)
-    vectors = (rng.normal(size=(50, 16)) * rng.uniform(0.05, 2, (50, 1))).astype(np.float32)
-    vectors[7] = 0
-    pieces = [f"p{number}" for number in range(50)]
-    encoder = quantise_encoder(pieces, vectors)
-    assert encoder.pieces == [piece for piece in pieces if piece != "p7"]
-    restored = encoder.rows * encoder.scales[:, np.newaxis].astype(np.float64)
-    restored *= np.abs(vectors).max() / np.abs(restored).max()
-    kept = np.delete(vectors, 7, axis=0)
-    assert (np.abs(restored - kept).max(axis=1) < np.abs(kept).max(axis=1) / 100).all()

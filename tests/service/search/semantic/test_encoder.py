@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
-from service.errors import SnapshotDamaged
+from service.errors import SnapshotDamaged, SnapshotUnsupported
 from service.search.semantic.encoder import Encoder, WordPieces, encode, is_encodable, is_identifier
+from service.search.semantic.encoders import open_encoder
 
 NUMBERS = {"un": 0, "##break": 1, "##able": 2, "break": 3, "##b": 4, "a": 5}
 
@@ -128,3 +129,11 @@ def test_an_encoder_whose_arrays_do_not_fit_is_refused(
     write_encoder(tmp_path / "encoder", StaticEncoder("", ["a", "b"], rows, scales))
     with pytest.raises(SnapshotDamaged, match="holds no encoder: 2 pieces"):
         Encoder(tmp_path / "encoder")
+
+
+def test_an_encoder_is_opened_by_the_kind_that_its_name_begins_with(tmp_path: Path) -> None:
+    packaged = load_encoder()
+    write_encoder(tmp_path / "encoder", packaged)
+    assert isinstance(open_encoder(tmp_path / "encoder", packaged.name), Encoder)
+    with pytest.raises(SnapshotUnsupported, match="encoder 'later 12ab', this version has static"):
+        open_encoder(tmp_path / "encoder", "later 12ab")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from indexer.encoder.transformer import Floats
+from tools.training.transformer import Floats
 
 RARE_PIECE = 1e-3
 """Share of all pieces at which the weight of a piece is one half (a of Arora et al., 2017)."""

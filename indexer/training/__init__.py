@@ -1,3 +1,0 @@
-"""Training the encoder that the package carries."""
-
-from __future__ import annotations
