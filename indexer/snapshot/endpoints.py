@@ -37,9 +37,9 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import read_resource
 from indexer.x402.untrusted import NULL, string_of
+from service.filtering.facets import ENDPOINT_KEYS
 from service.filtering.offers import NONE
 from service.search.config import SearchConfig
-from service.snapshot.endpoints import FACET_KEYS
 from service.storage.hash_table import write_hash_table
 from service.storage.record_store import RecordStore
 
@@ -212,7 +212,7 @@ def _write_filters(folder: Path, columns: RecordColumns) -> npt.NDArray[np.float
         "tag": (_tags(columns), columns.strings),
     }
     for name, (values, strings) in facets.items():
-        write_spellings(folder, name, FACET_KEYS[name], values, strings)
+        write_spellings(folder, name, ENDPOINT_KEYS[name], values, strings)
     prices = np.ascontiguousarray(endpoints["price"])
     np.save(folder / "prices.npy", prices)
     np.save(folder / "enriched.npy", enriched)
@@ -246,7 +246,7 @@ def _method_names(methods: npt.NDArray[np.int32], strings: Ragged) -> tuple[Ragg
     names = RaggedWriter(np.int32)
     for spelling in strings.take(used).strings():
         parts = [name.strip() for name in _separator.split(spelling.upper()) if name.strip()]
-        distinct = {FACET_KEYS["method"](name): name for name in parts}.values()
+        distinct = {ENDPOINT_KEYS["method"](name): name for name in parts}.values()
         names.add_numbers(numbers.setdefault(name, len(numbers)) for name in distinct)
     return names.rows().take(rows), ragged_texts([name.encode() for name in numbers])
 

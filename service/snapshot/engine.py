@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import NO_FILTERS, Filters
-from service.snapshot.endpoints import EndpointFilters, EndpointHits
+from service.snapshot.endpoints import EndpointHits
 from service.snapshot.resources import ResourceFilters, ResourcePage
 
 if TYPE_CHECKING:

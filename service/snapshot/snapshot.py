@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
-from service.filtering.filters import NO_FILTERS, FacetCounts, FilterIndex, Filters
+from service.filtering.facets import FacetCounts
+from service.filtering.filters import NO_FILTERS, Filters, ServiceFilterIndex
 from service.filtering.offers import Offers
 from service.records import Explanation
 from service.search.postings import Mask
@@ -54,8 +55,8 @@ class Snapshot:
 
     `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
     and `resources` that of what discovery feeds list. `endpoints` are those of all services.
-    `filters` selects and orders the services, and `parser` has their lexicon. A snapshot whose
-    postings are in a cluster is searched by its `engine` alone.
+    `offers` are the ways to pay for them. `filters` selects and orders the services, and `parser`
+    has their lexicon. A snapshot whose postings are in a cluster is searched by its `engine` alone.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class Snapshot:
             encoder = Encoder(folder / "encoder")
             vectors = Vectors(folder / "vectors", len(self.services), encoder.dimensions)
             semantics = Semantics(encoder, vectors)
-        offers = Offers(folder / "offers")
-        self.resources = Resources(folder / "resources", offers)
+        self.offers = Offers(folder / "offers")
+        self.resources = Resources(folder / "resources", self.offers)
         self.endpoints = Endpoints(
             folder / "endpoints",
-            offers,
+            self.offers,
             self.id_table,
             self.services,
             self.resources.texts,
@@ -92,7 +93,7 @@ class Snapshot:
         self._searcher = None
         if manifest.indexes is None:
             self._searcher = Searcher(folder / "postings", self.parser)
-        self.filters = FilterIndex(folder / "filters")
+        self.filters = ServiceFilterIndex(folder / "filters")
 
     @property
     def engine(self) -> Engine:
@@ -155,15 +156,11 @@ class Snapshot:
         top = self.endpoints.rank_resources(query, matches, limit, offset)
         return self.resources.page(top.total, top.ordinals.tolist())
 
-    def nearest_values(self, name: str, value: str) -> Sequence[str] | None:
-        """Return values of a facet to try in place of an unknown one, None for a known one."""
-        return self.filters.nearest_values(name, value)
-
     def _page(self, matches: Mask | None, limit: int, offset: int, filters: Filters) -> Hits:
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
         facets = self.filters.count(filters.counted, matches) if filters.counted else None
         ordinals = self.filters.page(matches, filters.sort, limit, offset)
-        return Hits(total, ordinals, self.id_table, facets)
+        return Hits(total, ordinals.tolist(), self.id_table, facets)
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from service.api.endpoints import EndpointRequest, EndpointSummary
 from service.api.parameters import ListRequest
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.records import Endpoint
 from service.search.analysis import term_of, words_of
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import EndpointFilters, EndpointHits
+from service.snapshot.endpoints import EndpointHits
 from service.web.endpoint_rows import (
     EndpointResult,
     EndpointRow,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from service.api.documents.curl import escape_json
 from service.errors import InvalidParameter, ServiceNotFound
+from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import Get
 from service.mcp.tools.rows import (
     MAX_LINE_SAYS,
@@ -29,7 +30,6 @@ from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable
 from service.records import Counts, Endpoint, Service, Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
-from service.snapshot.endpoints import EndpointFilters
 
 MAX_DESCRIPTION = 1000
 MAX_ENDPOINTS = 10

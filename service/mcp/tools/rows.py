@@ -22,12 +22,12 @@ from service.api.endpoints import (
 )
 from service.api.parameters import format_decimal
 from service.api.query_string import Page
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.mcp.tools.texts import clean
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import EndpointFilters
 
 MAX_URL = 200
 MAX_NAME = 60
@@ -115,7 +115,7 @@ def endpoint_row(
         price=terms.price,
         network=terms.network,
         scheme="" if terms.scheme == "exact" else terms.scheme,
-        more_ways_to_pay=max(snapshot.endpoints.count_ways(ordinal) - 1, 0),
+        more_ways_to_pay=max(snapshot.offers.count_ways(ordinal) - 1, 0),
         calls_30d=int(calls) if calls else 0,
     )
     if is_first:
@@ -183,7 +183,7 @@ def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: Endpoi
 
     With filters of offers, terms that are not in US dollars are those of an offer, too.
     """
-    offer = snapshot.endpoints.cheapest_terms(ordinal, filters.offers)
+    offer = snapshot.offers.cheapest_terms(ordinal, filters.offers)
     network, scheme = pricing.network or "", (pricing.scheme or "").casefold()
     price_usd: float | UnsetType = UNSET
     price = describe_price(pricing)
