@@ -193,14 +193,18 @@ class Explanation(Struct, frozen=True, rename="camel"):
 
     `similarity` is the cosine of the query and the result, null for a query without meaning for the
     encoder. `similarityScore` is what it adds to the score: nothing below the best lexical matches.
-    A service whose name is the query is first, whatever its score.
+    A service is ranked by its best endpoint, `endpoint`, or by texts of its own where that is null;
+    `sizePenalty` is subtracted from the score of a service of many endpoints. A service whose name
+    is the query is first, whatever its score.
     """
 
     score: float
     words: list[WordScore]
     similarity: float | None
     similarity_score: float
+    size_penalty: float
     is_exact_name: bool
+    endpoint: str | UnsetType | None = UNSET
 
 
 class ServiceList(Struct):

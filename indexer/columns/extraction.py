@@ -35,9 +35,8 @@ from indexer.columns.records import (
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.x402.testnets import mainnet_prices
 from indexer.x402.untrusted import NULL, string_of
-from service.filtering.filters import FACETS
+from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label
-from service.snapshot.endpoints import FACET_KEYS as ENDPOINT_FACETS
 from service.storage.hash_table import text_hash
 
 MAX_CALLS = 2**63 - 1
@@ -114,8 +113,8 @@ class Extractor:
         networks = service.networks or [price.network for price in prices if price.network]
         values: dict[str, tuple[Callable[[str], str], list[str]]] = {
             "network": (_network_key, [_network_label(network) for network in networks]),
-            "scheme": (FACETS["scheme"], [price.scheme for price in prices if price.scheme]),
-            "tag": (FACETS["tag"], service.tags),
+            "scheme": (SERVICE_KEYS["scheme"], [price.scheme for price in prices if price.scheme]),
+            "tag": (SERVICE_KEYS["tag"], service.tags),
         }
         for name, (key, own) in values.items():
             runs[name].add_numbers(self._distinct(own, key))
@@ -134,7 +133,7 @@ class Extractor:
 
     def _add_endpoints(self, start: int, endpoints: bytes, service: Service) -> None:
         """Add the endpoints of a service; `start` is where they stand in the record."""
-        key, rewritten = ENDPOINT_FACETS["tag"], bytearray()
+        key, rewritten = ENDPOINT_KEYS["tag"], bytearray()
         tags, numbers = self._endpoint_runs["tag"], self._numbers
         for endpoint, raw in zip(service.endpoints, decode_list(endpoints), strict=True):
             own_start = start + 1  # after the bracket or a comma

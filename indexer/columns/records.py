@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.x402.untrusted import NULL
-from service.filtering.filters import folded
+from service.filtering.facets import folded
 from service.snapshot.endpoints import ADDED_MEMBERS
 
 

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from service.filtering.offers import OFFER_FACETS
+from service.filtering.facets import OFFER_FACETS, SERVICE_FACETS
 from service.opensearch.indexes import (
     DOCUMENT_FACETS,
     ORDINAL,
     SERVICE,
-    SERVICE_FACETS,
     SIBLINGS,
     TERMS,
     facet_field,

@@ -37,10 +37,10 @@ from indexer.opensearch.documents import (
 )
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
+from service.filtering.facets import SERVICE_FACETS
 from service.opensearch.indexes import (
     DOCUMENT_FACETS,
     META,
-    SERVICE_FACETS,
     index_names,
     mapping,
     settings,

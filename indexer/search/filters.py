@@ -1,8 +1,8 @@
-"""Writing the files of a `FilterIndex`: facets, prices and orders."""
+"""Writing the files of a `ServiceFilterIndex`: facets, prices and orders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from indexer.columns.ragged import Ragged
 from indexer.columns.record_columns import RecordColumns
-from service.filtering.filters import DENSE_SHARE, FACETS
+from service.filtering.facets import DENSE_SHARE, SERVICE_KEYS, Normaliser
 
 
 def write_filters(folder: Path, columns: RecordColumns, calls: Sequence[int]) -> None:
@@ -20,7 +20,7 @@ def write_filters(folder: Path, columns: RecordColumns, calls: Sequence[int]) ->
     folder.mkdir()
     services, strings = columns.services, columns.strings
     count = len(services)
-    for name, key in FACETS.items():
+    for name, key in SERVICE_KEYS.items():
         if name in columns.service_runs:
             values = columns.service_runs[name]
         else:
@@ -40,9 +40,9 @@ def write_filters(folder: Path, columns: RecordColumns, calls: Sequence[int]) ->
 
 
 def write_spellings(
-    folder: Path, name: str, key: Callable[[str], str], values: Ragged, strings: Ragged
+    folder: Path, name: str, key: Normaliser, values: Ragged, strings: Ragged
 ) -> None:
-    """Write the files of a `Facet` of values that may be spelt in several ways.
+    """Write the files of a `StoredFacet` of values that may be spelt in several ways.
 
     values: int32, numbers of strings: those of each document, without two spellings of one value
 
@@ -71,7 +71,7 @@ def write_spellings(
 def write_facet(
     folder: Path, name: str, values: Mapping[str, npt.NDArray[np.uint32]], documents: int
 ) -> None:
-    """Write the files of a `Facet`: values with the ordinals of their documents, ascending."""
+    """Write the files of a `StoredFacet`: values with their documents, ascending."""
     ordered = sorted(values, key=lambda value: (-len(values[value]), value))
     (folder / f"{name}.values.json").write_bytes(msgspec.json.encode(ordered))
     lengths = [0, *(len(values[value]) for value in ordered)]

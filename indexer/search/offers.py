@@ -18,7 +18,8 @@ from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import write_facet
 from indexer.x402.stablecoins import is_usd
 from indexer.x402.testnets import is_test_network
-from service.filtering.offers import COLUMNS, NONE, OFFER_KEYS
+from service.filtering.facets import OFFER_KEYS
+from service.filtering.offers import COLUMNS, NONE
 from service.networks import network_label
 from service.storage.string_table import write_string_table
 

@@ -29,14 +29,15 @@ from indexer.search.filters import write_spellings
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
 from indexer.search.postings import popularity
+from indexer.segments.postings import Numbers
 from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import read_resource
 from indexer.x402.untrusted import NULL, string_of
+from service.filtering.facets import ENDPOINT_KEYS
 from service.filtering.offers import NONE
-from service.snapshot.endpoints import FACET_KEYS
 from service.storage.hash_table import write_hash_table
 from service.storage.record_store import RecordStore
 
@@ -195,7 +196,7 @@ def _write_filters(folder: Path, columns: RecordColumns) -> npt.NDArray[np.float
         "tag": (_tags(columns), columns.strings),
     }
     for name, (values, strings) in facets.items():
-        write_spellings(folder, name, FACET_KEYS[name], values, strings)
+        write_spellings(folder, name, ENDPOINT_KEYS[name], values, strings)
     prices = np.ascontiguousarray(endpoints["price"])
     np.save(folder / "prices.npy", prices)
     np.save(folder / "enriched.npy", enriched)
@@ -229,7 +230,7 @@ def _method_names(methods: npt.NDArray[np.int32], strings: Ragged) -> tuple[Ragg
     names = RaggedWriter(np.int32)
     for spelling in strings.take(used).strings():
         parts = [name.strip() for name in _separator.split(spelling.upper()) if name.strip()]
-        distinct = {FACET_KEYS["method"](name): name for name in parts}.values()
+        distinct = {ENDPOINT_KEYS["method"](name): name for name in parts}.values()
         names.add_numbers(numbers.setdefault(name, len(numbers)) for name in distinct)
     return names.rows().take(rows), ragged_texts([name.encode() for name in numbers])
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from service.api.query_string import MAX_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
-from service.filtering.offers import OFFER_KEYS
+from service.filtering.facets import OFFER_KEYS
 from service.http.responses import json_response, snapshot_of
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage

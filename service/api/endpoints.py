@@ -13,23 +13,18 @@ from service.api.listing import format_additions
 from service.api.parameters import format_decimal
 from service.api.query_string import DEFAULT_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
-from service.filtering.offers import OFFER_KEYS
+from service.filtering.endpoint_filters import EndpointFilters, EndpointSort
+from service.filtering.facets import ENDPOINT_FACETS, ENDPOINT_KEYS, OFFER_KEYS
 from service.http.responses import json_response, snapshot_of
 from service.records import AcceptsEntry, EndpointQuality, Pricing, ServiceFacts
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import (
-    ENDPOINT_FACETS,
-    FACET_KEYS,
-    EndpointFilters,
-    EndpointHits,
-    EndpointSort,
-)
+from service.snapshot.engine import EndpointHits
 from service.snapshot.resources import MAX_PAGE
 
 ENDPOINT_SORTS: tuple[EndpointSort, ...] = get_args(EndpointSort)
 DEFAULT_PER_SERVICE = 3
 NO_PRICE = "no fixed price"
-CONDITIONS = (*OFFER_KEYS, *FACET_KEYS, "service", "enriched", "maxPrice")
+CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice")
 """The filters: `q` is required without any of them."""
 
 
@@ -147,7 +142,7 @@ def is_upto(pricing: Pricing) -> bool:
 def _filters(parameters: Parameters) -> EndpointFilters:
     return EndpointFilters(
         offers={name: values for name in OFFER_KEYS if (values := parameters.values(name))},
-        facets={name: values for name in FACET_KEYS if (values := parameters.values(name))},
+        facets={name: values for name in ENDPOINT_KEYS if (values := parameters.values(name))},
         services=parameters.values("service"),
         enriched=parameters.flag("enriched"),
         max_price=parameters.price("maxPrice"),

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from service.api.parameters import ListRequest
-from service.filtering.filters import FacetCounts
+from service.filtering.facets import FacetCounts
 from service.records import Explanation
 from service.snapshot import Snapshot
-from service.snapshot.snapshot import Hits
+from service.snapshot.data import Hits
 
 
 def list_body(snapshot: Snapshot, listing: ListRequest, hits: Hits) -> bytes:

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from service.api.query_string import DEFAULT_LIMIT, Page, Parameters, require
 from service.errors import InvalidParameter
-from service.filtering.filters import FACETS, NO_FILTERS, Filters, Sort
+from service.filtering.facets import SERVICE_FACETS
+from service.filtering.filters import NO_FILTERS, Filters, Sort
 
 DEFAULT_TIMEFRAME = 30
 
@@ -19,7 +20,7 @@ MATCHES = ("any", "all")
 ENDPOINTS = ("all", "none")
 INTEGRATION_TYPES = ("1P", "3P", "")
 SELECTION_NAMES = frozenset(
-    (*FACETS, "enriched", "maxPrice", "match", "sort", "facets", "endpoints", "explain")
+    (*SERVICE_FACETS, "enriched", "maxPrice", "match", "sort", "facets", "endpoints", "explain")
 )
 
 
@@ -109,12 +110,12 @@ def _selection(parameters: Parameters) -> tuple[Filters, bool]:
     for value in parameters.values("integrationType"):
         require("integrationType", value.upper(), INTEGRATION_TYPES)
     filters = Filters(
-        facets={name: values for name in FACETS if (values := parameters.values(name))},
+        facets={name: values for name in SERVICE_FACETS if (values := parameters.values(name))},
         enriched=parameters.flag("enriched"),
         max_price=parameters.price("maxPrice"),
         match_all=parameters.choice("match", MATCHES) == "all",
         sort=cast("Sort", parameters.choice("sort", SORTS) or "relevance"),
-        counted=parameters.facets(tuple(FACETS)),
+        counted=parameters.facets(SERVICE_FACETS),
         explain=bool(parameters.flag("explain")),
     )
     return filters, parameters.choice("endpoints", ENDPOINTS) != "none"

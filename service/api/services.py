@@ -34,7 +34,7 @@ async def get_service(request: Request) -> Response:
     """Fetch a service by its id."""
     service_id = request.path_params["id"]
     snapshot = snapshot_of(request)
-    ordinal = snapshot.ordinal_of(service_id)
+    ordinal = snapshot.id_table.find(service_id)
     if ordinal is None:
         too_long = len(service_id) > MAX_SHOWN_ID
         shown = f"{service_id[:MAX_SHOWN_ID]}…" if too_long else service_id

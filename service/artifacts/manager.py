@@ -16,11 +16,11 @@ from service.artifacts.changes import Changes
 from service.artifacts.changes_cache import ChangesCache
 from service.artifacts.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
 from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
-from service.filtering.filters import FACETS, Filters
-from service.snapshot.engine import Connector
+from service.filtering.facets import SERVICE_FACETS
+from service.filtering.filters import Filters
 from service.snapshot.manifest import verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
-from service.snapshot.snapshot import Snapshot, open_folder
+from service.snapshot.snapshot import Connector, Snapshot, open_folder
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the artifacts folder."""
@@ -280,7 +280,10 @@ def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -
 def _warm(snapshot: Snapshot, *, is_embedded: bool) -> None:
     """Run the operations of the first requests, which fail here if they fail."""
     try:
-        hits = snapshot.list(filters=Filters(counted=tuple(FACETS)))
+        hits = snapshot.list(filters=Filters(counted=SERVICE_FACETS))
+        for filters in (snapshot.filters, snapshot.endpoints.filters):
+            for facet in filters.facets.values():
+                facet.number_of("")  # makes the table of its values
         for service_id in hits.ids:
             snapshot.find(service_id)
         if is_embedded:

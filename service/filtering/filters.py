@@ -1,55 +1,25 @@
-"""Filters and facets: which services a request allows, in which order, and counts of values.
-
-A facet with v values and p (service, value) pairs is four files: `<name>.values.json`, the values
-as shown, most frequent first, none without a service; `<name>.offsets.npy`, int64[v + 1], and
-`<name>.ordinals.npy`, uint32[p], the services of each value in listing order;
-`<name>.dense.npy`, bool[d, services], a mask for each of the first d values, those of more than
-DENSE_SHARE of the services.
-"""
+"""Filters of documents: which ones a request allows, in which order, and counts of their values."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
-from itertools import chain, islice, repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
-from service.networks import network_key
-from service.search.postings import Mask
+from service.filtering.facets import SERVICE_KEYS, Facet, FacetCounts, open_facets
+from service.search.postings import Integers, Mask
+from service.search.top_k import NO_ORDINALS
 from service.storage.memory_map import open_array
 
-DENSE_SHARE = 1 / 40
-"""A value of more than this share of the services has a mask besides their list."""
 CHUNK = 8192
-"""Services whose matches are listed at a time: a page seldom needs more."""
-MAX_COMPARED = 200
-"""Values that are compared with an unknown one, the most frequent: comparing is slow."""
-
-
-def folded(value: str) -> str:
-    """Return a text without its case and the blanks around it."""
-    return value.strip().casefold()
-
-
-# The functions that map the spellings of a value to one key.
-FACETS: dict[str, Callable[[str], str]] = {
-    "category": str.casefold,
-    "network": network_key,
-    "scheme": str.casefold,
-    "integrationType": str.casefold,
-    "tag": str.casefold,
-}
+"""Documents whose matches are listed at a time: a page seldom needs more."""
 
 Sort = Literal["relevance", "popularity", "price", "name"]
-FacetCounts = dict[str, list[dict[str, str | int]]]
-
-_values = msgspec.json.Decoder(list[str])
 
 
 class Filters(Struct, frozen=True):
@@ -72,146 +42,110 @@ class Filters(Struct, frozen=True):
 NO_FILTERS = Filters()
 
 
-class Facet:
-    """The values of one facet, and the services that have each."""
+class FilterIndex:
+    """The facets, prices, flags and orders of the documents of one kind.
 
-    def __init__(self, folder: Path, name: str, key: Callable[[str], str]) -> None:
-        self._values = _values.decode((folder / f"{name}.values.json").read_bytes())
-        self._offsets = open_array(folder / f"{name}.offsets.npy")
-        self._ordinals = open_array(folder / f"{name}.ordinals.npy")
-        self._dense = open_array(folder / f"{name}.dense.npy")
-        self._key = key
-        self._numbers = {self._key(value): number for number, value in enumerate(self._values)}
+    prices: float64[documents], NaN where unknown
+    enriched: bool[documents]
+    orders: the ordinals in the orders that need no query, uint32[documents]
+    """
 
-    def nearest(self, value: str) -> list[str] | None:
-        """Return up to 3 values to try in place of an unknown one, None for a known one.
-
-        Similar spellings come first; without any, these are the most frequent values.
-        """
-        key = self._key(value)
-        if key in self._numbers:
-            return None
-        keys = [each for each in islice(self._numbers, MAX_COMPARED) if each]
-        nearest = get_close_matches(key, keys) or keys[:3]
-        return [self._values[self._numbers[each]] for each in nearest]
-
-    def mask(self, values: Sequence[str], buffer: Mask) -> Mask:
-        """Return which services have any of these values: a stored mask, or `buffer`, filled."""
-        numbers = [self._numbers.get(self._key(value), -1) for value in values]
-        if len(numbers) == 1 and 0 <= numbers[0] < len(self._dense):
-            stored: Mask = self._dense[numbers[0]]
-            return stored
-        buffer.fill(False)
-        for number in numbers:
-            if number >= 0:
-                buffer[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
-        return buffer
-
-    def count(self, matches: Mask) -> list[dict[str, str | int]]:
-        """Return the values among the matches, each with its count, most frequent first."""
-        if not self._values:
-            return []
-        counts = np.add.reduceat(matches[self._ordinals], self._offsets[:-1], dtype=np.int64)
-        order = np.argsort(-counts, kind="stable")
-        return self.named((int(n), int(counts[n])) for n in order if counts[n])
-
-    def named(self, counts: Iterable[tuple[int, int]]) -> list[dict[str, str | int]]:
-        """Return the counts of values, which are given by their numbers, by name."""
-        return [{"value": self._values[number], "count": count} for number, count in counts]
+    def __init__(
+        self,
+        facets: Mapping[str, Facet],
+        prices: npt.NDArray[np.float64],
+        enriched: Mask,
+        orders: Mapping[str, npt.NDArray[np.uint32]],
+    ) -> None:
+        self.facets = facets
+        self.prices = prices
+        self._enriched = enriched
+        self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None, **orders}
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._enriched)
+
+    def satisfying(
+        self, values: Mapping[str, Sequence[str]], enriched: bool | None, max_price: float | None
+    ) -> Mask | None:
+        """Return which documents satisfy all conditions, None without any; it is read-only.
+
+        values: of facets, any of which a document must have
+        """
+        masks = [self.facets[name].mask(wanted) for name, wanted in values.items()]
+        if enriched is not None:
+            masks.append(self._enriched == enriched)
+        if max_price is not None:
+            masks.append(self.prices <= max_price)
+        return intersection(masks)
+
+    def page(self, matches: Mask | None, sort: str, limit: int, offset: int = 0) -> Integers:
+        """Return one page of the matches in an order, or of all documents when None.
+
+        `relevance` is listing order here, where no query ranks the matches.
+        """
+        order = self._orders[sort]
+        if matches is None:
+            span = range(len(self))[offset : offset + limit]
+            if order is None:
+                return np.arange(span.start, span.stop)
+            return order[span.start : span.stop].astype(np.int64)
+        return page_of(in_order(matches, order), limit, offset)
+
+    def cost(self, conditions: Iterable[str], counted: Iterable[str]) -> int:
+        """Return how many numbers are looked at to satisfy conditions and to count facets."""
+        names = [*conditions, *counted]
+        return len(self) * len(names) + sum(self.facets[name].pairs for name in counted)
+
+    def count(self, names: Iterable[str], matches: Mask | None) -> FacetCounts:
+        """Return the most frequent values of facets among the matches, or all documents if None."""
+        return {name: self.facets[name].count(matches) for name in names}
 
 
-class Buffers(threading.local):
-    """Masks over all services, one set for each thread."""
+class ServiceFilterIndex(FilterIndex):
+    """The filters and orders of services.
 
-    def __init__(self, services: int) -> None:
-        self.result = np.empty(services, np.bool_)
-        self.condition = np.empty(services, np.bool_)
-
-
-class FilterIndex:
-    """Selects and orders the services of one snapshot.
-
-    `cheapest.npy` is float64[services], NaN for services without a price; `enriched.npy`
-    bool[services]; `popularity.npy`, `price.npy` and `name.npy` are the ordinals in these orders,
-    uint32[services].
+    In the folder, `cheapest.npy` is float64[services], the lowest prices, and `enriched.npy`
+    bool[services]; `popularity.npy`, `price.npy` and `name.npy` are the ordinals in these orders.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._facets = {name: Facet(folder, name, key) for name, key in FACETS.items()}
-        self._cheapest = open_array(folder / "cheapest.npy")
-        self._enriched = open_array(folder / "enriched.npy")
-        self._orders = {
-            "popularity": open_array(folder / "popularity.npy"),
-            "price": open_array(folder / "price.npy"),
-            "name": open_array(folder / "name.npy"),
-        }
-        self._buffers = Buffers(len(self._enriched))
+        sorts = ("popularity", "price", "name")
+        super().__init__(
+            open_facets(folder, SERVICE_KEYS),
+            open_array(folder / "cheapest.npy"),
+            open_array(folder / "enriched.npy"),
+            {name: open_array(folder / f"{name}.npy") for name in sorts},
+        )
 
     def mask(self, filters: Filters) -> Mask | None:
-        """Return which services satisfy the conditions, or None when there are no conditions.
+        """Return which services satisfy the filters, None for all; the mask is read-only."""
+        return self.satisfying(filters.facets, filters.enriched, filters.max_price)
 
-        The mask is read-only, and valid until the next call in the same thread.
-        """
-        if filters is NO_FILTERS:
-            return None
-        mask: Mask | None = None
-        for condition in self._conditions(filters):
-            if mask is None:
-                mask = condition
-            else:
-                mask = np.logical_and(mask, condition, out=self._buffers.result)
-        return mask
 
-    def nearest_values(self, name: str, value: str) -> list[str] | None:
-        """Return values of a facet to try in place of an unknown one, None for a known one."""
-        return self._facets[name].nearest(value)
+def intersection(masks: Sequence[Mask]) -> Mask | None:
+    """Return which documents are in all masks, None without any; the mask is read-only."""
+    return reduce(np.logical_and, masks) if masks else None
 
-    def count_of_values(self, name: str) -> int:
-        """Return the number of values of a facet."""
-        return len(self._facets[name])
 
-    def named(self, name: str, counts: Iterable[tuple[int, int]]) -> list[dict[str, str | int]]:
-        """Return the counts of a facet's values, which are given by their numbers, by name."""
-        return self._facets[name].named(counts)
+def page_of(chunks: Iterable[Integers], limit: int, offset: int) -> Integers:
+    """Return one page of the ordinals in chunks, of which no more than needed are taken."""
+    page, missing = [NO_ORDINALS], limit
+    for ordinals in chunks:
+        part = ordinals[offset : offset + missing]
+        offset = max(offset - len(ordinals), 0)
+        missing -= len(part)
+        page.append(part.astype(np.int64))
+        if not missing:
+            break
+    return np.concatenate(page)
 
-    def page(self, matches: Mask | None, sort: Sort, limit: int, offset: int) -> Sequence[int]:
-        """Return one page of the matches, or of all services when None.
 
-        `relevance` means listing order here, where no query ranks the matches.
-        """
-        order = self._orders.get(sort)
-        if matches is None:
-            services = len(self._enriched)
-            run = range(min(offset, services), min(offset + limit, services))
-            return run if order is None else order[run.start : run.stop].tolist()
-        page: list[int] = []
-        for start in range(0, len(matches), CHUNK):
-            if order is None:
-                ordinals = np.flatnonzero(matches[start : start + CHUNK]) + start
-            else:
-                ordinals = order[start : start + CHUNK]
-                ordinals = ordinals[matches[ordinals]]
-            page += ordinals[offset : offset + limit - len(page)].tolist()
-            offset = max(offset - len(ordinals), 0)
-            if len(page) == limit:
-                break
-        return page
-
-    def count(self, names: Sequence[str], matches: Mask | None) -> FacetCounts:
-        """Return the counts of these facets among the matches, or all services when None."""
-        if matches is None:
-            matches = np.ones(len(self._enriched), np.bool_)
-        return {name: self._facets[name].count(matches) for name in names}
-
-    def _conditions(self, filters: Filters) -> Iterator[Mask]:
-        """Yield the mask of each condition; all but the first share a buffer."""
-        buffers = chain([self._buffers.result], repeat(self._buffers.condition))
-        for name, values in filters.facets.items():
-            yield self._facets[name].mask(values, next(buffers))
-        if filters.enriched is not None:
-            yield np.equal(self._enriched, filters.enriched, out=next(buffers))
-        if filters.max_price is not None:
-            yield np.less_equal(self._cheapest, filters.max_price, out=next(buffers))
+def in_order(matches: Mask, order: npt.NDArray[np.uint32] | None = None) -> Iterator[Integers]:
+    """Yield the matches in chunks, in listing order unless there is another one."""
+    for start in range(0, len(matches), CHUNK):
+        if order is None:
+            yield np.flatnonzero(matches[start : start + CHUNK]) + start
+        else:
+            ordinals = order[start : start + CHUNK]
+            yield ordinals[matches[ordinals]].astype(np.int64)

@@ -10,12 +10,12 @@ int64[endpoints + 1], the first offer of each endpoint; `by_price.npy`, uint32, 
 an endpoint, cheapest first. `starts.npy` and `stops.npy`, int64[offers], are where the entry of
 `accepts` stands in the stored resources, or NONE for an offer that no feed made. `entries.npy`,
 int32[entries], is the offer of each entry of `accepts` of the resources in their order. Facets of
-the endpoints stand beside them, as in `service.filtering.filters`.
+the endpoints stand beside them, as in `service.filtering.facets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from math import nan
 from pathlib import Path
@@ -24,29 +24,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.filtering.filters import CHUNK, Facet, folded
-from service.networks import network_key
+from service.filtering.facets import OFFER_FACETS, OFFER_KEYS, open_facets
 from service.search.postings import Integers, Mask
 from service.storage.memory_map import open_array
 from service.storage.string_table import StringTable
 
 NONE = -1
+CHUNK = 8192
+"""Offers that are put in order at a time."""
 
 Conditions = Mapping[str, Sequence[str]]
 """Values by the names of parameters; an offer satisfies them if it has one value of each."""
 Wanted = Mapping[str, Integers]
 """Conditions with the numbers of the values."""
 
-
-# The functions that map the spellings of a value to one key, by the names of parameters.
-OFFER_KEYS: dict[str, Callable[[str], str]] = {
-    "network": network_key,
-    "scheme": folded,
-    "asset": folded,
-    "payTo": folded,
-}
-OFFER_FACETS = ("network", "scheme")
-"""The names of the facets over endpoints, whose files stand beside the offers."""
 COLUMNS = {"network": "networks", "scheme": "schemes", "asset": "assets", "payTo": "pay_to"}
 
 
@@ -64,7 +55,7 @@ class Offers:
     """The offers of a snapshot."""
 
     def __init__(self, folder: Path) -> None:
-        self.facets = {name: Facet(folder, name, OFFER_KEYS[name]) for name in OFFER_FACETS}
+        self.facets = open_facets(folder, {name: OFFER_KEYS[name] for name in OFFER_FACETS})
         self._strings = StringTable(folder / "strings")
         self._columns = {name: open_array(folder / f"{file}.npy") for name, file in COLUMNS.items()}
         self._currencies = open_array(folder / "currencies.npy")
@@ -119,11 +110,12 @@ class Offers:
             mask &= ~self._shadowed[start:stop]
         return start + int(mask.argmax()) if mask.any() else NONE
 
-    def cheapest_terms(self, endpoint: int, wanted: Wanted) -> OfferTerms | None:
+    def cheapest_terms(self, endpoint: int, conditions: Conditions) -> OfferTerms | None:
         """Return the terms of the offer that satisfies the conditions for the fewest US dollars.
 
         Where no such offer has a price in US dollars, those of the one that `cheapest` returns.
         """
+        wanted = self.resolve(conditions)
         start, stop = self._bounds[endpoint : endpoint + 2].tolist()
         prices = np.where(
             self._satisfying(wanted, slice(start, stop)), self._usd_prices[start:stop], nan
@@ -151,22 +143,21 @@ class Offers:
         ways = zip(*(column.tolist() for column in columns), strict=True)
         return len(set(compress(ways, ~self._shadowed[start:stop])))
 
-    def first_by_price(self, offers: Mask, endpoints: Mask, k: int) -> Integers:
-        """Return the k endpoints of a mask whose cheapest of these offers cost least."""
-        remaining, count = endpoints.copy(), 0
-        found = [np.empty(0, np.int64)]
+    def by_price(self, offers: Mask, endpoints: Mask) -> Iterator[Integers]:
+        """Yield the endpoints of a mask in chunks, by the price of their cheapest of these offers.
+
+        An endpoint without any of the offers is left out.
+        """
+        remaining = endpoints.copy()
+        first = np.full(len(endpoints), CHUNK)
         for start in range(0, len(self._by_price), CHUNK):
             part = self._by_price[start : start + CHUNK]
             owners = self._owners[part[offers[part]]]
             owners = owners[remaining[owners]]
-            _, places = np.unique(owners, return_index=True)
-            places.sort()
+            places = np.arange(len(owners))
+            np.minimum.at(first, owners, places)
             remaining[owners] = False
-            found.append(owners[places].astype(np.int64))
-            count += len(places)
-            if count >= k:
-                break
-        return np.concatenate(found)[:k]
+            yield owners[first[owners] == places].astype(np.int64)
 
     def entry_mask(self, conditions: Conditions) -> Mask:
         """Return which entries of `accepts` satisfy the conditions."""

@@ -67,7 +67,7 @@ def read_resource(snapshots: SnapshotManager, snapshot: Snapshot, uri: str) -> s
         facts, _ = read_catalogue(snapshot, snapshots.checked_at(snapshot))
         return msgspec.json.encode(facts).decode()
     is_service = uri.startswith(SERVICE) and uri.isascii()  # as all ids are
-    ordinal = snapshot.ordinal_of(uri.removeprefix(SERVICE)) if is_service else None
+    ordinal = snapshot.id_table.find(uri.removeprefix(SERVICE)) if is_service else None
     if ordinal is None:
         known = f"{CATALOGUE} and {SERVICE}<id>"
         raise ServiceNotFound(f"there is no resource `{clean(uri, 100)}`; there are {known}")

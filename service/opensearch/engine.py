@@ -18,13 +18,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from service.errors import EngineUnavailable, IndexMissing, SnapshotUnavailable, SnapshotUnsupported
-from service.filtering.filters import NO_FILTERS, FacetCounts, Filters
+from service.filtering.endpoint_filters import EndpointFilters, Selection
+from service.filtering.facets import SERVICE_FACETS, FacetCounts
+from service.filtering.filters import NO_FILTERS, FilterIndex, Filters
 from service.opensearch.client import Cluster
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.indexes import (
     DOCUMENT_FACETS,
     SERVICE,
-    SERVICE_FACETS,
     different_setting,
     facet_field,
     mapping,
@@ -33,7 +34,7 @@ from service.opensearch.searcher import ClusterPlan, ClusterSearcher, OrderedMat
 from service.search.collapsing import GROWTH, MARGIN, is_among_first
 from service.search.postings import Integers, Mask
 from service.search.top_k import NO_ORDINALS
-from service.snapshot.endpoints import MAX_COUNTED, EndpointFilters, EndpointHits, Selection
+from service.snapshot.endpoints import EndpointHits
 from service.snapshot.manifest import ClusterIndexes
 from service.snapshot.resources import ResourceFilters, ResourcePage
 from service.snapshot.snapshot import Hits, Snapshot
@@ -78,8 +79,6 @@ class ClusterEngine:
         """Search for services."""
         snapshot = self._snapshot
         mask = snapshot.filters.mask(filters)
-        # The mask may be a buffer that the next request of this thread overwrites.
-        mask = None if mask is None else mask.copy()
         plan = self._services.plan(query, mask, match_all=filters.match_all)
         if filters.sort == "relevance":
             total, ordinals = await plan.rank(limit, offset)
@@ -87,12 +86,12 @@ class ClusterEngine:
             total = await plan.count()
 
             def first(some: Mask, k: int) -> Integers:
-                return np.array(snapshot.filters.page(some, filters.sort, k, 0), np.int64)
+                return snapshot.filters.page(some, filters.sort, k)
 
             every = np.ones(len(snapshot.services), np.bool_) if mask is None else mask
             in_order = OrderedMatches(plan, first, every, total)
             ordinals = await in_order.page(limit, offset)
-        facets = await self._count_services(plan, filters.counted) if filters.counted else None
+        facets = await _count(plan, snapshot.filters, filters.counted)
         hits = Hits(total, ordinals.tolist(), snapshot.id_table, facets)
         if filters.explain:
             hits = replace(hits, explanations=await plan.explain(hits.ordinals))
@@ -106,7 +105,7 @@ class ClusterEngine:
         endpoints = self._snapshot.endpoints
         if query is None:
             return endpoints.search(None, limit, offset, filters)
-        selected = endpoints.select(filters)
+        selected = endpoints.filters.select(filters)
         plan = self._endpoints.plan(query, endpoints.document_mask(selected.mask))
         if filters.sort != "relevance":
             total, listed, page = await self._in_order(plan, selected, limit, offset, filters)
@@ -116,7 +115,7 @@ class ClusterEngine:
         else:
             total, page = await plan.rank(limit, offset)
             listed = total
-        facets = await self._count_endpoints(plan, filters.counted) if filters.counted else None
+        facets = await _count(plan, endpoints.filters, filters.counted)
         hits = endpoints.hits(total, listed, page, filters, facets)
         if filters.explain:
             hits = replace(hits, explanations=await plan.explain(hits.ordinals))
@@ -128,10 +127,11 @@ class ClusterEngine:
     ) -> int:
         """Count endpoints that only the wider filters match."""
         endpoints = self._snapshot.endpoints
-        mask = endpoints.select(filters).mask
+        mask = endpoints.filters.select(filters).mask
         if mask is None:
             return 0
-        plan = self._endpoints.plan(query, endpoints.document_mask(endpoints.select(wider).mask))
+        wider_mask = endpoints.filters.select(wider).mask
+        plan = self._endpoints.plan(query, endpoints.document_mask(wider_mask))
         excluded = np.zeros(self._endpoints.documents, np.bool_)
         excluded[: len(endpoints)] = ~mask
         return await plan.count_within(excluded)
@@ -170,7 +170,7 @@ class ClusterEngine:
         mask = selected.mask_of(len(endpoints))
 
         def first(some: Mask, k: int) -> Integers:
-            return endpoints.first_in_order(some, selected.offers, filters.sort, k)
+            return endpoints.filters.page(some, filters.sort, k, 0, selected.offers)
 
         in_order = OrderedMatches(plan, first, mask, total)
         if not filters.per_service:
@@ -186,22 +186,6 @@ class ClusterEngine:
                 break
             k *= GROWTH
         return total, listed, page[offset : offset + limit]
-
-    async def _count_services(self, plan: ClusterPlan, names: Sequence[str]) -> FacetCounts:
-        facets = self._snapshot.filters
-        sizes = {facet_field(name): facets.count_of_values(name) for name in names}
-        counted = await plan.count_values(sizes)
-        return {name: facets.named(name, counted[facet_field(name)]) for name in names}
-
-    async def _count_endpoints(self, plan: ClusterPlan, names: Sequence[str]) -> FacetCounts:
-        endpoints = self._snapshot.endpoints
-        fields = {name: SERVICE if name == "service" else facet_field(name) for name in names}
-        sizes = {
-            field: 0 if field == SERVICE else endpoints.count_of_values(name)
-            for name, field in fields.items()
-        }
-        counted = await plan.most_frequent(sizes, MAX_COUNTED)
-        return {name: endpoints.named(name, counted[field]) for name, field in fields.items()}
 
 
 class OpenSearch:
@@ -256,6 +240,21 @@ class OpenSearch:
             pass  # logged; searches say so
         finally:
             await cluster.close()
+
+
+async def _count(
+    plan: ClusterPlan, filters: FilterIndex, names: Sequence[str]
+) -> FacetCounts | None:
+    """Return the most frequent values of facets among the matches, None without facets."""
+    if not names:
+        return None
+    fields = {name: SERVICE if name == "service" else facet_field(name) for name in names}
+    sizes = {
+        field: 0 if field == SERVICE else len(filters.facets[name])
+        for name, field in fields.items()
+    }
+    counted = await plan.count_values(sizes)
+    return {name: filters.facets[name].named(counted[field]) for name, field in fields.items()}
 
 
 def _indexes_of(snapshot: Snapshot) -> ClusterIndexes:

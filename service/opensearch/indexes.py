@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from service.filtering.filters import FACETS
-from service.filtering.offers import OFFER_FACETS
-from service.snapshot.endpoints import FACET_KEYS
+from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS
 from service.snapshot.manifest import ClusterIndexes
 
 ORDINAL = "ordinal"
@@ -25,8 +23,7 @@ SERVICE = "service"
 are in one shard."""
 SIBLINGS = "siblings"
 """The number of endpoints of the service of an endpoint."""
-SERVICE_FACETS = tuple(FACETS)
-DOCUMENT_FACETS = (*OFFER_FACETS, *FACET_KEYS)
+DOCUMENT_FACETS = (*OFFER_FACETS, *ENDPOINT_KEYS)
 """The facets of endpoints whose values are counted in the cluster, besides their services."""
 
 DELIMITER = "|"

@@ -107,12 +107,6 @@ def count_values(field: str, size: int, per_shard: int) -> Clause:
     return {"terms": {"field": field, "size": size, "shard_size": per_shard}}
 
 
-def count_values_of_part(field: str, part: int, parts: int, size: int) -> Clause:
-    """Return the aggregation of one of several parts of the values of a field."""
-    include = {"partition": part, "num_partitions": parts}
-    return {"terms": {"field": field, "size": size, "shard_size": size, "include": include}}
-
-
 def count_excess(per_service: int) -> Clause:
     """Return the aggregation of how many endpoints are beyond so many of their service."""
     script = {

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.errors import EngineUnavailable
+from service.filtering.facets import MAX_COUNTED
 from service.opensearch.client import Cluster, SearchResponse
 from service.opensearch.indexes import ORDINAL, SERVICE
 from service.opensearch.queries import (
@@ -22,7 +23,6 @@ from service.opensearch.queries import (
     clause_name,
     count_excess,
     count_values,
-    count_values_of_part,
     documents,
     every_term,
     lexical,
@@ -39,8 +39,6 @@ from service.search.searcher import Collapsed
 from service.search.semantic.vectors import Floats
 from service.search.top_k import NO_ORDINALS, ORDINAL_MASK, SUM_BITS, TopK
 
-MAX_VALUES = 50_000
-"""Values of a facet that are counted at a time: OpenSearch returns 65,535 at most."""
 LEAST_CHUNK, LARGEST_CHUNK = 1024, 1 << 14
 """Candidates whose matches are asked for at a time."""
 MAX_HITS = 10_000
@@ -162,35 +160,14 @@ class ClusterPlan:
         return int(response.aggregations["large"][SERVICE]["value"])
 
     async def count_values(self, sizes: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-        """Return the values of each field among the matches, with their exact counts.
+        """Return the MAX_COUNTED most frequent values of each field, with their exact counts.
 
-        Most frequent first, ties by value; `sizes` are the numbers of values.
-        """
-        counted: dict[str, list[tuple[int, int]]] = {}
-        together: dict[str, Clause] = {}
-        room = MAX_VALUES
-        for field, size in sizes.items():
-            counts = counted[field] = []
-            if 0 < size <= room:
-                together[field] = count_values(field, size, size)
-                room -= size
-                continue
-            parts = -(-size // MAX_VALUES)
-            for part in range(parts):
-                aggregation = count_values_of_part(field, part, parts, 2 * MAX_VALUES)
-                counts += (await self._count({field: aggregation}))[field]
-            counts.sort(key=lambda count: (-count[1], count[0]))
-        return counted | (await self._count(together) if together else {})
-
-    async def most_frequent(
-        self, sizes: Mapping[str, int], most: int
-    ) -> dict[str, list[tuple[int, int]]]:
-        """Return as `count_values` does the most frequent values of each field.
-
-        A size of 0 stands for a field each of whose values is in one shard.
+        Most frequent first, ties by value; `sizes` are the numbers of values. A size of 0 stands
+        for a field each of whose values is in one shard.
         """
         aggregations = {
-            field: count_values(field, most, max(size, most)) for field, size in sizes.items()
+            field: count_values(field, MAX_COUNTED, max(size, MAX_COUNTED))
+            for field, size in sizes.items()
         }
         return await self._count(aggregations)
 

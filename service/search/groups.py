@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,19 @@ import numpy.typing as npt
 
 from service.search.postings import BLOCK_BITS, BLOCK_SIZE, Bits, Integers, Mask, block_count
 
+MARGIN = 2
+"""Documents that are ranked at first for each one that is to be listed."""
+GROWTH = 8
+"""Factor by which k grows until a page is full."""
 LAST_BIT = BLOCK_SIZE - 1
 ONES = np.uint64(2**64 - 1)
+
+
+class Ranked(NamedTuple):
+    """The exact count of matches, and the first ones, best first."""
+
+    total: int
+    documents: Integers
 
 
 class _Across(NamedTuple):
@@ -67,11 +79,6 @@ class Groups:
         others = np.searchsorted(self.of_document[end:], [group, group + 1])
         return np.concatenate((np.arange(first, stop), end + np.arange(*others)))
 
-    def count_listed(self, ordinals: Integers, per_group: int) -> int:
-        """Return how many of these documents, in ascending order, are listed."""
-        own = self.of_document.take(ordinals)
-        return min(per_group, len(own)) + int(np.count_nonzero(own[per_group:] != own[:-per_group]))
-
     def count_excess(self, bits: Bits, per_group: int) -> int:
         """Return how many of the documents whose bits are set are not listed.
 
@@ -101,6 +108,26 @@ class Groups:
         return int(np.add.reduce(np.maximum(counts, 0)))
 
 
+async def list_groups(
+    first: Callable[[int], Awaitable[Ranked]],
+    groups: Groups,
+    per_group: int,
+    limit: int,
+    offset: int,
+) -> Integers:
+    """Return one page of a ranking, of each group its first `per_group` documents.
+
+    `first` returns at least the first k documents, fewer only if there are no more.
+    """
+    k = MARGIN * (offset + limit)
+    while True:
+        total, documents = await first(k)
+        page = documents[is_among_first(groups.of_document.take(documents), per_group)]
+        if len(page) >= offset + limit or len(documents) >= total:
+            return page[offset : offset + limit]
+        k *= GROWTH
+
+
 def _count(bits: Bits) -> int:
     return int(np.add.reduce(np.bitwise_count(bits), dtype=np.int64))
 
@@ -112,7 +139,7 @@ def _flags(documents: int, ordinals: Integers) -> Bits:
     return np.packbits(flags, bitorder="little").view(np.uint64)
 
 
-def is_among_first(groups: npt.NDArray[np.int32], per_group: int) -> Mask:
+def is_among_first(groups: npt.NDArray[np.integer], per_group: int) -> Mask:
     """Return for each item whether fewer than `per_group` earlier items are of its group."""
     order = np.argsort(groups, kind="stable")
     kept = np.ones(len(groups), np.bool_)

@@ -142,6 +142,14 @@ class Header(msgspec.Struct, frozen=True):
     config: SearchConfig
 
 
+def read_header(folder: Path) -> Header:
+    """Read the header of a folder of postings."""
+    return _header.decode((folder / "header.json").read_bytes())
+
+
+_header = msgspec.json.Decoder(Header)
+
+
 class PostingLists:
     """Impact lists by term number.
 
@@ -203,4 +211,6 @@ def _weigh(impacts: npt.NDArray[Any], weight: int) -> npt.NDArray[Any]:
     """Scale impacts, to 1 at least: an impact of 0 would be no match."""
     if weight == FULL_WEIGHT:
         return impacts
-    return np.maximum(impacts * np.int32(weight) >> WEIGHT_BITS, impacts > 0)
+    weighted: npt.NDArray[Any] = impacts * np.int32(weight) >> WEIGHT_BITS
+    np.maximum(weighted, impacts > 0, out=weighted)
+    return weighted

@@ -7,7 +7,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from service.errors import REBUILD, SnapshotUnsupported
@@ -60,10 +59,11 @@ class QueryParser:
     def __init__(
         self,
         folder: Path,
+        header: Header,
         encoder: QueryEncoder | None = None,
         vectors: VectorIndex | None = None,
     ) -> None:
-        self.header = msgspec.json.decode((folder / "header.json").read_bytes(), type=Header)
+        self.header = header
         analysis = self.header.config.analysis
         if analysis != SEARCH_CONFIG.analysis:
             raise SnapshotUnsupported(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from service.records import Explanation, WordScore
 from service.search.config import SearchConfig
-from service.search.groups import Groups, is_among_first
+from service.search.groups import Groups, Ranked, is_among_first, list_groups
 from service.search.postings import Bits, Integers, Mask
 from service.search.query import ParsedQuery
 from service.search.searcher import Scorer
@@ -29,18 +29,6 @@ EXACT_NAMES = 3
 """Services whose name is the query that come first: anybody may name a service so."""
 FAR = 1000
 """Offsets from here on are compared with the number of results before any is ranked."""
-MARGIN = 2
-"""Documents that are ranked at first for each one that is to be listed."""
-GROWTH = 8
-"""Factor by which k grows until a page is full."""
-NO_BITS = np.empty(0, np.uint64)
-
-
-class Ranked(NamedTuple):
-    """The exact count of matches, and the first ones, best first."""
-
-    total: int
-    documents: Integers
 
 
 class Listed(NamedTuple):
@@ -103,18 +91,15 @@ class Ranking:
             listed = (total := count_bits(bits)) - groups.count_excess(bits, per_group)
             if offset >= listed:
                 return Listed(total, listed, NO_ORDINALS)
-        k = MARGIN * (offset + limit)
-        while True:
-            total, documents = await self._first(k)
-            page = documents[is_among_first(groups.of_document.take(documents), per_group)]
-            if len(page) >= offset + limit or k >= total:
-                break
-            k *= GROWTH
+        page = await list_groups(self._first, groups, per_group, limit, offset)
         if listed < 0:
-            is_whole = len(documents) == total
-            bits = NO_BITS if is_whole else await self.matches()
-            listed = len(page) if is_whole else total - groups.count_excess(bits, per_group)
-        return Listed(total, listed, page[offset : offset + limit])
+            total, documents = await self._first(0)
+            if len(documents) >= total:
+                own = groups.of_document.take(documents)
+                listed = int(np.count_nonzero(is_among_first(own, per_group)))
+            else:
+                listed = total - groups.count_excess(await self.matches(), per_group)
+        return Listed(total, listed, page)
 
     async def count(self) -> int:
         """Return the exact count of matches."""
@@ -135,6 +120,14 @@ class Ranking:
             mask[self._units_of(added)] = True
             bits = pack(mask, len(bits))
         return bits
+
+    async def best_documents(self, units: Sequence[int]) -> Integers:
+        """Return the best document of each of some units."""
+        best = []
+        for unit in units:
+            own = self._documents_of(unit)
+            best.append(own[(await self._scorer.impacts_at(own)).sum(axis=0).argmax()])
+        return np.array(best, np.int64)
 
     async def explain(
         self, documents: Integers, text_of: Callable[[int], str]

@@ -201,7 +201,7 @@ class Accumulator(threading.local):
     def _count_others(self, units: Units, bits: Bits | None) -> int:
         """Return how many distinct units are not among those whose bits are set."""
         if self._is_split:
-            units = np.unique(units)
+            units = units.take(np.unique(units, return_index=True)[1])
         if bits is None:
             return len(units)
         words = bits.take(units >> BLOCK_BITS) >> (units & (BLOCK_SIZE - 1)).astype(np.uint64)

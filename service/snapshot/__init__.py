@@ -4,6 +4,7 @@ May import `service.filtering`, `service.search`, `service.storage`, `service.re
 `service.errors`.
 """
 
-from service.snapshot.snapshot import Hits, Snapshot, open_snapshot
+from service.snapshot.data import Hits
+from service.snapshot.snapshot import Snapshot, open_snapshot
 
 __all__ = ["Hits", "Snapshot", "open_snapshot"]

@@ -1,93 +1,289 @@
-"""The engine: what a request needs of whatever has the postings of a snapshot."""
+"""The engine: searches and lists of services, endpoints and listed resources of one snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from service.filtering.endpoint_filters import EndpointFilters, Selection
+from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
-from service.snapshot.endpoints import EndpointFilters, EndpointHits
+from service.records import Explanation
+from service.search.groups import Ranked, list_groups
+from service.search.postings import Integers, Mask
+from service.search.query import ParsedQuery
+from service.search.ranking import Ranking
+from service.search.searcher import Scorer
+from service.search.top_k import NO_ORDINALS, pack, unpack
+from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.resources import ResourceFilters, ResourcePage
 
-if TYPE_CHECKING:
-    from service.snapshot.snapshot import Hits, Snapshot
+T = TypeVar("T")
 
 
-class Engine(Protocol):
-    """Searches one snapshot. Lists, filters without a query, and records need no engine.
+class EndpointHits(Struct, frozen=True):
+    """One page of endpoints in order.
+
+    `total` counts all matches, `listed` those that `per_service` leaves, over which pages run.
+    `offers` are the cheapest offers that satisfy the filters, NONE without filters of offers;
+    `explanations` those of the endpoints of the page, on request.
+    """
+
+    total: int
+    listed: int
+    ordinals: Sequence[int]
+    offers: Sequence[int]
+    facets: FacetCounts | None
+    explanations: list[Explanation] | None = None
+
+
+class Postings(Protocol):
+    """What has the postings of a snapshot.
 
     Every method raises EngineUnavailable where an answer would be late or not whole.
     """
 
-    async def search(
-        self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
-    ) -> Hits:
-        """Return what `Snapshot.search` does."""
+    def scorer(
+        self, query: ParsedQuery, mask: Mask | None, *, by_group: bool, match_all: bool = False
+    ) -> Scorer:
+        """Return the matches of a query among the units of a mask."""
 
-    async def search_endpoints(
-        self, query: str | None, limit: int, offset: int, filters: EndpointFilters
-    ) -> EndpointHits:
-        """Return what `Endpoints.search` does."""
+    def cost(self, query: ParsedQuery) -> int:
+        """Return how many impacts a search for a query may add up here."""
 
-    async def count_excluded(
-        self, query: str, filters: EndpointFilters, wider: EndpointFilters
-    ) -> int:
-        """Return what `Endpoints.count_excluded` does."""
-
-    async def search_resources(
-        self, query: str | None, limit: int, offset: int, filters: ResourceFilters
-    ) -> ResourcePage:
-        """Return what `Snapshot.search_resources` does."""
+    async def run(self, search: Coroutine[Any, Any, T], cost: int) -> T:
+        """Run a search that may look at `cost` numbers here."""
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
 
 
-Connect: TypeAlias = "Callable[[Snapshot], Engine]"
+class Engine:
+    """Searches one snapshot."""
 
-
-class Connector(Protocol):
-    """Connects snapshots with an engine that has their postings."""
-
-    def connect(self, snapshot: Snapshot) -> Engine:
-        """Return the engine of a snapshot; raises SnapshotUnsupported if its files have them."""
-
-    def verify(self, snapshot: Snapshot) -> None:
-        """Raise SnapshotUnavailable if the engine cannot serve a snapshot; for threads."""
-
-    async def close(self) -> None:
-        """Close the connections."""
-
-
-class EmbeddedEngine:
-    """Searches the files of the snapshot, at once."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, data: SnapshotData, postings: Postings) -> None:
+        self._data, self._postings = data, postings
+        self._header = data.parser.header
+        self._config = self._header.config
+        self._is_endpoint: Mask | None = None
+        if self._header.endpoints < self._header.documents:
+            self._is_endpoint = np.arange(self._header.documents) < self._header.endpoints
 
     async def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
     ) -> Hits:
-        """Search for services."""
-        return self._snapshot.search(query, limit, offset, filters)
+        """Return one page of the services that match a plain-text query and the filters.
+
+        The best match is first, unless the filters ask for another order.
+        """
+        parsed = self._data.parser.parse(query)
+        cost = self._postings.cost(parsed) + self._data.filters.cost(
+            filters.facets, filters.counted
+        )
+        return await self._postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
     async def search_endpoints(
         self, query: str | None, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
-        """Search for endpoints."""
-        return self._snapshot.endpoints.search(query, limit, offset, filters)
+        """Return one page of the endpoints that match a plain-text query and the filters.
+
+        Without a query these are all that satisfy the filters, in listing order unless sorted.
+        """
+        parsed = None if query is None else self._data.parser.parse(query)
+        cost = self._cost(parsed, filters)
+        if parsed is None:
+            search = self.list_endpoints(limit, offset, filters)
+        else:
+            search = self._search_endpoints(parsed, limit, offset, filters)
+        return await self._postings.run(search, cost)
 
     async def count_excluded(
         self, query: str, filters: EndpointFilters, wider: EndpointFilters
     ) -> int:
-        """Count endpoints that only the wider filters match."""
-        return self._snapshot.endpoints.count_excluded(query, filters, wider)
+        """Return how many endpoints match with the wider filters and do not satisfy the filters."""
+        parsed = self._data.parser.parse(query)
+        cost = self._cost(parsed, filters)
+        return await self._postings.run(self._count_excluded(parsed, filters, wider), cost)
 
     async def search_resources(
         self, query: str | None, limit: int, offset: int, filters: ResourceFilters
     ) -> ResourcePage:
-        """Search for listed resources."""
-        return self._snapshot.search_resources(query, limit, offset, filters)
+        """Return one page of the listed resources that match a plain-text query and the filters.
+
+        Without a query they are in the order of the listing.
+        """
+        data = self._data
+        if query is None:
+            return data.resources.list(filters, limit, offset)
+        parsed = data.parser.parse(query)
+        search = self._search_resources(parsed, limit, offset, filters)
+        return await self._postings.run(search, self._postings.cost(parsed))
 
     async def check(self) -> None:
-        """Files that were opened need no check."""
+        """Raise EngineUnavailable unless searches can be answered."""
+        await self._postings.check()
+
+    async def search_services(
+        self, query: ParsedQuery, limit: int, offset: int, filters: Filters
+    ) -> Hits:
+        """Return what `search` does, in this thread."""
+        data = self._data
+        mask = data.filters.mask(filters)
+        scorer = self._postings.scorer(query, mask, by_group=True, match_all=filters.match_all)
+        ranking = Ranking(
+            query,
+            scorer,
+            self._config,
+            mask,
+            data.groups,
+            with_names=True,
+            is_filled=not filters.match_all,
+        )
+        if filters.sort == "relevance":
+            total, documents = await ranking.page(limit, offset)
+            facets = None
+            if filters.counted:
+                matches = unpack(await ranking.matches(), len(data.filters))
+                facets = data.filters.count(filters.counted, matches)
+            services = documents if data.groups is None else data.groups.of_document.take(documents)
+            hits = Hits(total, services.tolist(), data.id_table, facets)
+        else:
+            matches = unpack(await ranking.matches(), len(data.filters))
+            hits = data.list(limit, offset, filters, matches)
+            documents = (
+                await ranking.best_documents(hits.ordinals) if filters.explain else NO_ORDINALS
+            )
+        if filters.explain:
+            hits = replace(hits, explanations=await self._explain(ranking, documents))
+        return hits
+
+    async def _explain(self, ranking: Ranking, documents: Integers) -> list[Explanation]:
+        """Return the parts of the scores of services, with the endpoint of each."""
+        endpoints = self._header.endpoints
+        return [
+            replace(
+                each,
+                endpoint=self._data.endpoints.url_of(document) if document < endpoints else None,
+            )
+            for each, document in zip(
+                await ranking.explain(documents, self._data.parser.term),
+                documents.tolist(),
+                strict=True,
+            )
+        ]
+
+    async def _search_endpoints(
+        self, query: ParsedQuery, limit: int, offset: int, filters: EndpointFilters
+    ) -> EndpointHits:
+        endpoints = self._data.endpoints
+        selected = endpoints.filters.select(filters)
+        ranking = self._rank_endpoints(query, selected)
+        per_service = filters.per_service
+        if filters.sort != "relevance":
+            matches = await self._matching_endpoints(ranking)
+            hits = await self._page_of(matches, selected, limit, offset, filters)
+        else:
+            if per_service:
+                total, listed, page = await ranking.listing(
+                    endpoints.groups, per_service, limit, offset
+                )
+            else:
+                total, page = await ranking.page(limit, offset)
+                listed = total
+            counted = await self._matching_endpoints(ranking) if filters.counted else None
+            hits = self._endpoint_hits(total, listed, page, filters, counted)
+        if filters.explain:
+            documents = np.array(hits.ordinals, np.int64)
+            explanations = await ranking.explain(documents, self._data.parser.term)
+            hits = replace(hits, explanations=explanations)
+        return hits
+
+    async def list_endpoints(
+        self, limit: int, offset: int, filters: EndpointFilters
+    ) -> EndpointHits:
+        """Return one page of the endpoints that satisfy the filters, in this thread."""
+        selected = self._data.endpoints.filters.select(filters)
+        mask = selected.mask_of(len(self._data.endpoints))
+        return await self._page_of(mask, selected, limit, offset, filters)
+
+    async def _count_excluded(
+        self, query: ParsedQuery, filters: EndpointFilters, wider: EndpointFilters
+    ) -> int:
+        select = self._data.endpoints.filters.select
+        allowed = select(filters).mask
+        if allowed is None:
+            return 0
+        ranking = self._rank_endpoints(query, select(wider))
+        return int(np.count_nonzero(await self._matching_endpoints(ranking) & ~allowed))
+
+    async def _search_resources(
+        self, query: ParsedQuery, limit: int, offset: int, filters: ResourceFilters
+    ) -> ResourcePage:
+        data = self._data
+        mask: Mask = data.endpoints.mask_of_resources(data.resources.matches(filters))
+        if len(mask) != self._header.documents:  # of services alone
+            return data.resources.page(0, [])
+        ranking = self._rank_documents(query, mask)
+        total, documents = await ranking.page(limit, offset)
+        return data.resources.page(total, data.endpoints.resources_of(documents).tolist())
+
+    def _rank_documents(self, query: ParsedQuery, mask: Mask | None) -> Ranking:
+        scorer = self._postings.scorer(query, mask, by_group=False)
+        return Ranking(query, scorer, self._config, mask, None, with_names=False, is_filled=True)
+
+    def _rank_endpoints(self, query: ParsedQuery, selected: Selection) -> Ranking:
+        """Rank the selected endpoints; other documents never match."""
+        mask, others = selected.mask, self._header.documents - self._header.endpoints
+        if mask is None or not self._header.endpoints:
+            mask = self._is_endpoint
+        elif others:
+            mask = np.concatenate((mask, np.zeros(others, np.bool_)))
+        return self._rank_documents(query, mask)
+
+    async def _matching_endpoints(self, ranking: Ranking) -> Mask:
+        matches = unpack(await ranking.matches())
+        missing = len(self._data.endpoints) - self._header.endpoints
+        return np.concatenate((matches[: self._header.endpoints], np.zeros(missing, np.bool_)))
+
+    async def _page_of(
+        self, mask: Mask, selected: Selection, limit: int, offset: int, filters: EndpointFilters
+    ) -> EndpointHits:
+        """Return one page of these endpoints in the order that the filters ask for."""
+        endpoints, per_service = self._data.endpoints, filters.per_service
+        total = listed = int(np.count_nonzero(mask))
+
+        async def first(k: int) -> Ranked:
+            page = endpoints.filters.page(mask, filters.sort, k, 0, selected.offers)
+            return Ranked(total, page)
+
+        if not per_service:
+            page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
+        else:
+            listed -= endpoints.groups.count_excess(pack(mask), per_service)
+            page = NO_ORDINALS
+            if offset < listed:
+                page = await list_groups(first, endpoints.groups, per_service, limit, offset)
+        return self._endpoint_hits(total, listed, page, filters, mask)
+
+    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters) -> int:
+        names = (*filters.facets, *filters.offers)
+        cost = self._data.endpoints.filters.cost(names, filters.counted)
+        return cost + (0 if query is None else self._postings.cost(query))
+
+    def _endpoint_hits(
+        self,
+        total: int,
+        listed: int,
+        page: Integers,
+        filters: EndpointFilters,
+        matches: Mask | None,
+    ) -> EndpointHits:
+        """Return a page, with the cheapest offers that satisfy the filters."""
+        index, ordinals = self._data.endpoints.filters, page.tolist()
+        facets = index.count(filters.counted, matches) if filters.counted else None
+        offers = index.cheapest_offers(ordinals, filters)
+        return EndpointHits(total, listed, ordinals, offers, facets)

@@ -14,24 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from threading import Lock
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
+from service.filtering.filters import in_order, intersection, page_of
 from service.filtering.offers import NONE, Offers
-from service.search.postings import Mask
+from service.filtering.urls import Urls
+from service.search.postings import Integers, Mask
 from service.storage.memory_map import open_array, open_bytes
 from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
 
-HEAD = 16
-"""Bytes of a part of a URL that are compared with all URLs at once."""
 MAX_PAGE = 8 * 2**20
 """Bytes of a page, which has fewer resources than asked for rather than more bytes."""
-
-Ordinals: TypeAlias = npt.NDArray[np.int64]
+MAX_CACHED = 4 * 2**20
+"""Bytes of the masks of recent filters, which the pages of one cursor share."""
 
 
 class ResourceFilters(Struct, frozen=True):
@@ -83,9 +83,10 @@ class Resources:
             name: (open_array(folder / f"{name}.offsets.npy"), open_array(folder / f"{name}.npy"))
             for name in ("extensions", "tags")
         }
-        self._urls = open_bytes(folder / "urls.txt")
-        self._url_starts = open_array(folder / "urls.starts.npy")
+        self._urls = Urls(open_bytes(folder / "urls.txt"), open_array(folder / "urls.starts.npy"))
         self._offers = offers
+        self._recent: dict[bytes, Mask] = {}
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -95,35 +96,49 @@ class Resources:
         matches = self.matches(filters)
         if matches is None:
             return self.page(len(self), range(len(self))[offset : offset + limit])
-        return self.page(len(matches), matches[offset : offset + limit].tolist())
+        ordinals = page_of(in_order(matches), limit, offset)
+        return self.page(int(np.count_nonzero(matches)), ordinals.tolist())
 
     def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
         """Return a page of these resources, as far as they fit."""
         count = self.texts.fitting(ordinals, MAX_PAGE)
         return ResourcePage(total, count, count < len(ordinals), self.texts.run(ordinals[:count]))
 
-    def matches(self, filters: ResourceFilters) -> Ordinals | None:
-        """Return which resources satisfy the filters, in ascending order; None for all."""
-        matches: Ordinals | None = None
-        for part in self._conditions(filters):
-            matches = part if matches is None else np.intersect1d(matches, part, assume_unique=True)
-            if not len(matches):
-                break
-        return matches
+    def matches(self, filters: ResourceFilters) -> Mask | None:
+        """Return which resources satisfy the filters, None for all; the mask is read-only.
 
-    def _conditions(self, filters: ResourceFilters) -> Iterator[Ordinals]:
+        The masks of the most recent filters are cached.
+        """
+        if filters == NO_RESOURCE_FILTERS:
+            return None
+        key = msgspec.msgpack.encode(filters)
+        with self._lock:
+            mask = self._recent.pop(key, None)
+            if mask is not None:
+                self._recent[key] = mask
+                return mask
+        mask = intersection(list(self._conditions(filters)))
+        if mask is not None:
+            with self._lock:
+                self._recent[key] = mask
+                while len(self._recent) > 1 and len(self._recent) * len(self) > MAX_CACHED:
+                    del self._recent[next(iter(self._recent))]
+        return mask
+
+    def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""
         if filters.type is not None:
-            yield np.flatnonzero(self._types == self._number(filters.type))
-        for key in filters.extensions:
-            yield self._with("extensions", [key])
+            yield self._types == self._number(filters.type)
+        if filters.extensions:
+            numbers = self._numbers(filters.extensions)
+            yield self._count("extensions", numbers) == len(numbers)
         if filters.tags:
-            yield self._with("tags", filters.tags)
+            yield self._count("tags", self._numbers(filters.tags)) > 0
         if filters.url_part is not None:
-            yield self._with_url_part(filters.url_part)
-        masks = list(self._entry_masks(filters))
-        if masks:
-            yield _owners(self._entries, np.logical_and.reduce(masks))
+            yield self._urls.containing(filters.url_part)
+        entries = intersection(list(self._entry_masks(filters)))
+        if entries is not None:
+            yield _counts(self._entries, entries) > 0
 
     def _entry_masks(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the entries of `accepts` that satisfy each condition alone."""
@@ -136,29 +151,14 @@ class Resources:
         if filters.max_usd_price is not None:
             yield self._offers.entries_up_to(filters.max_usd_price)
 
-    def _with(self, name: str, values: Sequence[str]) -> Ordinals:
-        """Return the resources that have any of the values in a list."""
-        offsets, numbers = self._lists[name]
-        wanted = [self._number(value) for value in values]
-        return _owners(
-            offsets, numbers == wanted[0] if len(wanted) == 1 else np.isin(numbers, wanted)
-        )
+    def _count(self, name: str, numbers: Integers) -> Integers:
+        """Return how many items of a list of each resource are any of these strings."""
+        offsets, items = self._lists[name]
+        is_wanted = items == numbers[0] if len(numbers) == 1 else np.isin(items, numbers)
+        return _counts(offsets, is_wanted)
 
-    def _with_url_part(self, part: str) -> Ordinals:
-        """Return the resources whose URL has a part: found by its head, then compared whole."""
-        wanted, text = part.lower().encode(), np.frombuffer(self._urls, np.uint8)
-        if b"\n" in wanted or len(wanted) > len(text):
-            return np.empty(0, np.int64)
-        hits = np.flatnonzero(text[: len(text) - len(wanted) + 1] == wanted[0])
-        for place, byte in enumerate(wanted[1:HEAD], 1):
-            hits = hits[text[hits + place] == byte]
-        owners = np.searchsorted(self._url_starts, hits, side="right") - 1
-        owners = owners[np.diff(owners, prepend=-1) > 0]
-        if len(wanted) <= HEAD:
-            return owners
-        stops = np.append(self._url_starts, len(text))
-        spans = zip(self._url_starts[owners].tolist(), stops[owners + 1].tolist(), strict=True)
-        return owners[[self._urls.find(wanted, *span) >= 0 for span in spans]]
+    def _numbers(self, values: Sequence[str]) -> Integers:
+        return np.unique([self._number(value) for value in values])
 
     def _number(self, value: str) -> int:
         """Return the number of a string, or one that no resource has."""
@@ -166,10 +166,11 @@ class Resources:
         return number if number >= 0 else NONE - 1
 
 
-def _owners(offsets: Ordinals, mask: Mask) -> Ordinals:
-    """Return the rows that have an element which is set, in ascending order.
+def _counts(offsets: Integers, mask: Mask) -> Integers:
+    """Return how many elements of each row are set.
 
     offsets: where the elements of each row begin in the mask
     """
-    owners = np.searchsorted(offsets, np.flatnonzero(mask), side="right") - 1
-    return owners[np.diff(owners, prepend=-1) > 0]
+    sums = np.zeros(len(mask) + 1, np.int32)
+    np.cumsum(mask, out=sums[1:])
+    return np.diff(sums.take(offsets))

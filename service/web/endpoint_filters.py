@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -13,20 +13,21 @@ from service.api.endpoints import (
     format_endpoint_query,
 )
 from service.api.parameters import ListRequest, format_decimal, format_query
-from service.filtering import filters as service_filters
-from service.filtering.filters import FacetCounts, Filters
-from service.filtering.offers import OFFER_KEYS
-from service.networks import network_key
+from service.filtering.endpoint_filters import EndpointFilters
+from service.filtering.facets import (
+    ENDPOINT_KEYS,
+    OFFER_KEYS,
+    SERVICE_FACETS,
+    FacetCount,
+    FacetCounts,
+)
+from service.filtering.filters import Filters
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import FACET_KEYS, EndpointFilters
 from service.web.filters import MAX_CHIPS, Chip, Choice, choices_of, prices_of
 
-# The facets to choose from, and the functions that map the spellings of a value to one key.
-FACETS: dict[str, Callable[[str], str]] = {
-    "category": str.casefold,
-    "network": network_key,
-    "method": str.casefold,
-}
+FACETS = ("category", "network", "method")
+"""The facets to choose from."""
+KEYS = {**OFFER_KEYS, **ENDPOINT_KEYS}
 
 
 def unselected(filters: EndpointFilters) -> tuple[str, ...]:
@@ -42,9 +43,9 @@ async def facet_choices(
         name: choices_of(
             counts[name] if name in counts else await _count_facet(snapshot, search, name),
             _values(search.filters).get(name, ()),
-            key,
+            KEYS[name],
         )
-        for name, key in FACETS.items()
+        for name in FACETS
     }
 
 
@@ -90,7 +91,7 @@ def query_of_endpoints(listing: ListRequest) -> str:
     given = listing.filters
     filters = EndpointFilters(
         offers={name: values for name, values in given.facets.items() if name in OFFER_KEYS},
-        facets={name: values for name, values in given.facets.items() if name in FACET_KEYS},
+        facets={name: values for name, values in given.facets.items() if name in ENDPOINT_KEYS},
         enriched=given.enriched,
         max_price=given.max_price,
         sort=given.sort if given.sort != "name" else "relevance",
@@ -103,7 +104,7 @@ def query_of_services(search: EndpointRequest) -> str:
     given = search.filters
     values = _values(given)
     filters = Filters(
-        facets={name: values[name] for name in service_filters.FACETS if name in values},
+        facets={name: values[name] for name in SERVICE_FACETS if name in values},
         enriched=given.enriched,
         max_price=given.max_price,
         sort=given.sort,
@@ -126,9 +127,7 @@ def _without(filters: EndpointFilters, name: str, rest: list[str]) -> EndpointFi
     return replace(filters, **{field: kept})
 
 
-async def _count_facet(
-    snapshot: Snapshot, search: EndpointRequest, name: str
-) -> list[dict[str, str | int]]:
+async def _count_facet(snapshot: Snapshot, search: EndpointRequest, name: str) -> FacetCount:
     others = _without(search.filters, name, [])
     # Any order but by relevance saves ranking the matches.
     counting = replace(others, counted=(name,), sort="popularity", per_service=0)

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from service.api.endpoints import EndpointRequest, EndpointSummary
 from service.api.parameters import ListRequest
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.records import Endpoint
 from service.search.analysis import term_of, words_of
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import EndpointFilters, EndpointHits
+from service.snapshot.engine import EndpointHits
 from service.web.endpoint_rows import (
     EndpointResult,
     EndpointRow,
@@ -120,7 +121,7 @@ async def find_in_services(
     )
     limit = SHOWN * len(services)
     hits = await snapshot.engine.search_endpoints(listing.query, limit, 0, filters)
-    own = _OwnTexts(snapshot.endpoints.terms(listing.query))
+    own = _OwnTexts(snapshot.parser.terms(listing.query))
     results: dict[str, list[EndpointResult]] = {}
     counts: dict[str, list[int]] = {}
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
@@ -145,7 +146,7 @@ async def find_in_service(
     filters = EndpointFilters(services=[service_id], per_service=0)
     hits = await snapshot.engine.search_endpoints(words, MAX_RANKED, 0, filters)
     texts = _with_texts.decode(snapshot.services.view(service)).endpoints
-    own_texts = _OwnTexts(endpoints.terms(words))
+    own_texts = _OwnTexts(snapshot.parser.terms(words))
     counts = [own_texts.count_words(texts[ordinal - own.start]) for ordinal in hits.ordinals]
     if matches := own_texts.select(hits.ordinals, counts):
         return matches

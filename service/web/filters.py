@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,18 +12,16 @@ from msgspec.structs import replace
 from service.api.listing import find
 from service.api.parameters import ListRequest, format_decimal, format_query
 from service.api.query_string import Page
+from service.filtering.facets import MAX_COUNTED, SERVICE_KEYS, FacetCount, Normaliser
 from service.filtering.filters import Filters
-from service.networks import network_key
 from service.snapshot import Snapshot
 
-MAX_CHOICES = 100
-"""Choices of a facet, most frequent first."""
 MAX_CHIPS = 20
 """Selected filters with a link that removes one: each link has all others, which is quadratic."""
 PRICES = (0.001, 0.01, 0.1, 1.0)
 
-# The facets to choose from, and the functions that map the spellings of a value to one key.
-FACETS: dict[str, Callable[[str], str]] = {"category": str.casefold, "network": network_key}
+FACETS = ("category", "network")
+"""The facets to choose from."""
 
 _ONE = Page(limit=1, offset=0)
 
@@ -46,27 +44,27 @@ class Chip(NamedTuple):
 
 async def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
     """Return the most frequent values of a facet, and the selected ones."""
-    filters, key = listing.filters, FACETS[name]
+    filters = listing.filters
     others = {facet: values for facet, values in filters.facets.items() if facet != name}
     # Any order but by relevance saves ranking the matches.
     counting = replace(filters, facets=others, counted=(name,), sort="name")
     hits = await find(snapshot, replace(listing, page=_ONE, filters=counting))
-    return choices_of((hits.facets or {})[name], filters.facets.get(name, ()), key)
+    return choices_of((hits.facets or {})[name], filters.facets.get(name, ()), SERVICE_KEYS[name])
 
 
-def choices_of(
-    counted: Sequence[Mapping[str, str | int]], values: Sequence[str], key: Callable[[str], str]
-) -> list[Choice]:
-    """Return the most frequent values of a counted facet, and the selected `values`."""
+def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> list[Choice]:
+    """Return the values of a counted facet, and the selected `values`.
+
+    Only the most frequent values are counted: where there may be more, others have no count.
+    """
     selected = {key(value): value for value in values}
-    counts = {str(each["value"]): int(each["count"]) for each in counted}
-    frequent = set(list(counts)[:MAX_CHOICES])
+    counts: dict[str, int | None] = {str(each["value"]): int(each["count"]) for each in counted}
     uncounted = selected.keys() - set(map(key, counts))
-    counts |= {selected[missing]: 0 for missing in sorted(uncounted)}
+    unknown = None if len(counted) == MAX_COUNTED else 0
+    counts |= {selected[missing]: unknown for missing in sorted(uncounted)}
     return [
         Choice(value, value or "None", count, key(value) in selected)
         for value, count in counts.items()
-        if value in frequent or key(value) in selected
     ]
 
 

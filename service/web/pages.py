@@ -119,7 +119,7 @@ async def service_page(request: Request) -> Response:
     words, offset = parse_endpoints(request.scope["query_string"])
     snapshot = snapshot_of(request)
     service_id = request.path_params["id"]
-    ordinal = snapshot.ordinal_of(service_id)
+    ordinal = snapshot.id_table.find(service_id)
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
     request.app.state.load_shedder.check()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from indexer.__main__ import main
-from service.snapshot.endpoints import EndpointFilters
+from service.filtering.endpoint_filters import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import SEEDS, Json
 

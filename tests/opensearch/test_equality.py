@@ -13,11 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from indexer.__main__ import main
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.engine import OpenSearch
 from service.records import Explanation
-from service.snapshot.endpoints import EndpointFilters, EndpointHits
+from service.snapshot.endpoints import EndpointHits
 from service.snapshot.publication import read_current
 from service.snapshot.resources import ResourceFilters, ResourcePage
 from service.snapshot.snapshot import Hits, Snapshot, open_folder, open_snapshot
@@ -105,23 +106,6 @@ def test_matches_are_walked_in_the_order_of_a_sort(
             await pair.connector.close()
 
     asyncio.run(compare())
-
-
-def test_facets_of_many_values_are_counted_in_parts(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.opensearch.searcher.MAX_VALUES", 3)
-    filters = Filters(counted=SERVICE_FACETS)
-    expected = pair.embedded.search("data", filters=filters)
-
-    async def search() -> Hits:
-        try:
-            return await pair.clustered.engine.search("data", filters=filters)
-        finally:
-            await pair.connector.close()
-
-    assert facts(asyncio.run(search())) == facts(expected)
-    assert len((expected.facets or {})["tag"]) > 3
 
 
 @pytest.mark.skipif(not RELEVANCE.exists(), reason="the judged queries are not available")

@@ -16,8 +16,8 @@ import pytest
 from indexer.__main__ import main
 from indexer.encoder.packaged import describe
 from indexer.relevance import discounted_gain
+from service.filtering.endpoint_filters import EndpointFilters
 from service.search.analysis import term_of, words_of
-from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import SHARED, Json, endpoint, service, write_lines
 from tests.support.searching import catalogue, identifier

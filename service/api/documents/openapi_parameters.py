@@ -29,9 +29,8 @@ from service.api.query_string import (
     MAX_QUERY,
     PRICE,
 )
-from service.filtering.filters import FACETS
+from service.filtering.facets import ENDPOINT_FACETS, SERVICE_FACETS
 from service.records import ID_PATTERN
-from service.snapshot.endpoints import ENDPOINT_FACETS
 from service.snapshot_records import SNAPSHOT_ID_PATTERN
 
 Json = dict[str, Any]
@@ -53,7 +52,7 @@ def listing() -> list[Json]:
         _choice("enriched", BOOLEANS, "Only services that are curated, or that are not."),
         _price("maxPrice", price),
         _choice("sort", SORTS, "The order; relevance of the listing is best known first."),
-        _facets(FACETS),
+        _facets(SERVICE_FACETS),
         _choice("endpoints", ENDPOINTS, "Whether services have their endpoints, or the number."),
     ]
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from service.api.documents.curl import curl, path_parameters
 from service.errors import InvalidParameter
+from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import HowToCall
 from service.mcp.tools.reading import ALL_ENDPOINTS, Answer, endpoint_of
 from service.mcp.tools.rows import (
@@ -25,7 +26,6 @@ from service.mcp.tools.rows import (
 from service.mcp.tools.texts import clean, decode_printable
 from service.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import EndpointFilters
 
 MAX_PARAMETER_BYTES = 12 * 1024  # bytes
 MAX_ALLOWED = 20
@@ -147,7 +147,7 @@ def _filters(snapshot: Snapshot, ordinal: int, network: str | None) -> EndpointF
     if network is None:
         return ALL_ENDPOINTS
     filters = EndpointFilters(offers={"network": [network]})
-    if snapshot.endpoints.cheapest_terms(ordinal, filters.offers) is None:
+    if snapshot.offers.cheapest_terms(ordinal, filters.offers) is None:
         message = f"the catalogue has no price of this endpoint on `{clean(network, MAX_NAME)}`"
         raise InvalidParameter("network", message)
     return filters

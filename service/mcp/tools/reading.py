@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from service.api.documents.curl import escape_json
 from service.errors import InvalidParameter, ServiceNotFound
+from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import Get
 from service.mcp.tools.rows import (
     MAX_LINE_SAYS,
@@ -29,7 +30,6 @@ from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable
 from service.records import Counts, Endpoint, Service, Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
-from service.snapshot.endpoints import EndpointFilters
 
 MAX_DESCRIPTION = 1000
 MAX_ENDPOINTS = 10
@@ -86,7 +86,7 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 
 async def get(snapshot: Snapshot, wanted: Get) -> Answer:
     """Return a service or an endpoint, in brief or as it is stored."""
-    service = snapshot.ordinal_of(wanted.id)
+    service = snapshot.id_table.find(wanted.id)
     if service is not None:
         if wanted.detail == "full":
             if wanted.cursor is not None:
@@ -111,7 +111,7 @@ def endpoint_of(snapshot: Snapshot, reference: str) -> int:
     ordinal = find_endpoint(snapshot, reference)
     if ordinal is None:
         name = clean(reference, 100)
-        if snapshot.ordinal_of(reference) is not None:
+        if snapshot.id_table.find(reference) is not None:
             raise ServiceNotFound(f"`{name}` is a service; `get` it to see its endpoints")
         if reference.rstrip().endswith(ELLIPSIS):
             raise ServiceNotFound(f"the URL `{name}` was cut to fit a row; use the row's id")
@@ -142,8 +142,7 @@ def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
 
 def read_catalogue(snapshot: Snapshot, checked_at: datetime) -> Answer:
     """Return the facts of the catalogue."""
-    hits = snapshot.endpoints.search(None, 1, 0, EndpointFilters(sort="price", counted=FACETS))
-    counted = hits.facets or {}
+    counted = snapshot.endpoints.filters.count(FACETS, None)
     values = {
         name: {
             clean(str(each["value"]), 60): int(each["count"]) for each in counted[name][:MAX_VALUES]

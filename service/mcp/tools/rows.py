@@ -22,12 +22,12 @@ from service.api.endpoints import (
 )
 from service.api.parameters import format_decimal
 from service.api.query_string import Page
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.mcp.tools.texts import clean
 from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
-from service.snapshot.endpoints import EndpointFilters
 
 MAX_URL = 200
 MAX_NAME = 60
@@ -115,7 +115,7 @@ def endpoint_row(
         price=terms.price,
         network=terms.network,
         scheme="" if terms.scheme == "exact" else terms.scheme,
-        more_ways_to_pay=max(snapshot.endpoints.count_ways(ordinal) - 1, 0),
+        more_ways_to_pay=max(snapshot.offers.count_ways(ordinal) - 1, 0),
         calls_30d=int(calls) if calls else 0,
     )
     if is_first:
@@ -183,7 +183,7 @@ def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: Endpoi
 
     With filters of offers, terms that are not in US dollars are those of an offer, too.
     """
-    offer = snapshot.endpoints.cheapest_terms(ordinal, filters.offers)
+    offer = snapshot.offers.cheapest_terms(ordinal, filters.offers)
     network, scheme = pricing.network or "", (pricing.scheme or "").casefold()
     price_usd: float | UnsetType = UNSET
     price = describe_price(pricing)
@@ -218,7 +218,7 @@ def endpoint_id(snapshot: Snapshot, ordinal: int, endpoint: EndpointSummary) -> 
     endpoints = snapshot.endpoints
     service = endpoints.service_of(ordinal)
     number = ordinal - endpoints.of_service(service).start
-    return f"{snapshot.id_of(service)}/{number}-{_digest(endpoint)}"
+    return f"{snapshot.id_table[service]}/{number}-{_digest(endpoint)}"
 
 
 def find_endpoint(snapshot: Snapshot, reference: str) -> int | None:
@@ -231,7 +231,7 @@ def find_endpoint(snapshot: Snapshot, reference: str) -> int | None:
 
 
 def _find_id(snapshot: Snapshot, service_id: str, number: int, digest: str) -> int | None:
-    service = snapshot.ordinal_of(service_id)
+    service = snapshot.id_table.find(service_id)
     if service is None:
         return None
     own = snapshot.endpoints.of_service(service)

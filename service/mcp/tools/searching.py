@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,6 +12,8 @@ from service.api.endpoints import EndpointRequest, find_endpoints
 from service.api.listing import find
 from service.api.parameters import ListRequest
 from service.api.query_string import Page
+from service.filtering.endpoint_filters import EndpointFilters
+from service.filtering.facets import Facet
 from service.filtering.filters import Filters
 from service.mcp.tools.arguments import EndpointSearch, ServiceSearch
 from service.mcp.tools.rows import (
@@ -27,7 +29,6 @@ from service.mcp.tools.rows import (
 from service.mcp.tools.texts import clean
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
-from service.snapshot.endpoints import EndpointFilters
 
 LISTED = "`catalogue` lists categories, networks and schemes"
 
@@ -85,7 +86,7 @@ async def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[
         cursor=f"{prefix}{stop}" if rows and stop < hits.listed else "",
     )
     if not hits.total:
-        page.hint = _hint(filters.offers | filters.facets, snapshot.endpoints.nearest_values)
+        page.hint = _hint(filters.offers | filters.facets, snapshot.endpoints.filters.facets)
     return page, _endpoint_text(page, start)
 
 
@@ -104,7 +105,7 @@ async def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[Se
     cursor = f"{prefix}{stop}" if rows and stop < hits.total else ""
     page = ServicePage(total=hits.total, services=rows, cursor=cursor)
     if not hits.total:
-        page.hint = _hint(filters.facets, snapshot.nearest_values)
+        page.hint = _hint(filters.facets, snapshot.filters.facets)
     lines = [f"{start + 1}–{stop} of {hits.total} services" if rows else "no services"]
     lines += map(service_line, rows)
     lines += [f"of the first: {line}" for row in rows[:1] for line in row.best_endpoints]
@@ -125,13 +126,11 @@ def _filters(search: EndpointSearch) -> EndpointFilters:
     )
 
 
-def _hint(
-    conditions: Mapping[str, Sequence[str]], nearest: Callable[[str, str], Sequence[str] | None]
-) -> str:
+def _hint(conditions: Mapping[str, Sequence[str]], facets: Mapping[str, Facet]) -> str:
     """Return which values of filters are unknown, and values to try; empty if all are known."""
     parts = []
     for name, (value,) in conditions.items():
-        known = nearest(name, value)
+        known = facets[name].nearest(value)
         if known is not None:
             parts.append(f"the snapshot has no {name} `{clean(value, MAX_NAME)}`")
             if known:

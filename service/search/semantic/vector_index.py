@@ -168,7 +168,8 @@ def _products(rows: Rows, query: QueryVector) -> Floats:
     """Return the products of vectors and a query: sums of integers, exact in float32."""
     if not len(rows):
         return np.zeros(0, np.float32)
-    products: Floats = np.asarray(numkong.dots_packed(rows, query.packed)).astype(np.float32)
+    packed = numkong.dots_pack(query.components.astype(np.int8)[np.newaxis], dtype="int8")
+    products: Floats = np.asarray(numkong.dots_packed(rows, packed)).astype(np.float32)
     return products.ravel()
 
 

@@ -24,14 +24,14 @@ class VectorQuery(NamedTuple):
     `weight` is the impact of a cosine of 1.
     """
 
-    index: VectorIndex
+    vectors: VectorIndex
     vector: QueryVector
     weight: float
     config: SearchConfig
 
     def similarities(self, documents: Ordinals) -> Floats:
         """Return the cosine of the query and each of these documents."""
-        return self.index.similarities(self.vector, documents)
+        return self.vectors.similarities(self.vector, documents)
 
     def impacts(self, documents: Ordinals) -> Integers:
         """Return what similarity adds to the BM25F sum of each of these documents."""
@@ -50,7 +50,7 @@ class VectorQuery(NamedTuple):
         if count <= 0:
             return NO_ORDINALS
         config = self.config
-        candidates, similarities = self.index.probe(self.vector, mask, by_group=by_group)
+        candidates, similarities = self.vectors.probe(self.vector, mask, by_group=by_group)
         per_group = 1 if by_group else config.filled_per_group
         similar = (similarities >= config.least_similarity).nonzero()[0]
         steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
@@ -58,12 +58,12 @@ class VectorQuery(NamedTuple):
         k = 4 * config.filled_up_to
         while True:
             nearest = top_k(similar, steps, k)
-            listed = nearest[is_among_first(self.index.groups_of(nearest), per_group)]
+            listed = nearest[is_among_first(self.vectors.groups_of(nearest), per_group)]
             if len(listed) >= config.filled_up_to or k >= len(similar):
                 break
             k *= 8
         listed = listed[: config.filled_up_to]
-        units = self.index.units_of(listed, by_group=by_group)
+        units = self.vectors.units_of(listed, by_group=by_group)
         return listed[~np.isin(units, matches)][:count]
 
 

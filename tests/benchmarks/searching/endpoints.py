@@ -10,8 +10,8 @@ from pathlib import Path
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
+from service.filtering.endpoint_filters import EndpointFilters
 from service.search.config import ENDPOINT_SEARCH_CONFIG
-from service.snapshot.endpoints import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, Query, make_documents
 from tests.benchmarks.searching.peers import PAGE, Search, search_tantivy

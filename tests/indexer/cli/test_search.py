@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from indexer.__main__ import main
 from indexer.cli.endpoints import COLUMNS as ENDPOINT_COLUMNS
 from indexer.cli.search import COLUMNS
-from service.snapshot.endpoints import EndpointFilters
+from service.filtering.endpoint_filters import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.terminals import STYLE, on_terminal
 from tests.support.running import (

@@ -18,7 +18,7 @@ from indexer.opensearch.documents import (
     EndpointDocuments,
     service_documents,
 )
-from service.filtering.filters import FACETS
+from service.filtering.facets import SERVICE_FACETS
 from service.opensearch.indexes import DELIMITER, SERVICE, SIBLINGS, TERMS, facet_field
 from service.search.postings import BLOCK_SIZE, IMPACT_BITS, IMPACT_MASK, PostingLists
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -80,14 +80,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_values_of_facets_are_those_that_filters_have(folder: Path) -> None:
     snapshot = open_snapshot(folder)
     documents = service_documents(snapshot.folder)
-    counts: dict[str, dict[int, int]] = {name: defaultdict(int) for name in FACETS}
+    counts: dict[str, dict[int, int]] = {name: defaultdict(int) for name in SERVICE_FACETS}
     for ordinals in documents.passes:
         for document in documents.read(ordinals):
-            for name in FACETS:
+            for name in SERVICE_FACETS:
                 for number in document.fields.get(facet_field(name), ()):
                     counts[name][number] += 1
-    for name, counted in snapshot.filters.count(tuple(FACETS), None).items():
-        named = snapshot.filters.named(name, sorted(counts[name].items()))
+    for name, counted in snapshot.filters.count(SERVICE_FACETS, None).items():
+        named = snapshot.filters.facets[name].named(sorted(counts[name].items()))
         assert sorted(map(str, named)) == sorted(map(str, counted))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.__main__ import main
-from service.snapshot.endpoints import EndpointFilters
+from service.filtering.endpoint_filters import EndpointFilters
 from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.artifacts import overlays

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from indexer.segments.store import TEXTS
+from service.filtering.endpoint_filters import EndpointFilters
+from service.filtering.facets import ENDPOINT_FACETS
 from service.networks import network_key
 from service.search.analysis import term_of, words_of
 from service.search.config import ENDPOINT_SEARCH_CONFIG as CONFIG
-from service.snapshot.endpoints import ENDPOINT_FACETS, EndpointFilters
 from service.snapshot.manifest import SEGMENTS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, examples, priced, service, write_lines
@@ -379,16 +380,17 @@ def test_prices_are_compared_in_us_dollars_where_they_are_known(
     for each, (_, currency) in zip(endpoints, prices, strict=True):
         each["pricing"]["currency"] = currency
     assert build([service("a", endpoints=endpoints)]) == 0
-    found = open_snapshot(artifacts).endpoints
+    snapshot = open_snapshot(artifacts)
+    found, offers = snapshot.endpoints, snapshot.offers
     filters = EndpointFilters(max_usd_price=2, per_service=0)
     assert list(found.search(None, 9, 0, filters).ordinals) == [0, 1]
     wider = EndpointFilters(per_service=0)
     assert found.count_excluded(None, filters, wider) == 3
     assert found.count_excluded("one", filters, wider) == 3
     assert found.count_excluded("one", wider, wider) == 0
-    assert found.cheapest_terms(3, {}) == (3.0, 3.0, "USDC", "", "")
-    terms = found.cheapest_terms(2, {})
+    assert offers.cheapest_terms(3, {}) == (3.0, 3.0, "USDC", "", "")
+    terms = offers.cheapest_terms(2, {})
     assert terms is not None
     assert isnan(terms.usd_price)
     assert terms[1:] == (1.0, "EURC", "", "")
-    assert found.cheapest_terms(0, {"network": ["base"]}) is None
+    assert offers.cheapest_terms(0, {"network": ["base"]}) is None

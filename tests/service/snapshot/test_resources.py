@@ -17,7 +17,8 @@ from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import write_resources
 from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
-from service.filtering.offers import OFFER_KEYS, Offers
+from service.filtering.facets import OFFER_KEYS
+from service.filtering.offers import Offers
 from service.networks import network_key
 from service.snapshot import resources as stored
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, Resources

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from service.api.listing import find, list_body
 from service.api.parameters import parse_search
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.search.config import SEARCH_CONFIG
-from service.snapshot.endpoints import EndpointFilters, searcher_of
+from service.snapshot.endpoints import searcher_of
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service
 from tests.support.searching import Document, catalogue, identifier, publish

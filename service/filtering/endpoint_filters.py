@@ -1,0 +1,116 @@
+"""Filters of endpoints: of their facets, and of the offers that each has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS, Facet, ServiceFacet, open_facets
+from service.filtering.filters import FilterIndex, intersection, page_of
+from service.filtering.offers import NONE, Offers
+from service.search.postings import Integers, Mask
+from service.storage.memory_map import open_array
+
+EndpointSort = Literal["relevance", "price", "popularity"]
+
+
+class EndpointFilters(Struct, frozen=True):
+    """Conditions that an endpoint must all satisfy, the order, and the facets to count.
+
+    `offers` are conditions that must hold together on one way to pay: any of several values of
+    `network`, `scheme`, `asset` and `payTo`. `max_price` is compared with the cheapest offer that
+    satisfies them, or with the price of the endpoint without such conditions. `max_usd_price` is
+    compared with the offers that have a price in US dollars. Of each service at most `per_service`
+    endpoints are listed; 0 lists all.
+    """
+
+    offers: dict[str, list[str]] = {}
+    facets: dict[str, list[str]] = {}
+    services: list[str] = []
+    enriched: bool | None = None
+    max_price: float | None = None
+    max_usd_price: float | None = None
+    sort: EndpointSort = "relevance"
+    per_service: int = 3
+    counted: tuple[str, ...] = ()
+    explain: bool = False
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether any endpoint might be left out."""
+        bounds = (self.enriched, self.max_price, self.max_usd_price)
+        given = (bound is not None for bound in bounds)
+        return any((self.offers, self.facets, self.services, *given))
+
+
+class Selection(NamedTuple):
+    """The endpoints that satisfy filters, None for all, and the offers that do, None if unused."""
+
+    mask: Mask | None
+    offers: Mask | None
+
+    def mask_of(self, endpoints: int) -> Mask:
+        """Return the selected endpoints as a mask."""
+        return np.ones(endpoints, np.bool_) if self.mask is None else self.mask
+
+
+class EndpointFilterIndex(FilterIndex):
+    """The filters and orders of endpoints, whose offers are filtered, too.
+
+    In the folder, `prices.npy` (float64, NaN where unknown) and `enriched.npy` (bool) are by
+    endpoint, `price.npy` and `popularity.npy`, uint32, the endpoints in these orders.
+    """
+
+    def __init__(self, folder: Path, offers: Offers, services: ServiceFacet) -> None:
+        facets: dict[str, Facet] = {**offers.facets, **open_facets(folder, ENDPOINT_KEYS)}
+        facets["service"] = services
+        super().__init__(
+            facets,
+            open_array(folder / "prices.npy"),
+            open_array(folder / "enriched.npy"),
+            {name: open_array(folder / f"{name}.npy") for name in ("price", "popularity")},
+        )
+        self._offers = offers
+
+    def select(self, filters: EndpointFilters) -> Selection:
+        """Return which endpoints satisfy the filters."""
+        values = dict(filters.facets)
+        if filters.services:
+            values["service"] = filters.services
+        if not filters.offers and filters.max_usd_price is None:
+            return Selection(self.satisfying(values, filters.enriched, filters.max_price), None)
+        bounds = (filters.max_price, filters.max_usd_price)
+        is_facet = len(filters.offers) == 1 and filters.offers.keys() <= set(OFFER_FACETS)
+        if is_facet and bounds == (None, None) and filters.sort != "price":
+            return Selection(self.satisfying(filters.offers | values, filters.enriched, None), None)
+        offers = self._offers.select(self._offers.resolve(filters.offers), *bounds)
+        others = self.satisfying(values, filters.enriched, None)
+        masks = [self._offers.endpoints_of(offers), *([] if others is None else [others])]
+        return Selection(intersection(masks), offers)
+
+    def page(
+        self,
+        matches: Mask | None,
+        sort: str,
+        limit: int,
+        offset: int = 0,
+        offers: Mask | None = None,
+    ) -> Integers:
+        """Return one page of the matches in an order, or of all endpoints when None.
+
+        With `offers`, the price of an endpoint is that of the cheapest one that it has of these.
+        """
+        if sort == "price" and matches is not None and offers is not None:
+            return page_of(self._offers.by_price(offers, matches), limit, offset)
+        return super().page(matches, sort, limit, offset)
+
+    def cheapest_offers(self, ordinals: Sequence[int], filters: EndpointFilters) -> list[int]:
+        """Return the cheapest offers that satisfy the filters, NONE without filters of offers."""
+        if not filters.offers:
+            return [NONE] * len(ordinals)
+        wanted = self._offers.resolve(filters.offers)
+        return [self._offers.cheapest(ordinal, wanted) for ordinal in ordinals]

@@ -1,0 +1,223 @@
+"""Facets: the values of documents that filters compare, and how many documents have each.
+
+A facet with v values and p (document, value) pairs is four files: `<name>.values.json`, the values
+as shown, most frequent first, none without a document; `<name>.offsets.npy`, int64[v + 1], and
+`<name>.ordinals.npy`, uint32[p], the documents of each value in listing order;
+`<name>.dense.npy`, bool[d, documents], a mask for each of the first d values, those of more than
+DENSE_SHARE of the documents.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+
+from service.networks import network_key
+from service.search.postings import Integers, Mask
+from service.search.top_k import top_k
+from service.storage.memory_map import open_array
+from service.storage.record_store import IdTable
+
+DENSE_SHARE = 1 / 40
+"""A value of more than this share of the documents has a mask besides their list."""
+MAX_COMPARED = 200
+"""Values that are compared with an unknown one, the most frequent: comparing is slow."""
+MAX_COUNTED = 100
+"""Values of a facet that are counted, the most frequent: naming all takes 150 ms for 200,000."""
+CHUNK = 1 << 15
+"""Ordinals that are looked up in a mask at a time: converted ones stay in the cache."""
+
+Normaliser: TypeAlias = Callable[[str], str]
+"""Maps the spellings of a value to one key."""
+FacetCount: TypeAlias = list[dict[str, str | int]]
+FacetCounts: TypeAlias = dict[str, FacetCount]
+
+
+def folded(value: str) -> str:
+    """Return a text without its case and the blanks around it."""
+    return value.strip().casefold()
+
+
+SERVICE_KEYS: Mapping[str, Normaliser] = {
+    "category": str.casefold,
+    "network": network_key,
+    "scheme": str.casefold,
+    "integrationType": str.casefold,
+    "tag": str.casefold,
+}
+"""Normalisers of the values that services have, by the names of parameters."""
+ENDPOINT_KEYS: Mapping[str, Normaliser] = {
+    "method": folded,
+    "category": str.casefold,
+    "tag": str.casefold,
+}
+"""Normalisers of the values that endpoints have, besides those of their offers."""
+OFFER_KEYS: Mapping[str, Normaliser] = {
+    "network": network_key,
+    "scheme": folded,
+    "asset": folded,
+    "payTo": folded,
+}
+"""Normalisers of the values that must hold together on one offer of an endpoint."""
+
+SERVICE_FACETS = tuple(SERVICE_KEYS)
+OFFER_FACETS = ("network", "scheme")
+"""The facets of endpoints whose files stand beside the offers."""
+ENDPOINT_FACETS = (*OFFER_FACETS, *ENDPOINT_KEYS, "service")
+
+_values = msgspec.json.Decoder(list[str])
+
+
+class Values(Protocol):
+    """The values of a facet, by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> str: ...
+
+
+class Facet(ABC):
+    """The values of one facet, and the documents that have each."""
+
+    def __init__(self, values: Values, key: Normaliser) -> None:
+        self._values = values
+        self._key = key
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    @abstractmethod
+    def pairs(self) -> int:
+        """The number of pairs of a document and a value of it."""
+
+    @abstractmethod
+    def mask(self, values: Sequence[str]) -> Mask:
+        """Return which documents have any of these values; the mask is read-only."""
+
+    @abstractmethod
+    def counts(self, matches: Mask | None) -> Integers:
+        """Return the number of documents with each value among the matches, or all if None."""
+
+    @abstractmethod
+    def number_of(self, value: str) -> int | None:
+        """Return the number of a value in any spelling, or None."""
+
+    def count(self, matches: Mask | None) -> FacetCount:
+        """Return the MAX_COUNTED most frequent values among the matches, ties by number."""
+        counts = self.counts(matches)
+        numbers = counts.nonzero()[0]
+        numbers = top_k(numbers, counts[numbers], MAX_COUNTED)
+        return self.named(zip(numbers.tolist(), counts[numbers].tolist(), strict=True))
+
+    def named(self, counts: Iterable[tuple[int, int]]) -> FacetCount:
+        """Return the counts of values, which are given by their numbers, by name."""
+        return [{"value": self._values[number], "count": count} for number, count in counts]
+
+    def nearest(self, value: str) -> list[str] | None:
+        """Return up to 3 values to try in place of an unknown one, None for a known one.
+
+        Similar spellings come first; without any, these are the most frequent values.
+        """
+        if self.number_of(value) is not None:
+            return None
+        values = [self._values[number] for number in range(min(len(self), MAX_COMPARED))]
+        shown = {key: value for value in values if (key := self._key(value))}
+        nearest = get_close_matches(self._key(value), shown) or [*shown][:3]
+        return [shown[key] for key in nearest]
+
+
+class StoredFacet(Facet):
+    """A facet with files of its own."""
+
+    def __init__(self, folder: Path, name: str, key: Normaliser) -> None:
+        self._names = _values.decode((folder / f"{name}.values.json").read_bytes())
+        self._offsets = open_array(folder / f"{name}.offsets.npy")
+        self._ordinals = open_array(folder / f"{name}.ordinals.npy")
+        self._dense = open_array(folder / f"{name}.dense.npy")
+        super().__init__(self._names, key)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of the values by key, made on first use: 200,000 take 50 ms and 30 MB."""
+        return {self._key(value): number for number, value in enumerate(self._names)}
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of a document and a value of it."""
+        return len(self._ordinals)
+
+    def mask(self, values: Sequence[str]) -> Mask:
+        """Return which documents have any of these values; the mask is read-only."""
+        numbers = {number for value in values if (number := self.number_of(value)) is not None}
+        dense = [number for number in numbers if number < len(self._dense)]
+        if len(numbers) == len(dense) == 1:
+            stored: Mask = self._dense[dense[0]]
+            return stored
+        mask = np.zeros(self._dense.shape[1], np.bool_)
+        for number in numbers:
+            mask[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
+        return mask
+
+    def counts(self, matches: Mask | None) -> Integers:
+        """Return the number of documents with each value among the matches, or all if None."""
+        if matches is None or not len(self):
+            counts: Integers = np.diff(self._offsets)
+            return counts
+        chunks = range(0, len(self._ordinals), CHUNK)
+        is_match = [matches.take(self._ordinals[start : start + CHUNK]) for start in chunks]
+        return np.add.reduceat(np.concatenate(is_match), self._offsets[:-1], dtype=np.int64)
+
+    def number_of(self, value: str) -> int | None:
+        """Return the number of a value in any spelling, or None."""
+        return self._numbers.get(self._key(value))
+
+
+class ServiceFacet(Facet):
+    """The services of endpoints: a facet whose values are ids.
+
+    first: int64[services + 1], the first endpoint of each service
+    services: int32[endpoints], the service of each endpoint
+    """
+
+    def __init__(self, ids: IdTable, first: Integers, services: Integers) -> None:
+        super().__init__(ids, str)
+        self._ids = ids
+        self._first = first
+        self._services = services
+
+    @property
+    def pairs(self) -> int:
+        """The number of endpoints: each has one service."""
+        return len(self._services)
+
+    def mask(self, values: Sequence[str]) -> Mask:
+        """Return which endpoints any of these services has."""
+        mask = np.zeros(len(self._services), np.bool_)
+        for number in map(self.number_of, values):
+            if number is not None:
+                mask[self._first[number] : self._first[number + 1]] = True
+        return mask
+
+    def counts(self, matches: Mask | None) -> Integers:
+        """Return the number of endpoints of each service among the matches, or all if None."""
+        if matches is None:
+            counts: Integers = np.diff(self._first)
+            return counts
+        return np.bincount(self._services[matches], minlength=len(self))
+
+    def number_of(self, value: str) -> int | None:
+        """Return the ordinal of a service, or None."""
+        return self._ids.find(value)
+
+
+def open_facets(folder: Path, keys: Mapping[str, Normaliser]) -> dict[str, Facet]:
+    """Open the facets of a folder that have these normalisers."""
+    return {name: StoredFacet(folder, name, key) for name, key in keys.items()}

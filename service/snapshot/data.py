@@ -1,0 +1,115 @@
+"""The data of an open snapshot: its stored texts, filters, lexicon and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+
+from service.filtering.facets import FacetCounts
+from service.filtering.filters import NO_FILTERS, Filters, ServiceFilterIndex
+from service.filtering.offers import Offers
+from service.records import Explanation
+from service.search.postings import Mask, read_header
+from service.search.query import QueryParser
+from service.search.semantic.encoders import open_encoder
+from service.search.semantic.vector_index import VectorIndex
+from service.snapshot.ecosystem import Ecosystem
+from service.snapshot.endpoints import Endpoints
+from service.snapshot.manifest import Manifest
+from service.snapshot.resources import Resources
+from service.storage.memory_map import items_of, open_array
+from service.storage.record_store import IdTable, RecordStore
+
+
+class Hits(Struct, frozen=True):
+    """One page of services in order, and the exact count of all matches.
+
+    `facets` holds the counts of the facets that were asked for, or None, and `explanations` those
+    of the services of the page.
+    """
+
+    total: int
+    ordinals: Sequence[int]
+    id_table: IdTable
+    facets: FacetCounts | None
+    explanations: list[Explanation] | None = None
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the page."""
+        return [self.id_table[ordinal] for ordinal in self.ordinals]
+
+
+class SnapshotData:
+    """The files of a snapshot: immutable, and safe to read from several threads.
+
+    `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
+    and `resources` that of what discovery feeds list. `endpoints` are those of all services, and
+    `offers` the ways to pay for them. `filters` selects and orders the services. `parser` has the
+    lexicon of the index, and `groups` the documents of each service, None where each service is one
+    document.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.id = manifest.id
+        self.encoded_id = manifest.id.encode()
+        self.checked_at = checked_at
+        self.services = RecordStore(folder, "records")
+        self.summaries = RecordStore(folder, "summaries")
+        self.id_table = IdTable(folder)
+        self.offers = Offers(folder / "offers")
+        self.resources = Resources(folder / "resources", self.offers)
+        self.endpoints = Endpoints(
+            folder / "endpoints",
+            self.offers,
+            self.id_table,
+            self.services,
+            self.resources.texts,
+            open_array(folder / "postings" / "group_penalties.npy"),
+        )
+        self.filters = ServiceFilterIndex(folder / "filters")
+        self.ecosystem = Ecosystem(folder / "ecosystem")
+        self._tags = items_of(open_array(folder / "tags.npy"))
+        header = read_header(folder / "postings")
+        is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
+        self.groups = None if is_one_each else self.endpoints.groups
+        encoder = vectors = None
+        if manifest.encoder:
+            encoder = open_encoder(folder / "encoder", manifest.encoder)
+            vectors = VectorIndex(
+                folder / "vectors", header.documents, encoder.dimensions, self.groups
+            )
+        self.parser = QueryParser(folder / "postings", header, encoder, vectors)
+
+    def find(self, service_id: str) -> bytes | None:
+        """Return the stored JSON of a service, or None."""
+        ordinal = self.id_table.find(service_id)
+        return None if ordinal is None else self.services.text(ordinal)
+
+    def tag_of(self, ordinal: int) -> bytes:
+        """Return a hash of the stored JSON of a service, 16 hexadecimal digits."""
+        return b"%016x" % self._tags[ordinal]
+
+    def list(
+        self,
+        limit: int = 24,
+        offset: int = 0,
+        filters: Filters = NO_FILTERS,
+        matches: Mask | None = None,
+    ) -> Hits:
+        """Return one page of the services that satisfy the filters, in their order.
+
+        `matches` are those that do, if they are known.
+        """
+        if matches is None:
+            matches = self.filters.mask(filters)
+        total = len(self.services) if matches is None else int(np.count_nonzero(matches))
+        facets = self.filters.count(filters.counted, matches) if filters.counted else None
+        ordinals = self.filters.page(matches, filters.sort, limit, offset)
+        return Hits(total, ordinals.tolist(), self.id_table, facets)
