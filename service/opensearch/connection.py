@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from service.settings import Settings
-from service.snapshot.engine import Connector
+from service.snapshot.snapshot import Connector
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MODULES = ("opensearchpy", "aiohttp", "pyroaring")
