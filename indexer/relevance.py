@@ -94,8 +94,9 @@ def evaluate(
 ) -> list[Judgement]:
     """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
-    Documents are services: a service is judged, whichever of its endpoints match. Queries without a relevant document are left out. Raises SourceError
-    for a line that is no document or query, for a duplicate id, and where no query is left.
+    Documents are services: a service is judged, whichever of its endpoints match. Queries without a
+    relevant document are left out. Raises SourceError for a line that is no document or query, for
+    a duplicate id, and where no query is left.
     """
     documents = list(_decode_lines(corpus, _document))
     counts = Counter(document.id for document in documents)
