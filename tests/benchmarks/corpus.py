@@ -50,7 +50,7 @@ def make_documents(count: int) -> list[Document]:
     """
     rng = random.Random(3)
     texts = list(
-        _real_texts() if REAL_TEXTS.exists() else islice(generated_texts(), min(count, 100_000))
+        _real_texts() if REAL_TEXTS.exists() else islice(_generated_texts(), min(count, 100_000))
     )
     weights = [1 / rank for rank in range(1, len(CATEGORIES) + 1)]
     documents = []
@@ -127,7 +127,7 @@ def _real_texts() -> Iterator[tuple[str, str]]:
             yield record["name"], record["description"] or ""
 
 
-def generated_texts() -> Iterator[tuple[str, str]]:
+def _generated_texts() -> Iterator[tuple[str, str]]:
     """Yield names and summaries of generated words whose frequencies follow Zipf's law."""
     rng = random.Random(1)
     syllables = [c + v for c in "bcdfghjklmnprstvwz" for v in ("a", "e", "i", "o", "u", "ar", "en")]
