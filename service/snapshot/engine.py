@@ -98,7 +98,7 @@ class Engine:
         if parsed is None:
             search = self.list_endpoints(limit, offset, filters)
         else:
-            search = self._search_endpoints(parsed, limit, offset, filters)
+            search = self.rank_endpoints(parsed, limit, offset, filters)
         return await self._postings.run(search, cost)
 
     async def count_excluded(
@@ -176,9 +176,10 @@ class Engine:
             )
         ]
 
-    async def _search_endpoints(
+    async def rank_endpoints(
         self, query: ParsedQuery, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
+        """Return what `search_endpoints` does for a query, in this thread."""
         endpoints = self._data.endpoints
         selected = endpoints.filters.select(filters)
         ranking = self._rank_endpoints(query, selected)
