@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.search.analysis import words_of
+from service.search.analysis import query_words
 from service.search.collapsing import is_among_first
 from service.search.config import SearchConfig
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import Encoder, QueryVector, encode, is_identifier
+from service.search.semantic.encoder import Encoder, QueryVector, is_identifier
 from service.search.semantic.vectors import STEPS, Vectors
 from service.search.top_k import NO_ORDINALS, ORDINAL_MASK, SUM_BITS, top_k
 
@@ -37,18 +37,17 @@ class Semantics(NamedTuple):
         """
         texts = None
         if is_identifier(query):
-            meant = [chunk for chunk in query.split() if not is_identifier(chunk)]
-            texts = {word.text for chunk in meant for word in words_of(chunk)}
-        words = []
+            meant = " ".join(chunk for chunk in query.split() if not is_identifier(chunk))
+            texts = {word.text for word in query_words(meant)}
+        pieces: list[int] = []
         for each in expansions:
             if not each.required or (texts is not None and each.word not in texts):
                 continue
-            word = self.encoder.word(each.word)
-            if not each.is_known and (word is None or word.pieces > 1):
-                word = self.encoder.word(each.alternative)
-            if word is not None:
-                words.append(word)
-        return encode(words)
+            own = self.encoder.pieces(each.word)
+            if not each.is_known and len(own) != 1:
+                own = self.encoder.pieces(each.alternative)
+            pieces += own
+        return self.encoder.encode(pieces)
 
 
 class Meaning(NamedTuple):
