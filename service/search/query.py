@@ -58,7 +58,7 @@ class QueryParser:
             )
         frequencies = open_array(folder / "document_frequencies.npy").astype(np.int64)
         self._expander = QueryExpander(
-            folder, frequencies, self.header.documents, self.header.config
+            folder, frequencies, frequencies, self.header.documents, self.header.config
         )
         self._names = HashTable(folder / "names")
         self._name_hashes = items_of(open_array(folder / "name_hashes.npy"))
