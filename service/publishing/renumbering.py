@@ -63,15 +63,12 @@ NUMBERINGS = {
 } | {
     f"{folder}{name}.npy": Numbering(f"{folder}{table}")
     for folder, table, names in (
-        ("postings/", "words", ("words.values", "one_deletion.values", "two_deletions.values")),
-        ("postings/", "terms", ("terms.values", "word_terms", "corrections")),
-        ("endpoints/postings/", "words", ("words.values", "one_deletion.values")),
-        ("endpoints/postings/", "words", ("two_deletions.values",)),
-        ("endpoints/postings/", "terms", ("terms.values", "word_terms", "corrections")),
-        ("resources/", "strings", ("strings.values", "types", "networks", "schemes", "tags")),
-        ("resources/", "strings", ("extensions",)),
-        ("offers/", "strings", ("strings.values", "networks", "schemes", "assets", "pay_to")),
-        ("offers/", "strings", ("currencies",)),
+        ("postings/", "words", ("one_deletion.values", "two_deletions.values")),
+        ("postings/", "terms", ("word_terms", "corrections")),
+        ("endpoints/postings/", "words", ("one_deletion.values", "two_deletions.values")),
+        ("endpoints/postings/", "terms", ("word_terms", "corrections")),
+        ("resources/", "strings", ("types", "networks", "schemes", "tags", "extensions")),
+        ("offers/", "strings", ("networks", "schemes", "assets", "pay_to", "currencies")),
     )
     for name in names
 }

@@ -22,7 +22,7 @@ class SearchConfig(msgspec.Struct, frozen=True):
     field_weights: dict[str, float]
     encoder: str = ""
     """The encoder of the vectors, with a hash of it; empty for ranking by words alone."""
-    analysis: int = 1
+    analysis: int = 2
     """Version of the analysers, of the stop list and of how texts are encoded, which cannot be
     hashed: raise it when the same text yields other terms or another vector."""
 

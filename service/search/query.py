@@ -75,7 +75,7 @@ class QueryParser:
             for name in ("document", "group")
         )
         self._expander = QueryExpander(
-            folder, frequencies, self.header.documents, self.header.config
+            folder, frequencies, group_frequencies, self.header.documents, self.header.config
         )
         self._name_hashes = open_array(folder / "name_hashes.npy")
         self._named = open_array(folder / "named.npy")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -100,31 +100,30 @@ class Accumulator(threading.local):
             if weight == FULL_WEIGHT and min(k, total) <= len(term.champions):
                 champions = term.champions[:k]
                 sums = dense[0].impacts_at(champions).astype(np.int64)
-                return TopDocs(total, self._keys(champions, sums, None)[1])
+                return TopDocs(total, self._keys(champions, sums, self.units_of(champions)))
         bits = self._union(dense, mask) if dense else None
         total = self._count(dense, bits, mask)
         keys = NO_ORDINALS
         if sparse:
             ordinals, sums = merge(sparse)
-            for each in dense:
-                sums += each.impacts_at(ordinals)
-            units, keys = self._keys(ordinals, sums, mask)
+            units = self.units_of(ordinals)
+            if mask is not None:
+                allowed = mask.take(units).nonzero()[0]
+                ordinals, sums, units = (each.take(allowed) for each in (ordinals, sums, units))
             total += self._count_others(units, bits)
-            keys = self._first_units(keys, k) if self._groups else first_keys(keys, k)
+            keys = self._best_with(dense, ordinals, sums, units, k)
         if dense and k:
             # Units without a sparse term have to beat the last of the k that have one.
             threshold = -int(keys[k - 1] >> SUM_BITS) if len(keys) >= k else 1
             others = self._at_least(max(1, threshold), dense, k, mask)
-            if len(keys):
-                keys = self._first_units(np.concatenate((keys, others)), k)
-            else:
-                keys = self._first_units(others, k) if self._groups else first_keys(others, k)
+            keys = self._first_units(np.concatenate((keys, others)), k)
         return TopDocs(total, keys[: min(k, total)])
 
     def best(self, ordinals: Integers, sums: Integers, k: int) -> TopDocs:
         """Return the best documents of the k best units of ascending documents, and the count."""
-        units, keys = self._keys(ordinals, sums, None)
-        return TopDocs(self._count_others(units, None), self._first_units(keys, k))
+        units = self.units_of(ordinals)
+        keys = self._first_units(self._keys(ordinals, sums, units), k)
+        return TopDocs(self._count_others(units, None), keys)
 
     def matches(self, lists: Sequence[ImpactList], mask: Mask | None) -> Bits:
         """Return the bits of the units that are in any of the lists and in the mask, read-only.
@@ -148,17 +147,34 @@ class Accumulator(threading.local):
         """Return the unit of each document."""
         return ordinals if self._groups is None else self._groups.of_document.take(ordinals)
 
-    def _keys(
-        self, ordinals: Integers, sums: Integers, mask: Mask | None
-    ) -> tuple[Units, Integers]:
-        """Return the units and the sort keys of those of ascending documents that are allowed."""
-        units = self.units_of(ordinals)
-        if mask is not None:
-            allowed = mask.take(units).nonzero()[0]
-            ordinals, sums, units = ordinals.take(allowed), sums.take(allowed), units.take(allowed)
+    def _best_with(
+        self,
+        dense: Sequence[DenseList],
+        ordinals: Integers,
+        sums: Integers,
+        units: Units,
+        k: int,
+    ) -> Integers:
+        """Return the keys of the k best units of these documents, with their dense impacts added.
+
+        Documents that the largest dense impacts do not lift to the k-th best sum are left out.
+        """
+        keys = self._first_units(self._keys(ordinals, sums, units), k)
+        if not dense or not k:
+            return keys
+        if len(keys) == k:
+            most = sum(int(each.maxima.max()) for each in dense)
+            rest = (sums >= -int(keys[-1] >> SUM_BITS) - most).nonzero()[0]
+            ordinals, sums, units = ordinals.take(rest), sums.take(rest), units.take(rest)
+        for each in dense:
+            sums += each.impacts_at(ordinals)
+        return self._first_units(self._keys(ordinals, sums, units), k)
+
+    def _keys(self, ordinals: Integers, sums: Integers, units: Units) -> Integers:
+        """Return the sort keys of documents."""
         if self._groups is not None:
             sums = sums - self._groups.penalties.take(units)
-        return units, ordinals - (sums << SUM_BITS)
+        return ordinals - (sums << SUM_BITS)
 
     def _bits_of(self, term: DenseTerm) -> Bits:
         return term.bits if self._groups is None else term.group_bits
@@ -199,7 +215,10 @@ class Accumulator(threading.local):
         return int(is_other[0]) + int(np.count_nonzero(is_next & is_other[1:]))
 
     def _first_units(self, keys: Integers, k: int) -> Integers:
-        """Return the first keys of the k first units, sorted; the array is overwritten."""
+        """Return the first keys of the k first units, sorted; the array is overwritten.
+
+        Documents repeat at most twice, with a smaller sum.
+        """
         size = k
         while True:
             size *= 2 if self._groups is None else SPREAD
@@ -233,8 +252,10 @@ class Accumulator(threading.local):
         ]
         if not batches:
             return NO_ORDINALS
-        ordinals, sums = map(np.concatenate, zip(*batches, strict=True))
-        return self._keys(ordinals, sums.astype(np.int64), mask)[1]
+        ordinals, block_sums = map(np.concatenate, zip(*batches, strict=True))
+        sums, units = block_sums.astype(np.int64), self.units_of(ordinals)
+        keys = self._keys(ordinals, sums, units)
+        return keys if mask is None else keys[mask.take(units)]
 
     def _champion_threshold(self, dense: Sequence[DenseList], k: int, mask: Mask | None) -> int:
         """Return a lower bound of the k-th best sum, or 0.
@@ -249,7 +270,8 @@ class Accumulator(threading.local):
         sums = np.zeros(len(champions), np.int64)
         for each in dense:
             sums += each.impacts_at(champions)
-        units, keys = self._keys(champions, sums, None)
+        units = self.units_of(champions)
+        keys = self._keys(champions, sums, units)
         if mask is not None:
             keys[~mask.take(units)] = LAST_KEY
         rows = keys.reshape(-1, count)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.search.analysis import words_of
+from service.search.analysis import query_words
 from service.search.config import SearchConfig
 from service.search.groups import is_among_first
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import QueryVector, encode, is_identifier
+from service.search.semantic.encoder import QueryVector, is_identifier
 from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vector_index import STEPS, Floats, Ordinals, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
@@ -77,15 +77,14 @@ def encode_query(
     """
     texts = None
     if is_identifier(query):
-        meant = [chunk for chunk in query.split() if not is_identifier(chunk)]
-        texts = {word.text for chunk in meant for word in words_of(chunk)}
-    words = []
+        meant = " ".join(chunk for chunk in query.split() if not is_identifier(chunk))
+        texts = {word.text for word in query_words(meant)}
+    pieces: list[int] = []
     for each in expansions:
         if not each.required or (texts is not None and each.word not in texts):
             continue
-        word = encoder.word(each.word)
-        if not each.is_known and (word is None or word.pieces > 1):
-            word = encoder.word(each.alternative)
-        if word is not None:
-            words.append(word)
-    return encode(words)
+        own = encoder.pieces(each.word)
+        if not each.is_known and len(own) != 1:
+            own = encoder.pieces(each.alternative)
+        pieces += own
+    return encoder.encode(pieces)
