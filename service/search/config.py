@@ -35,7 +35,7 @@ class SearchConfig(msgspec.Struct, frozen=True):
     prior_bound: Share = 0.05
     """Largest share that popularity adds to a score."""
 
-    dense_share: float = 1 / 40
+    dense_share: float = 1 / 24
     """A term in more than this share of the documents has a dense column instead of postings."""
 
     query_terms: Positive = 64

@@ -47,6 +47,7 @@ class Groups:
         self, first: Integers, of_document: npt.NDArray[np.int32], penalties: Integers
     ) -> None:
         self.penalties = penalties
+        self.largest = int(np.diff(first).max(initial=0))
         self._first = first
         others = of_document[first[-1] :]
         self.is_split = bool((first[others + 1] > first[others]).any())

@@ -40,7 +40,7 @@ TIGHTEN_ABOVE = 64  # blocks
 """Above this many blocks, champion lists raise the threshold first: to skip blocks pays then."""
 CHAMPION_TERMS = 6
 """Terms whose champions are summed, the rarest: the others seldom raise the threshold."""
-SPREAD = 8
+SPREAD = 4
 """Documents that are sorted at first for each unit that is wanted: a unit may have several."""
 LOOP_UP_TO = 24  # duplicates
 """Up to this many, a loop adds duplicates faster than NumPy does."""
@@ -109,15 +109,20 @@ class Accumulator(threading.local):
             units = self.units_of(ordinals)
             if mask is not None:
                 allowed = mask.take(units).nonzero()[0]
-                ordinals, sums, units = (each.take(allowed) for each in (ordinals, sums, units))
+                ordinals, sums, units = ordinals[allowed], sums[allowed], units[allowed]
             total += self._count_others(units, bits)
-            keys = self._best_with(dense, ordinals, sums, units, k)
+            for each in dense:
+                sums += each.impacts_at(ordinals)
+            keys = self._keys(ordinals, sums, units)
+            if self._groups is None and not dense:
+                return TopDocs(total, first_keys(keys, min(k, total)))
+            keys = self._first_units(keys, k)
         if dense and k:
             # Units without a sparse term have to beat the last of the k that have one.
             threshold = -int(keys[k - 1] >> SUM_BITS) if len(keys) >= k else 1
             others = self._at_least(max(1, threshold), dense, k, mask)
             keys = self._first_units(np.concatenate((keys, others)), k)
-        return TopDocs(total, keys[: min(k, total)])
+        return TopDocs(total, keys[:k])
 
     def best(self, ordinals: Integers, sums: Integers, k: int) -> TopDocs:
         """Return the best documents of the k best units of ascending documents, and the count."""
@@ -146,29 +151,6 @@ class Accumulator(threading.local):
     def units_of(self, ordinals: Integers) -> Units:
         """Return the unit of each document."""
         return ordinals if self._groups is None else self._groups.of_document.take(ordinals)
-
-    def _best_with(
-        self,
-        dense: Sequence[DenseList],
-        ordinals: Integers,
-        sums: Integers,
-        units: Units,
-        k: int,
-    ) -> Integers:
-        """Return the keys of the k best units of these documents, with their dense impacts added.
-
-        Documents that the largest dense impacts do not lift to the k-th best sum are left out.
-        """
-        keys = self._first_units(self._keys(ordinals, sums, units), k)
-        if not dense or not k:
-            return keys
-        if len(keys) == k:
-            most = sum(int(each.maxima.max()) for each in dense)
-            rest = (sums >= -int(keys[-1] >> SUM_BITS) - most).nonzero()[0]
-            ordinals, sums, units = ordinals.take(rest), sums.take(rest), units.take(rest)
-        for each in dense:
-            sums += each.impacts_at(ordinals)
-        return self._first_units(self._keys(ordinals, sums, units), k)
 
     def _keys(self, ordinals: Integers, sums: Integers, units: Units) -> Integers:
         """Return the sort keys of documents."""
@@ -215,13 +197,10 @@ class Accumulator(threading.local):
         return int(is_other[0]) + int(np.count_nonzero(is_next & is_other[1:]))
 
     def _first_units(self, keys: Integers, k: int) -> Integers:
-        """Return the first keys of the k first units, sorted; the array is overwritten.
-
-        Documents repeat at most twice, with a smaller sum.
-        """
+        """Return the first keys of the k first units, sorted; the array is overwritten."""
         size = k
         while True:
-            size *= 2 if self._groups is None else SPREAD
+            size *= SPREAD
             first = self._distinct(first_keys(keys, size))
             if len(first) >= k or size >= len(keys):
                 return first[:k]
@@ -365,8 +344,9 @@ def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
             items[position] = 0
         return
     # Consecutive duplicates are one run: they all belong to the position before it.
-    runs = duplicates - np.arange(len(duplicates))
-    owners = duplicates.take(runs.searchsorted(runs)) - 1
+    first = np.arange(len(duplicates))
+    first[1:] *= duplicates[1:] - duplicates[:-1] > 1
+    owners = duplicates.take(np.maximum.accumulate(first)) - 1
     np.add.at(sums, owners, sums.take(duplicates))
     sums[duplicates] = 0
 

@@ -52,11 +52,11 @@ class Postings(Protocol):
     ) -> Scorer:
         """Return the matches of a query among the units of a mask."""
 
-    def cost(self, query: ParsedQuery) -> int:
-        """Return how many impacts a search for a query may add up here."""
+    def cost(self, query: ParsedQuery, k: int) -> int:
+        """Return how long a search for the k best takes here, in numbers that it looks at."""
 
     async def run(self, search: Coroutine[Any, Any, T], cost: int) -> T:
-        """Run a search that may look at `cost` numbers here."""
+        """Run a search of this cost."""
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
@@ -94,7 +94,7 @@ class Engine:
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
         parsed = None if query is None else self._data.parser.parse(query)
-        cost = self._cost(parsed, filters)
+        cost = self._cost(parsed, filters, offset + limit)
         if parsed is None:
             search = self.list_endpoints(limit, offset, filters)
         else:
@@ -106,7 +106,7 @@ class Engine:
     ) -> int:
         """Return how many endpoints match with the wider filters and do not satisfy the filters."""
         parsed = self._data.parser.parse(query)
-        cost = self._cost(parsed, filters)
+        cost = self._cost(parsed, filters, 0)
         return await self._postings.run(self._count_excluded(parsed, filters, wider), cost)
 
     async def search_resources(
@@ -121,7 +121,7 @@ class Engine:
             return data.resources.list(filters, limit, offset)
         parsed = data.parser.parse(query)
         search = self._search_resources(parsed, limit, offset, filters)
-        return await self._postings.run(search, self._postings.cost(parsed))
+        return await self._postings.run(search, self._postings.cost(parsed, offset + limit))
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
@@ -270,10 +270,14 @@ class Engine:
                 page = await list_groups(first, endpoints.groups, per_service, limit, offset)
         return self._endpoint_hits(total, listed, page, filters, mask)
 
-    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters) -> int:
-        names = (*filters.facets, *filters.offers)
-        cost = self._data.endpoints.filters.cost(names, filters.counted)
-        return cost + (0 if query is None else self._postings.cost(query))
+    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, k: int) -> int:
+        endpoints, names = self._data.endpoints, (*filters.facets, *filters.offers)
+        cost = endpoints.filters.cost(names, filters.counted)
+        if query is not None:
+            # A page may have to pass over all documents of the largest service.
+            k += endpoints.groups.largest if filters.per_service else 0
+            cost += self._postings.cost(query, k)
+        return cost
 
     def _endpoint_hits(
         self,

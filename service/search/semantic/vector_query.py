@@ -52,19 +52,22 @@ class VectorQuery(NamedTuple):
         config = self.config
         candidates, similarities = self.vectors.probe(self.vector, mask, by_group=by_group)
         per_group = 1 if by_group else config.filled_per_group
-        similar = (similarities >= config.least_similarity).nonzero()[0]
-        steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
-        similar = candidates.take(similar)
         k = 4 * config.filled_up_to
         while True:
-            nearest = top_k(similar, steps, k)
-            listed = nearest[is_among_first(self.vectors.groups_of(nearest), per_group)]
-            if len(listed) >= config.filled_up_to or k >= len(similar):
+            least = config.least_similarity
+            if k < len(similarities):
+                kth = float(np.partition(similarities, len(similarities) - k)[-k])
+                least = max(least, kth - 1 / STEPS)  # those of the same step, too
+            similar = (similarities >= least).nonzero()[0]
+            steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
+            nearest = top_k(candidates.take(similar), steps, len(similar))
+            nearest = nearest[is_among_first(self.vectors.groups_of(nearest), per_group)]
+            if len(nearest) >= config.filled_up_to or k >= len(similarities):
                 break
             k *= 8
-        listed = listed[: config.filled_up_to]
-        units = self.vectors.units_of(listed, by_group=by_group)
-        return listed[~np.isin(units, matches)][:count]
+        nearest = nearest[: config.filled_up_to]
+        units = self.vectors.units_of(nearest, by_group=by_group)
+        return nearest[~np.isin(units, matches)][:count]
 
 
 def encode_query(
