@@ -75,7 +75,12 @@ class QueryParser:
             for name in ("document", "group")
         )
         self._expander = QueryExpander(
-            folder, frequencies, group_frequencies, self.header.documents, self.header.config
+            folder,
+            frequencies,
+            group_frequencies,
+            header.documents,
+            header.groups,
+            header.config,
         )
         self._name_hashes = open_array(folder / "name_hashes.npy")
         self._named = open_array(folder / "named.npy")

@@ -61,6 +61,7 @@ class QueryExpander:
         document_frequencies: Integers,
         service_frequencies: Integers,
         documents: int,
+        services: int,
         config: SearchConfig,
     ) -> None:
         self._terms = StringTable(folder / "terms")
@@ -79,7 +80,7 @@ class QueryExpander:
         )
         self._document_frequency_of = items_of(document_frequencies)
         self._service_frequency_of = items_of(service_frequencies)
-        self._documents = documents
+        self._documents, self._services = documents, services
         self._config = config
         # Caches of bound methods are reference cycles, which would keep the files mapped.
         this = weakref.proxy(self)
@@ -130,7 +131,7 @@ class QueryExpander:
         Words of other languages that no document has do not count: they mean nothing to an encoder.
         """
         config, frequency_of = self._config, self._service_frequency_of
-        most = min(config.rare_documents, int(self._documents * config.specific_rarity))
+        most = min(config.rare_documents, int(self._services * config.specific_rarity))
         # Most queries have no rare word, which saves the rest.
         if not any(each.terms and frequency_of[each.terms[0][0]] <= most for each in expansions):
             return False

@@ -81,9 +81,8 @@ class Engine:
         The best match is first, unless the filters ask for another order.
         """
         parsed = self._data.parser.parse(query)
-        cost = self._postings.cost(parsed) + self._data.filters.cost(
-            filters.facets, filters.counted
-        )
+        cost = self._data.filters.cost(filters.facets, filters.counted)
+        cost += self._postings.cost(parsed, offset + limit)
         return await self._postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
     async def search_endpoints(

@@ -217,7 +217,7 @@ def test_many_words_near_a_misspelt_one_neither_hide_its_correction_nor_take_tim
         return edit_distance(left, right, limit)
 
     monkeypatch.setattr(spelling, "edit_distance", count)
-    expander = QueryExpander(tmp_path, frequencies, frequencies, 10_000, SEARCH_CONFIG)
+    expander = QueryExpander(tmp_path, frequencies, frequencies, 10_000, 10_000, SEARCH_CONFIG)
     (expansion,) = expander.expand(query_words(query))
     assert len(hostile) > 1000
     assert expansion.alternative == correction
@@ -338,7 +338,7 @@ def test_rare_and_likely_words_are_those_of_few_and_of_many_services(tmp_path: P
     )
     vocabulary = {term: term for term in services}
     write_query_expansion(tmp_path, vocabulary, terms, of_services, SEARCH_CONFIG)
-    expander = QueryExpander(tmp_path, of_documents, of_services, 1000, SEARCH_CONFIG)
+    expander = QueryExpander(tmp_path, of_documents, of_services, 1000, 1000, SEARCH_CONFIG)
 
     def expand(word: str) -> Expansion:
         (expansion,) = expander.expand(query_words(word))
