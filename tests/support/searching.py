@@ -20,13 +20,15 @@ from indexer.search.parts import Documents, Part, part_of, place_documents, segm
 from indexer.search.postings import compile_postings
 from indexer.segments.segment import Origin, Segment, SegmentWriter, read_segment
 from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, ServiceText, TokenFields
+from service.filtering.endpoint_filters import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Groups, Ranked
 from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.searcher import Searcher
-from service.snapshot.embedded import run_now
+from service.snapshot.embedded import EmbeddedPostings, run_now
+from service.snapshot.engine import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, endpoint, service, write_lines
 
@@ -78,6 +80,16 @@ def identifier(position: int) -> str:
     return f"{position:06}"
 
 
+def rank_endpoints(
+    snapshot: Snapshot, query: str | None, limit: int, offset: int, filters: EndpointFilters
+) -> EndpointHits:
+    """Return one page of endpoints, searched in this thread."""
+    engine = snapshot.engine
+    if query is None:
+        return run_now(engine.list_endpoints(limit, offset, filters))
+    return run_now(engine.rank_endpoints(snapshot.parser.parse(query), limit, offset, filters))
+
+
 def positions(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
     """Return the positions of the matches of a query in a `catalogue`, best first."""
     return [int(service_id) for service_id in snapshot.search(query, limit).ids]
@@ -94,7 +106,7 @@ class Service(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The compiled postings of services, without vectors; `services` has that of each document."""
+    """The compiled postings of services; `services` has that of each document."""
 
     parser: QueryParser
     searcher: Searcher
@@ -119,7 +131,7 @@ class Index(NamedTuple):
             mask,
             self.groups if by_group else None,
             with_names=by_group,
-            is_filled=False,
+            is_filled=not match_all,
         )
 
 
@@ -157,9 +169,15 @@ def open_index(
     header = read_header(folder)
     groups = None
     if not np.array_equal(services, np.arange(header.groups)):
-        penalties = np.load(folder / "group_penalties.npy").astype(np.int64)
+        penalties = np.load(folder / "group_penalties.npy")
         groups = Groups(first, services, penalties)
     return Index(QueryParser(folder, header), Searcher(folder, header, groups), groups, services)
+
+
+def index_of(snapshot: Snapshot) -> Index:
+    """Return the index of a snapshot."""
+    services = snapshot.endpoints.groups.of_document
+    return Index(snapshot.parser, EmbeddedPostings(snapshot), snapshot.groups, services)
 
 
 def write_segment(folder: Path, services: Sequence[Service | Document]) -> Segment:

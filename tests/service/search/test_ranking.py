@@ -339,7 +339,7 @@ def test_facets_of_services_add_up_to_the_total(tmp_path: Path) -> None:
         hits = snapshot.search(query, 200, 0, Filters(counted=("category",)))
         assert hits.facets is not None
         assert hits.total == len(set(hits.ids))
-        counts = {each["value"]: each["count"] for each in hits.facets["category"]}
+        counts = {each["value"]: int(each["count"]) for each in hits.facets["category"]}
         assert counts == {
             name: sum("abc"[int(each) % 3] == name for each in hits.ids) for name in counts
         }

@@ -59,7 +59,7 @@ offsets = st.sampled_from([0, 1, 3, 24, 300])
 class Corpus(NamedTuple):
     """An index and a brute-force ranking of the same services."""
 
-    index: Index
+    searched: Index
     brute_force: BruteForceRanking
 
 
@@ -135,7 +135,7 @@ def test_pages_equal_brute_force_bm25f(
 ) -> None:
     corpus, allowed = corpora(size, most), mask(size, share)
     expected = corpus.brute_force.ranking(words, allowed, match_all)
-    top = rank(corpus.index, " ".join(words), limit, offset, allowed, match_all)
+    top = rank(corpus.searched, " ".join(words), limit, offset, allowed, match_all)
     assert top.total == len(expected)
     assert top.documents.tolist() == expected[offset : offset + limit]
 
@@ -146,7 +146,7 @@ def test_all_matches_of_a_large_corpus_are_ranked_like_brute_force(
     corpora: Corpora, words: list[str], share: float | None
 ) -> None:
     corpus, allowed = corpora(50_000, 2), mask(50_000, share)
-    order = rank_all(corpus.index, " ".join(words), allowed)
+    order = rank_all(corpus.searched, " ".join(words), allowed)
     assert order == corpus.brute_force.ranking(words, allowed)
 
 
@@ -175,7 +175,7 @@ def test_sums_beyond_16_bits_are_exact(tmp_path: Path) -> None:
 def test_paging_returns_every_match_once_in_ranking_order(
     many: Corpus, words: list[str], limit: int, share: float | None, match_all: bool
 ) -> None:
-    index, query, allowed = many.index, " ".join(words), mask(8000, share)
+    index, query, allowed = many.searched, " ".join(words), mask(8000, share)
     whole = rank(index, query, 8000, 0, allowed, match_all)
     pages = [
         rank(index, query, limit, offset, allowed, match_all)
@@ -193,8 +193,8 @@ def test_the_order_of_the_words_does_not_matter(
     # `zzz` keeps the query from being the name of a service, which depends on the word order.
     one, other = (" ".join([*words, "zzz"]) for words in orders)
     for match_all in (False, True):
-        assert rank_all(many.index, one, match_all=match_all) == rank_all(
-            many.index, other, match_all=match_all
+        assert rank_all(many.searched, one, match_all=match_all) == rank_all(
+            many.searched, other, match_all=match_all
         )
 
 
@@ -203,15 +203,15 @@ def test_the_order_of_the_words_does_not_matter(
 def test_repeated_words_count_once(many: Corpus, words: list[str]) -> None:
     once = " ".join([*dict.fromkeys(words), "zzz"])
     twice = " ".join([*words, *words, "zzz"])
-    assert rank_all(many.index, twice) == rank_all(many.index, once)
+    assert rank_all(many.searched, twice) == rank_all(many.searched, once)
 
 
 def test_terms_beyond_64_distinct_ones_are_ignored(many: Corpus) -> None:
     assert SEARCH_CONFIG.query_terms == 64
     searched, ignored = WORDS[:64], WORDS[64:]
     expected = many.brute_force.ranking(searched)
-    assert rank_all(many.index, " ".join(searched + ignored)) == expected
-    assert rank_all(many.index, " ".join(searched * 3 + ignored)) == expected
+    assert rank_all(many.searched, " ".join(searched + ignored)) == expected
+    assert rank_all(many.searched, " ".join(searched * 3 + ignored)) == expected
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -219,7 +219,7 @@ def test_terms_beyond_64_distinct_ones_are_ignored(many: Corpus) -> None:
 def test_the_total_is_the_number_of_matches(
     many: Corpus, words: list[str], share: float | None, match_all: bool
 ) -> None:
-    ranking = many.index.ranking(" ".join(words), mask(8000, share), match_all=match_all)
+    ranking = many.searched.ranking(" ".join(words), mask(8000, share), match_all=match_all)
     top = run_now(ranking.page(8000))
     assert len(top.documents) == top.total == run_now(ranking.count())
     matches = unpack(run_now(ranking.matches()))
@@ -231,7 +231,7 @@ def test_concurrent_searches_have_the_results_of_sequential_ones(many: Corpus) -
     searches = [rng.choice(WORDS, rng.integers(1, 30)).tolist() for _ in range(60)]
     masks = [mask(8000, share) for share in (None, 0.5, 0.02)]
     tasks = [
-        partial(rank, many.index, " ".join(words), 30, 0, allowed, match_all)
+        partial(rank, many.searched, " ".join(words), 30, 0, allowed, match_all)
         for words, allowed, match_all in itertools.product(searches, masks, (False, True))
     ]
     sequential = [plain(task()) for task in tasks]
@@ -325,7 +325,7 @@ def test_match_all_matches_a_service_by_the_words_of_its_name(
 
 def test_an_offset_past_the_end_is_empty(many: Corpus) -> None:
     for match_all in (False, True):
-        top = rank(many.index, "blt", 10, 10**30, match_all=match_all)
+        top = rank(many.searched, "blt", 10, 10**30, match_all=match_all)
         assert (top.total > 0, top.documents.tolist()) == (True, [])
 
 
