@@ -110,7 +110,7 @@ class Ranking:
 
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""
-        bits = await self._scorer.matches()
+        bits = (await self._scorer.matches()).copy()  # to rank overwrites the buffer
         added = (await self._find_exact()).documents
         if self._is_filled and count_bits(bits) < self._config.filled_up_to:
             await self._first(0)

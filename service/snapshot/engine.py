@@ -69,9 +69,6 @@ class Engine:
         self._data, self._postings = data, postings
         self._header = data.parser.header
         self._config = self._header.config
-        self._is_endpoint: Mask | None = None
-        if self._header.endpoints < self._header.documents:
-            self._is_endpoint = np.arange(self._header.documents) < self._header.endpoints
 
     async def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
@@ -239,7 +236,7 @@ class Engine:
         """Rank the selected endpoints; other documents never match."""
         mask, others = selected.mask, self._header.documents - self._header.endpoints
         if mask is None or not self._header.endpoints:
-            mask = self._is_endpoint
+            mask = self._data.is_endpoint
         elif others:
             mask = np.concatenate((mask, np.zeros(others, np.bool_)))
         return self._rank_documents(query, mask)
