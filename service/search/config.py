@@ -53,7 +53,9 @@ class SearchConfig(msgspec.Struct, frozen=True):
     rare_ratio: Count = 20
 
     similarity_weight: Weight = 8.0
-    """Units of BM25F score that a cosine of 1 adds."""
+    """Units of BM25F score that a cosine of 1 adds where services are ranked."""
+    document_similarity_weight: Weight = 6.0
+    """The same where endpoints or listed resources are."""
     size_penalty: Weight = 0.1
     """Units of BM25F score by which a service ranks lower, times the logarithm of the number of its
     documents: it is ranked by the best of many."""
@@ -83,10 +85,11 @@ SEARCH_CONFIG = SearchConfig(
         "category": 1.0,
         "parameters": 0.5,
         "tags": 0.5,
-        "service_name": 1.5,
-        "service_description": 0.5,
+        "service_name": 2.0,
+        "service_description": 0.6,
         "service_category": 0.5,
         "host": 0.5,
     },
 )
-"""`title` is the path of an endpoint, or the name of a service that is a document of its own."""
+"""`title` is the path of an endpoint, or the name of a service that is a document of its own. Such a
+service alone has a `category`."""

@@ -136,7 +136,7 @@ class Engine:
             self._config,
             mask,
             data.groups,
-            with_names=True,
+            by_group=True,
             is_filled=not filters.match_all,
         )
         if filters.sort == "relevance":
@@ -230,7 +230,7 @@ class Engine:
 
     def _rank_documents(self, query: ParsedQuery, mask: Mask | None) -> Ranking:
         scorer = self._postings.scorer(query, mask, by_group=False)
-        return Ranking(query, scorer, self._config, mask, None, with_names=False, is_filled=True)
+        return Ranking(query, scorer, self._config, mask, None, by_group=False, is_filled=True)
 
     def _rank_endpoints(self, query: ParsedQuery, selected: Selection) -> Ranking:
         """Rank the selected endpoints; other documents never match."""
@@ -257,13 +257,13 @@ class Engine:
             page = endpoints.filters.page(mask, filters.sort, k, 0, selected.offers)
             return Ranked(total, page)
 
-        if not per_service:
-            page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
-        else:
+        if per_service:
             listed -= endpoints.groups.count_excess(pack(mask), per_service)
-            page = NO_ORDINALS
-            if offset < listed:
-                page = await list_groups(first, endpoints.groups, per_service, limit, offset)
+        page = NO_ORDINALS
+        if offset < listed and per_service:
+            page = await list_groups(first, endpoints.groups, per_service, limit, offset)
+        elif offset < listed:
+            page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
         return self._endpoint_hits(total, listed, page, filters, mask)
 
     def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, k: int) -> int:

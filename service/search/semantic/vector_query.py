@@ -19,24 +19,23 @@ from service.search.top_k import NO_ORDINALS, top_k
 
 
 class VectorQuery(NamedTuple):
-    """The vector of a query, and the documents that it is compared with.
-
-    `weight` is the impact of a cosine of 1.
-    """
+    """The vector of a query, and the documents that it is compared with."""
 
     vectors: VectorIndex
     vector: QueryVector
-    weight: float
     config: SearchConfig
+    is_specific: bool
 
     def similarities(self, documents: Ordinals) -> Floats:
         """Return the cosine of the query and each of these documents."""
         return self.vectors.similarities(self.vector, documents)
 
-    def impacts(self, documents: Ordinals) -> Integers:
+    def impacts(self, documents: Ordinals, *, by_group: bool) -> Integers:
         """Return what similarity adds to the BM25F sum of each of these documents."""
-        similarities = self.similarities(documents)
-        similarities *= np.float32(self.weight)
+        config, similarities = self.config, self.similarities(documents)
+        weight = config.similarity_weight if by_group else config.document_similarity_weight
+        weight *= config.specific_weight if self.is_specific else 1
+        similarities *= np.float32(weight * config.impact_scale)
         return np.rint(similarities, out=similarities).astype(np.int64)
 
     def nearest(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
-from service.filtering.endpoint_filters import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
