@@ -13,8 +13,8 @@ from service.filtering.endpoint_filters import EndpointFilters, Selection
 from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
 from service.records import Explanation
-from service.search.groups import Ranked, list_groups
-from service.search.postings import Integers, Mask
+from service.search.groups import MARGIN, Ranked, list_groups
+from service.search.postings import CHAMPIONS, Integers, Mask, block_count
 from service.search.query import ParsedQuery
 from service.search.ranking import Ranking
 from service.search.searcher import Scorer
@@ -23,6 +23,9 @@ from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.resources import ResourceFilters, ResourcePage
 
 T = TypeVar("T")
+
+COST_OF_SORTING = 32
+"""Cost of each match of a page that is deeper than the champions of a term: all are sorted."""
 
 
 class EndpointHits(Struct, frozen=True):
@@ -78,9 +81,9 @@ class Engine:
         The best match is first, unless the filters ask for another order.
         """
         parsed = self._data.parser.parse(query)
-        cost = self._postings.cost(parsed) + self._data.filters.cost(
-            filters.facets, filters.counted
-        )
+        depth = offset + limit if filters.sort == "relevance" else 0
+        cost = self._cost_of_words(parsed, depth)
+        cost += self._data.filters.cost(filters.facets, filters.counted)
         return await self._postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
     async def search_endpoints(
@@ -91,7 +94,8 @@ class Engine:
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
         parsed = None if query is None else self._data.parser.parse(query)
-        cost = self._cost(parsed, filters)
+        depth = offset + limit if filters.sort == "relevance" else 0
+        cost = self._cost(parsed, filters, MARGIN * depth if filters.per_service else depth)
         if parsed is None:
             search = self.list_endpoints(limit, offset, filters)
         else:
@@ -118,7 +122,7 @@ class Engine:
             return data.resources.list(filters, limit, offset)
         parsed = data.parser.parse(query)
         search = self._search_resources(parsed, limit, offset, filters)
-        return await self._postings.run(search, self._postings.cost(parsed))
+        return await self._postings.run(search, self._cost_of_words(parsed, offset + limit))
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
@@ -261,16 +265,24 @@ class Engine:
         if not per_service:
             page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
         else:
-            listed -= endpoints.groups.count_excess(pack(mask), per_service)
+            bits = pack(mask, block_count(self._header.documents))
+            listed -= endpoints.groups.count_excess(bits, per_service)
             page = NO_ORDINALS
             if offset < listed:
                 page = await list_groups(first, endpoints.groups, per_service, limit, offset)
         return self._endpoint_hits(total, listed, page, filters, mask)
 
-    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters) -> int:
+    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, depth: int = 0) -> int:
         names = (*filters.facets, *filters.offers)
         cost = self._data.endpoints.filters.cost(names, filters.counted)
-        return cost + (0 if query is None else self._postings.cost(query))
+        return cost + (0 if query is None else self._cost_of_words(query, depth))
+
+    def _cost_of_words(self, query: ParsedQuery, depth: int) -> int:
+        """Return the cost of the best `depth` matches of a query."""
+        cost = self._postings.cost(query)
+        if depth > CHAMPIONS:
+            cost += COST_OF_SORTING * min(cost, self._header.documents)
+        return cost
 
     def _endpoint_hits(
         self,
