@@ -90,7 +90,11 @@ class QueryParser:
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
-        return self._expander.terms(query_words(query))
+        return [
+            frozenset(self.term(number) for number, _ in each.terms)
+            for each in self.parse(query).expansions
+            if each.required
+        ]
 
     def term(self, number: int) -> str:
         """Return the text of a term."""

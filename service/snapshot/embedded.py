@@ -77,10 +77,13 @@ class _Thread:
             search.close()
             raise Overloaded("too many expensive searches are waiting; try again in a second")
         self._waiting += 1
+        future = self._pool.submit(run_now, search)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, run_now, search)
+            return await asyncio.wrap_future(future)
         finally:
             self._waiting -= 1
+            if future.cancel():
+                search.close()
 
 
 _thread = _Thread()

@@ -14,7 +14,7 @@ from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
 from service.records import Explanation
 from service.search.groups import Ranked, list_groups
-from service.search.postings import Integers, Mask
+from service.search.postings import Integers, Mask, block_count
 from service.search.query import ParsedQuery
 from service.search.ranking import Ranking
 from service.search.searcher import Scorer
@@ -79,7 +79,8 @@ class Engine:
         """
         parsed = self._data.parser.parse(query)
         cost = self._data.filters.cost(filters.facets, filters.counted)
-        cost += self._postings.cost(parsed, offset + limit)
+        k = offset + limit if filters.sort == "relevance" else 0
+        cost += self._postings.cost(parsed, k)
         return await self._postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
     async def search_endpoints(
@@ -90,7 +91,8 @@ class Engine:
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
         parsed = None if query is None else self._data.parser.parse(query)
-        cost = self._cost(parsed, filters, offset + limit)
+        k = offset + limit if filters.sort == "relevance" else 0
+        cost = self._cost(parsed, filters, k)
         if parsed is None:
             search = self.list_endpoints(limit, offset, filters)
         else:
@@ -258,7 +260,8 @@ class Engine:
             return Ranked(total, page)
 
         if per_service:
-            listed -= endpoints.groups.count_excess(pack(mask), per_service)
+            bits = pack(mask, block_count(len(endpoints.groups.of_document)))
+            listed -= endpoints.groups.count_excess(bits, per_service)
         page = NO_ORDINALS
         if offset < listed and per_service:
             page = await list_groups(first, endpoints.groups, per_service, limit, offset)
@@ -271,7 +274,7 @@ class Engine:
         cost = endpoints.filters.cost(names, filters.counted)
         if query is not None:
             # A page may have to pass over all documents of the largest service.
-            k += endpoints.groups.largest if filters.per_service else 0
+            k += endpoints.groups.largest if k and filters.per_service else 0
             cost += self._postings.cost(query, k)
         return cost
 

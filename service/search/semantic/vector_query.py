@@ -26,16 +26,21 @@ class VectorQuery(NamedTuple):
     config: SearchConfig
     is_specific: bool
 
+    def weight(self, *, by_group: bool) -> float:
+        """Return the impact of a cosine of 1."""
+        config = self.config
+        weight = config.similarity_weight if by_group else config.document_similarity_weight
+        weight *= config.specific_weight if self.is_specific else 1
+        return weight * config.impact_scale
+
     def similarities(self, documents: Ordinals) -> Floats:
         """Return the cosine of the query and each of these documents."""
         return self.vectors.similarities(self.vector, documents)
 
     def impacts(self, documents: Ordinals, *, by_group: bool) -> Integers:
         """Return what similarity adds to the BM25F sum of each of these documents."""
-        config, similarities = self.config, self.similarities(documents)
-        weight = config.similarity_weight if by_group else config.document_similarity_weight
-        weight *= config.specific_weight if self.is_specific else 1
-        similarities *= np.float32(weight * config.impact_scale)
+        similarities = self.similarities(documents)
+        similarities *= np.float32(self.weight(by_group=by_group))
         return np.rint(similarities, out=similarities).astype(np.int64)
 
     def nearest(
