@@ -91,5 +91,5 @@ SEARCH_CONFIG = SearchConfig(
         "host": 0.5,
     },
 )
-"""`title` is the path of an endpoint, or the name of a service that is a document of its own. Such a
-service alone has a `category`."""
+"""`title` is the path of an endpoint, or the name of a service that is a document of its own, which
+alone has a `category`."""
