@@ -115,11 +115,12 @@ class Engine:
         Without a query they are in the order of the listing.
         """
         data = self._data
-        if query is None:
-            return data.resources.list(filters, limit, offset)
-        parsed = data.parser.parse(query)
+        cost, parsed = data.resources.cost(filters), None
+        if query is not None:
+            parsed = data.parser.parse(query)
+            cost += self._postings.cost(parsed, offset + limit)
         search = self._search_resources(parsed, limit, offset, filters)
-        return await self._postings.run(search, self._postings.cost(parsed, offset + limit))
+        return await self._postings.run(search, cost)
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
@@ -220,9 +221,11 @@ class Engine:
         return int(np.count_nonzero(await self._matching_endpoints(ranking) & ~allowed))
 
     async def _search_resources(
-        self, query: ParsedQuery, limit: int, offset: int, filters: ResourceFilters
+        self, query: ParsedQuery | None, limit: int, offset: int, filters: ResourceFilters
     ) -> ResourcePage:
         data = self._data
+        if query is None:
+            return data.resources.list(filters, limit, offset)
         mask: Mask = data.endpoints.mask_of_resources(data.resources.matches(filters))
         if len(mask) != self._header.documents:  # of services alone
             return data.resources.page(0, [])
