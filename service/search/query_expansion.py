@@ -113,14 +113,6 @@ class QueryExpander:
             expansions.append(expansion)
         return self._complete(expansions, expandable) if expandable else expansions
 
-    def terms(self, words: list[Word]) -> list[frozenset[str]]:
-        """Return the terms of each required word, completions and corrections included."""
-        return [
-            frozenset(self._terms[number] for number, _ in each.terms)
-            for each in self.expand(words)
-            if each.required
-        ]
-
     def term(self, number: int) -> str:
         """Return the text of a term."""
         return self._terms[number]

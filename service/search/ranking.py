@@ -124,11 +124,12 @@ class Ranking:
 
     async def best_documents(self, units: Sequence[int]) -> Integers:
         """Return the best document of each of some units."""
-        best = []
-        for unit in units:
-            own = self._documents_of(unit)
-            best.append(own[(await self._scorer.impacts_at(own)).sum(axis=0).argmax()])
-        return np.array(best, np.int64)
+        owned = [self._documents_of(unit) for unit in units]
+        if not owned:
+            return NO_ORDINALS
+        sums = (await self._scorer.impacts_at(np.concatenate(owned))).sum(axis=0)
+        parts = np.split(sums, np.cumsum([len(own) for own in owned])[:-1])
+        return np.array([own[part.argmax()] for own, part in zip(owned, parts, strict=True)])
 
     async def explain(
         self, documents: Integers, text_of: Callable[[int], str]
@@ -223,12 +224,10 @@ class Ranking:
                 documents = best[np.isin(units, self._names)][:EXACT_NAMES]
                 others = self._names[: len(best) + EXACT_NAMES]
                 others = others[~np.isin(others, units)][: EXACT_NAMES - len(documents)]
-                for unit in others.tolist():
-                    own = self._documents_of(unit)
-                    sums = (await self._scorer.impacts_at(own)).sum(axis=0)
-                    place = int(sums.argmax())
-                    documents = np.append(documents, own[place])
-                    unmatched += not sums[place]
+                added = await self.best_documents(others.tolist())
+                sums = (await self._scorer.impacts_at(added)).sum(axis=0)
+                documents = np.concatenate((documents, added))
+                unmatched = int(np.count_nonzero(sums == 0))
             self._exact = _Exact(documents, unmatched)
         return self._exact
 
