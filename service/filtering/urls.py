@@ -40,6 +40,9 @@ class Urls:
         self._starts = starts
         self._frequencies = np.bincount(self._text[:SAMPLE], minlength=256).tolist()
 
+    def __len__(self) -> int:
+        return len(self._text)
+
     def containing(self, part: str) -> Mask:
         """Return which URLs have a part, in any case."""
         mask = np.zeros(len(self._starts), np.bool_)

@@ -50,6 +50,7 @@ class Groups:
         penalties: npt.NDArray[np.integer],
     ) -> None:
         self.penalties = penalties.astype(np.int64)
+        self.largest = int(np.diff(first).max(initial=0))
         self._first = first
         others = of_document[first[-1] :]
         self.is_split = bool((first[others + 1] > first[others]).any())

@@ -11,7 +11,7 @@ from service.errors import Overloaded, SnapshotUnsupported
 from service.search.searcher import Scorer, Searcher
 from service.snapshot.data import SnapshotData
 
-THREAD_FROM = 1 << 23
+THREAD_FROM = 6 << 20
 """Cost of a search from which it runs in a thread: below, it takes some milliseconds."""
 YIELD_FROM = 1 << 20
 """Cost of a search after which other tasks have their turn: a page asks for many."""

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from service.filtering.filters import in_order, intersection, page_of
 from service.filtering.offers import NONE, Offers
@@ -114,6 +115,11 @@ class Resources:
         if filters == NO_RESOURCE_FILTERS:
             return None
         return self._recent(msgspec.msgpack.encode(filters))
+
+    def cost(self, filters: ResourceFilters) -> int:
+        """Return how many numbers and bytes are looked at to find the matches."""
+        conditions = sum(bool(value) for value in astuple(filters))
+        return conditions * len(self) + (len(self._urls) if filters.url_part is not None else 0)
 
     def _select(self, encoded: bytes) -> Mask | None:
         filters = msgspec.msgpack.decode(encoded, type=ResourceFilters)

@@ -130,7 +130,7 @@ class Index(NamedTuple):
             self.parser.header.config,
             mask,
             self.groups if by_group else None,
-            with_names=by_group,
+            by_group=by_group,
             is_filled=not match_all,
         )
 
@@ -193,7 +193,7 @@ def write_segment(folder: Path, services: Sequence[Service | Document]) -> Segme
 
 def _part_of_resources(services: Sequence[Service], documents: Documents) -> Part:
     fields, ordinals = TokenFields(ENDPOINT_FIELDS), []
-    for first, each in zip(documents.resources.tolist(), services, strict=False):
+    for first, each in zip(documents.others.tolist(), services, strict=False):
         for ordinal, given in enumerate(each.resources, first):
             fields.add(_text(*given).contents)
             ordinals.append(ordinal)

@@ -18,6 +18,7 @@ from indexer.encoder.packaged import describe
 from indexer.relevance import discounted_gain, evaluate, mean
 from service.filtering.endpoint_filters import EndpointFilters
 from service.search.analysis import term_of, words_of
+from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.judged import RELEVANCE, group_by_tool, read
 from tests.support.running import Json, endpoint, service, write_lines
@@ -153,11 +154,14 @@ def test_ndcg_of_endpoints_reaches_its_minimum_with_one_configuration(
     source = write_lines(tmp_path / "services.jsonl", as_services(folder / "corpus.jsonl"))
     artifacts = tmp_path / "artifacts"
     assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-    endpoints = open_snapshot(artifacts).endpoints
+    snapshot = open_snapshot(artifacts)
     gains = []
     for judged in read(folder / "queries.jsonl")[::EVERY]:
-        hits = endpoints.search(judged["query"], 10, 0, EndpointFilters(per_service=0))
-        found = (json.loads(b"".join(endpoints.item(n, -1)))["x-id"] for n in hits.ordinals)
+        filters, query = EndpointFilters(per_service=0), snapshot.parser.parse(judged["query"])
+        hits = run_now(snapshot.engine.rank_endpoints(query, 10, 0, filters))
+        found = (
+            json.loads(b"".join(snapshot.endpoints.item(n, -1)))["x-id"] for n in hits.ordinals
+        )
         wanted = judged["relevant"]
         ideal = discounted_gain(sorted(wanted.values(), reverse=True)[:10])
         gains.append(discounted_gain([wanted.get(name, 0) for name in found]) / ideal)

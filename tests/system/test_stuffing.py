@@ -12,10 +12,10 @@ MAX_STUFFED = 20  # of 120 first pages
 CATALOGUE = StuffedCatalogue()
 
 
-@pytest.fixture(scope="module", params=["static", "none"])
+@pytest.fixture(scope="module", params=[(), ("--no-semantic",)])
 def snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    folder = tmp_path_factory.mktemp(request.param)
-    return publish(folder, CATALOGUE.records, "--quiet", "--encoder", request.param)
+    folder = tmp_path_factory.mktemp("stuffed")
+    return publish(folder, CATALOGUE.records, "--quiet", *request.param)
 
 
 def test_endpoints_named_by_pairs_of_frequent_words_reach_few_first_pages(

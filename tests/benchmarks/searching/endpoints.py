@@ -10,7 +10,6 @@ from pathlib import Path
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
-from service.filtering.endpoint_filters import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
@@ -21,8 +20,15 @@ from tests.benchmarks.searching.worker import Engine, make_workload, measure_in_
 from tests.support.artifacts import disk_usage
 
 ENDPOINTS = 5
-FIELDS = ("title", "description", "service_name", "service_description", "service_category")
-BOOSTS = {name: SEARCH_CONFIG.field_weights[name] for name in FIELDS}
+FIELDS = {
+    "title": "title",
+    "description": "description",
+    "service_name": "service_name",
+    "service_description": "service_description",
+    "category": "service_category",
+}
+"""Fields of Tantivy, and those of the index whose weights they have."""
+BOOSTS = {name: SEARCH_CONFIG.field_weights[field] for name, field in FIELDS.items()}
 ALONE = "services alone"
 """A build of the same services without endpoints."""
 
@@ -103,5 +109,5 @@ def _texts(documents: list[Document]) -> Iterator[dict[str, str]]:
                 "description": description,
                 "service_name": service.name,
                 "service_description": service.description,
-                "service_category": service.category,
+                "category": service.category,
             }

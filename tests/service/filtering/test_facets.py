@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,7 +98,8 @@ def test_a_count_names_no_more_values_than_it_returns() -> None:
 
 def test_services_and_endpoints_have_the_same_bound_of_counted_values(snapshot: Snapshot) -> None:
     hits = snapshot.list(filters=Filters(counted=("tag",)))
-    found = snapshot.endpoints.search(None, 1, 0, EndpointFilters(counted=("tag", "service")))
+    filters = EndpointFilters(counted=("tag", "service"))
+    found = asyncio.run(snapshot.engine.search_endpoints(None, 1, 0, filters))
     assert hits.facets is not None
     assert found.facets is not None
     expected = [{"value": f"t{n:03}", "count": 2} for n in range(20, 40)]
@@ -153,6 +155,6 @@ def test_a_page_past_the_end_orders_no_endpoints(
     for per_service in (0, 1):
         filters = EndpointFilters(sort="price", per_service=per_service)
         for query in (None, "one"):
-            hits = snapshot.endpoints.search(query, 24, 10**6, filters)
+            hits = asyncio.run(snapshot.engine.search_endpoints(query, 24, 10**6, filters))
             assert hits.ordinals == []
             assert hits.listed == TAGS
