@@ -17,7 +17,8 @@ from service.app import create_app
 from service.errors import Overloaded
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
-from service.search.postings import CHAMPIONS, PostingLists
+from service.search import top_k
+from service.search.postings import BLOCK_SIZE, CHAMPIONS, DenseList, Integers, SparseList
 from service.search.top_k import Accumulator
 from service.settings import Settings
 from service.snapshot import embedded
@@ -208,7 +209,7 @@ def test_a_deep_page_costs_more_than_the_first(
     snapshot: Snapshot, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate.opened.set()
-    cost = EmbeddedPostings(snapshot).cost(snapshot.parser.parse("tides"))
+    cost = EmbeddedPostings(snapshot).cost(snapshot.parser.parse("tides"), CHAMPIONS)
     monkeypatch.setattr(embedded, "THREAD_FROM", cost + 1)
     for offset, is_apart in ((0, False), (CHAMPIONS - 24, False), (CHAMPIONS, True)):
         gate.threads.clear()
@@ -221,20 +222,32 @@ def test_a_deep_page_costs_more_than_the_first(
         assert {name.startswith("search") for name in gate.threads} == {is_apart}
 
 
-@pytest.mark.parametrize("query", ["tides", "sun", "tides sun", "tide", "tides 17 x", "zzzz", ""])
-def test_the_cost_of_a_search_bounds_the_impacts_that_it_adds_up(
-    snapshot: Snapshot, query: str
+@pytest.mark.parametrize("k", [1, 24, 1000])
+@pytest.mark.parametrize("query", ["tides", "sun", "tides sun", "tide 17 x 30", "tid", "zzzz", ""])
+def test_the_cost_of_a_search_bounds_the_impacts_that_it_looks_at(
+    snapshot: Snapshot, query: str, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dense term has a column for all documents, and any other term its postings."""
-    header = snapshot.parser.header
-    lists = PostingLists(snapshot.folder / "postings")
-    expected = 0
-    for each in snapshot.parser.parse(query).expansions:
-        for own in lists.of_word(each.terms):
-            is_dense = own.frequency > header.documents * header.config.dense_share
-            blocks = -(-header.documents // 64) * 64
-            expected += blocks if is_dense else own.frequency
-    assert EmbeddedPostings(snapshot).cost(snapshot.parser.parse(query)) == expected
+    looked_at: list[int] = []
+    blocks, merge = DenseList.blocks, top_k.merge
+
+    def read(own: DenseList, numbers: Integers) -> Any:
+        looked_at.append(len(numbers) * BLOCK_SIZE)
+        return blocks(own, numbers)
+
+    def merged(lists: Sequence[SparseList]) -> Any:
+        looked_at.extend(len(each.postings) for each in lists)
+        return merge(lists)
+
+    monkeypatch.setattr(DenseList, "blocks", read)
+    monkeypatch.setattr(top_k, "merge", merged)
+    parsed, postings = snapshot.parser.parse(query), EmbeddedPostings(snapshot)
+    for by_group in (True, False):
+        looked_at.clear()
+        scorer = postings.scorer(parsed, None, by_group=by_group)
+        top = embedded.run_now(scorer.top(k))
+        assert sum(looked_at) <= postings.cost(parsed, k)
+        assert (postings.cost(parsed, k) > 0) == (top.total > 0)
+    assert postings.cost(parsed, 0) <= postings.cost(parsed, k)
 
 
 def test_the_cost_of_a_search_has_that_of_its_filters_and_facets(
