@@ -1,0 +1,102 @@
+"""A request parses its query once, however many searches it makes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.search import query as query_module
+from service.search.query import QueryParser
+from service.search.query_expansion import QueryExpander
+from service.settings import Settings
+from service.snapshot import open_snapshot
+
+PATHS = (
+    "/",
+    "/endpoints",
+    "/v1/search/services",
+    "/v1/search/endpoints",
+    "/discovery/search?query=weather+forecast",
+)
+FILTERS = "network=base&category=Weather&maxPrice=0.5&facets=category,network&explain=true"
+
+
+class Spy:
+    """Counts the queries that are cut into words, expanded and encoded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts = dict.fromkeys(("query_words", "expand", "encode_query"), 0)
+        for name in ("query_words", "encode_query"):
+            monkeypatch.setattr(query_module, name, self._wrap(name, vars(query_module)[name]))
+        monkeypatch.setattr(QueryExpander, "expand", self._wrap("expand", QueryExpander.expand))
+
+    def _wrap(self, name: str, function: Any) -> Any:
+        def counted(*arguments: Any) -> Any:
+            self.counts[name] += 1
+            return function(*arguments)
+
+        return counted
+
+
+@pytest.fixture
+def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
+    return Spy(monkeypatch)
+
+
+@pytest.mark.parametrize("filters", ["", FILTERS])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_request_parses_its_query_once(sample: Path, spy: Spy, path: str, filters: str) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    query = "" if "?" in path else f"?q=weather+forecast&{filters}"
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            await client.get("/v1/services")  # opens the snapshot, and warms it up
+            spy.counts.update(dict.fromkeys(spy.counts, 0))
+            response = await client.get(path + query)
+            return response.status_code
+
+    assert asyncio.run(ask()) == 200
+    assert spy.counts == {"query_words": 1, "expand": 1, "encode_query": 1}
+
+
+def test_a_page_of_a_service_parses_its_query_once(sample: Path, spy: Spy) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    service_id = open_snapshot(sample).search("weather").ids[0]
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            await client.get("/v1/services")
+            spy.counts.update(dict.fromkeys(spy.counts, 0))
+            return (await client.get(f"/services/{service_id}?q=tide+tables")).status_code
+
+    assert asyncio.run(ask()) == 200
+    assert spy.counts["expand"] <= 1
+
+
+@pytest.mark.parametrize("tool", ["search_endpoints", "search_services"])
+def test_a_call_of_a_tool_parses_its_query_once(sample: Path, spy: Spy, tool: str) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    from tests.support.clients.mcp import structured  # noqa: PLC0415  # an optional dependency
+
+    arguments = {"max_price_usd": 0.001, "network": "base"} if tool == "search_endpoints" else {}
+    structured(sample, tool, query="weather")  # opens the snapshot
+    spy.counts.update(dict.fromkeys(spy.counts, 0))
+    structured(sample, tool, query=f"the weather of {tool}", **arguments)
+    assert spy.counts == {"query_words": 1, "expand": 1, "encode_query": 1}
+
+
+def test_parsed_queries_are_cached_with_the_snapshot_alone(sample: Path, spy: Spy) -> None:
+    first, second = open_snapshot(sample), open_snapshot(sample)
+    for snapshot in (first, second, first, second):
+        snapshot.search("weather forecast")
+    assert spy.counts["expand"] == 2
+    assert isinstance(first.parser, QueryParser)
+    assert first.parser.parse("tides") is first.parser.parse("tides")
