@@ -110,7 +110,7 @@ class Ranking:
 
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""
-        bits = await self._scorer.matches()
+        bits = (await self._scorer.matches()).copy()  # further searches reuse the array
         added = (await self._find_exact()).documents
         if self._is_filled and count_bits(bits) < self._config.filled_up_to:
             await self._first(0)
@@ -123,10 +123,12 @@ class Ranking:
 
     async def best_documents(self, units: Sequence[int]) -> Integers:
         """Return the best document of each of some units."""
-        best = []
-        for unit in units:
-            own = self._documents_of(unit)
-            best.append(own[(await self._scorer.impacts_at(own)).sum(axis=0).argmax()])
+        if not len(units):
+            return NO_ORDINALS
+        own = [self._documents_of(unit) for unit in units]
+        sums = (await self._scorer.impacts_at(np.concatenate(own))).sum(axis=0)
+        parts = np.split(sums, np.cumsum([*map(len, own)])[:-1])
+        best = [each[part.argmax()] for each, part in zip(own, parts, strict=True)]
         return np.array(best, np.int64)
 
     async def explain(
