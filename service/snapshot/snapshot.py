@@ -40,7 +40,7 @@ class Snapshot(SnapshotData):
         super().__init__(folder, manifest, checked_at)
         if connect is not None:
             postings = connect(self)
-        elif manifest.indexes is None:
+        elif manifest.index is None:
             postings = EmbeddedPostings(self)
         else:
             postings = MissingPostings()

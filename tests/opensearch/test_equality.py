@@ -16,12 +16,13 @@ from indexer.__main__ import main
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.opensearch.connection import ClusterAddress
-from service.opensearch.engine import OpenSearch
+from service.opensearch.postings import OpenSearch
 from service.records import Explanation
-from service.snapshot.endpoints import EndpointHits
+from service.snapshot.data import Hits
+from service.snapshot.engine import EndpointHits
 from service.snapshot.publication import read_current
 from service.snapshot.resources import ResourceFilters, ResourcePage
-from service.snapshot.snapshot import Hits, Snapshot, open_folder, open_snapshot
+from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot
 from tests.opensearch.conftest import options_of
 from tests.support.cluster.cluster import Cluster
 from tests.support.running import SEEDS, SHARED, SOAK, Json, service, write_lines
@@ -79,29 +80,17 @@ def test_random_requests_have_the_same_answers(pair: Pair) -> None:
     asyncio.run(compare())
 
 
-def test_matches_are_walked_in_the_order_of_a_sort(
+def test_pages_of_few_hits_make_the_same_ranking(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.opensearch.searcher.MAX_HITS", 2)
-    monkeypatch.setattr("service.opensearch.searcher.LEAST_CHUNK", 5)
-    monkeypatch.setattr("service.opensearch.searcher.LARGEST_CHUNK", 7)
-    filters = [Filters(sort="price"), Filters(sort="name", max_price=0.05)]
-    conditions = [
-        EndpointFilters(sort="price", offers={"network": ["base"]}),
-        EndpointFilters(sort="popularity", per_service=1),
-    ]
+    monkeypatch.setattr("service.opensearch.scorer.MAX_HITS", 7)
+    monkeypatch.setattr("service.opensearch.scorer.MAX_IMPACTS", 5)
+    monkeypatch.setattr("service.opensearch.scorer.THREAD_FROM", 1)
 
     async def compare() -> None:
-        engine, embedded = pair.clustered.engine, pair.embedded
         try:
-            for query in ("data", "weather", pair.names[0]):
-                for each in filters:
-                    expected = embedded.search(query, 9, 4, each)
-                    assert facts(await engine.search(query, 9, 4, each)) == facts(expected)
-                for chosen in conditions:
-                    listed = embedded.endpoints.search(query, 9, 4, chosen)
-                    answer = await engine.search_endpoints(query, 9, 4, chosen)
-                    assert facts(answer) == facts(listed)
+            for number in range(10):
+                await compare_answers(pair, random.Random(-number))  # noqa: S311  # repeatable
         finally:
             await pair.connector.close()
 
@@ -147,18 +136,19 @@ async def compare_answers(pair: Pair, rng: random.Random) -> None:
     offset = rng.choice([0, 0, 0, 3, 24, 190, 230, 1000])
     embedded, engine = pair.embedded, pair.clustered.engine
     filters = filters_of(rng)
-    expected = embedded.search(query, limit, offset, filters)
+    own = embedded.engine
+    expected = await own.search(query, limit, offset, filters)
     given = await engine.search(query, limit, offset, filters)
     assert facts(given) == facts(expected), (query, limit, offset, filters)
     conditions = endpoint_filters_of(rng)
-    listed = embedded.endpoints.search(query, limit, offset, conditions)
+    listed = await own.search_endpoints(query, limit, offset, conditions)
     answer = await engine.search_endpoints(query, limit, offset, conditions)
     assert facts(answer) == facts(listed), (query, limit, offset, conditions)
     wider = replace(conditions, max_usd_price=None)
-    count = embedded.endpoints.count_excluded(query, conditions, wider)
+    count = await own.count_excluded(query, conditions, wider)
     assert await engine.count_excluded(query, conditions, wider) == count
     chosen = ResourceFilters(network=rng.choice([None, "base"]), url_part=rng.choice([None, "api"]))
-    page = embedded.search_resources(query, limit, offset, chosen)
+    page = await own.search_resources(query, limit, offset, chosen)
     assert texts(await engine.search_resources(query, limit, offset, chosen)) == texts(page)
 
 
@@ -212,7 +202,7 @@ def facts(hits: Hits | EndpointHits) -> list[object]:
 def rounded(each: Explanation) -> tuple[object, ...]:
     words = [(word.word, word.term, round(word.score, 6)) for word in each.words]
     scores = (round(each.score, 6), round(each.similarity_score, 6))
-    return words, scores, each.similarity, each.is_exact_name
+    return words, scores, each.similarity, each.is_exact_name, each.endpoint
 
 
 def texts(page: ResourcePage) -> tuple[int, list[bytes]]:
