@@ -14,7 +14,7 @@ from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
 from service.records import Explanation
 from service.search.groups import Ranked, list_groups
-from service.search.postings import Integers, Mask
+from service.search.postings import Integers, Mask, block_count
 from service.search.query import ParsedQuery
 from service.search.ranking import Ranking
 from service.search.searcher import Scorer
@@ -263,7 +263,8 @@ class Engine:
         if not per_service:
             page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
         else:
-            listed -= endpoints.groups.count_excess(pack(mask), per_service)
+            bits = pack(mask, block_count(len(endpoints.groups.of_document)))
+            listed -= endpoints.groups.count_excess(bits, per_service)
             page = NO_ORDINALS
             if offset < listed:
                 page = await list_groups(first, endpoints.groups, per_service, limit, offset)
