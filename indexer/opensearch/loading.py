@@ -133,9 +133,10 @@ class SearchCluster:
         return loaded
 
     def switch(self, index: str) -> None:
-        """Name this index alone by the alias, in one request."""
-        removed = {"index": f"{self._alias}-*", "alias": self._alias, "must_exist": False}
-        actions = [{"remove": removed}, {"add": {"index": index, "alias": self._alias}}]
+        """Name this index alone by the alias of its prefix, in one request."""
+        alias = index.rpartition("-")[0]
+        removed = {"index": f"{alias}-*", "alias": alias, "must_exist": False}
+        actions = [{"remove": removed}, {"add": {"index": index, "alias": alias}}]
         with _failures("switch the alias"):
             self._client.indices.update_aliases(body={"actions": actions})
 

@@ -199,10 +199,7 @@ def _detail(error: Exception) -> str:
     """Return what OpenSearch says about an error, without the request."""
     if isinstance(error, TransportError):
         cause = _cause(error)
-        causes = cause.get("root_cause") or [cause]
-        if cause:
-            return "; ".join(f"{each.get('type')}: {each.get('reason')}" for each in causes[:3])
-        return str(error.error)[:300]
+        return str(cause.get("root_cause") or cause or error.error)[:300]
     return f"{type(error).__name__}: {error}"[:300]
 
 

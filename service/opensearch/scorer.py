@@ -27,7 +27,7 @@ from service.search.top_k import NO_ORDINALS, SUM_BITS, TopDocs, count_bits
 
 MAX_HITS = 5_000
 """Hits of one response: the event loop decodes them in some 5 ms."""
-MAX_IMPACTS = 20_000
+MAX_IMPACTS = 10_000
 """Impacts of one response."""
 THREAD_FROM = 1 << 17
 """Length of a mask from which a thread makes its bitmap, which takes 4 ns for each flag."""
@@ -71,7 +71,8 @@ class ClusterScorer:
             return TopDocs(0, NO_ORDINALS)
         total, keys = await self._page(0, min(k, MAX_HITS))
         pages, length = [keys], len(keys)
-        while length < min(k, total):
+        k = min(k, total)  # no page may end behind the documents
+        while length < k:
             _, keys = await self._page(length, min(k - length, MAX_HITS))
             if not len(keys):
                 raise EngineUnavailable(CHANGED)

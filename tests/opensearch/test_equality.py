@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,14 +19,17 @@ from service.filtering.filters import Filters
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.postings import OpenSearch
 from service.records import Explanation
+from service.search.postings import FULL_WEIGHT
 from service.snapshot.data import Hits
+from service.snapshot.embedded import EmbeddedPostings
 from service.snapshot.engine import EndpointHits
 from service.snapshot.publication import read_current
 from service.snapshot.resources import ResourceFilters, ResourcePage
 from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot
 from tests.opensearch.conftest import options_of
 from tests.support.cluster.cluster import Cluster
-from tests.support.running import SEEDS, SHARED, SOAK, Json, service, write_lines
+from tests.support.running import SEEDS, SHARED, SOAK, Json, endpoint, service, write_lines
+from tests.support.sources.x402 import accept, resource
 
 RELEVANCE = SHARED / "relevance"
 REQUESTS = 600 if SOAK else 60
@@ -45,8 +49,32 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("pair")
     sources = [str(SEEDS / "services.jsonl"), str(SEEDS / "resources.jsonl")]
-    return publish(cluster, tmp_path_factory.mktemp("pair"), sources, "equality")
+    sources.append(write_lines(folder / "mixed.jsonl", mixed_records()))
+    return publish(cluster, folder, sources, "equality")
+
+
+def mixed_records() -> list[Json]:
+    """Return services of up to 40 endpoints, many without any, and resources of feeds."""
+    rng = random.Random(0)  # noqa: S311  # repeatable
+    words = ["tides", "weather", "harbour", "reliable", "price", "gold", "data"]
+
+    def text() -> str:
+        return " ".join(rng.choices(words, k=rng.randint(1, 5)))
+
+    records: list[Json] = []
+    for number in range(80):
+        own = [
+            endpoint() | {"url": f"https://m{number}.example/{place}", "description": text()}
+            for place in range(rng.choice([0, 0, 1, 3, 40]))
+        ]
+        name = f"{text()} {number // 2}"  # some names are those of two services
+        records.append(service(f"m{number}", name=name, description=text(), endpoints=own))
+    for number in range(30):
+        url = f"https://m{number}.example/feed/{number}"
+        records.append(resource(url, accept()) | {"description": text()})
+    return records
 
 
 def read_lines(path: Path) -> list[Json]:
@@ -128,6 +156,34 @@ def test_judged_queries_have_the_same_first_ten(
         )
 
     assert asyncio.run(count_equal()) == len(queries)
+
+
+def test_a_term_of_two_words_counts_twice(pair: Pair) -> None:
+    query = pair.embedded.parser.parse("weathar wheather")
+    ((first, weight),), ((second, _),) = (each.terms[:1] for each in query.known)
+    assert first == second
+    assert weight % FULL_WEIGHT  # so that the sum of two impacts is not their rounded sum
+
+    postings = EmbeddedPostings(pair.embedded), pair.connector.connect(pair.clustered)
+
+    async def compare(*, by_group: bool, match_all: bool) -> None:
+        scorers = [
+            each.scorer(query, None, by_group=by_group, match_all=match_all) for each in postings
+        ]
+        expected, top = [await each.top(50) for each in scorers]
+        assert top.total == expected.total > 0
+        assert top.keys.tolist() == expected.keys.tolist()
+        impacts = [await each.impacts_at(top.ordinals) for each in scorers]
+        assert impacts[0].tolist() == impacts[1].tolist()
+
+    async def compare_all() -> None:
+        try:
+            for by_group, match_all in product((True, False), repeat=2):
+                await compare(by_group=by_group, match_all=match_all)
+        finally:
+            await pair.connector.close()
+
+    asyncio.run(compare_all())
 
 
 async def compare_answers(pair: Pair, rng: random.Random) -> None:
