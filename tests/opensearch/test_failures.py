@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ def artifacts(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return publish(tmp_path_factory.mktemp("failures"), options_of(cluster, "failures"))
 
 
-def publish(folder: Path, options: EngineOptions, *more: str) -> Path:
+def publish(folder: Path, options: EngineOptions, *more: str, sources: Sequence[str] = ()) -> Path:
     """Build the catalogue."""
     source, out = write_lines(folder / "source.jsonl", RECORDS), folder / "artifacts"
-    assert main(["build", source, "--out", str(out), *QUICK, *options.build, *more]) == 0
+    assert main(["build", source, *sources, "--out", str(out), *QUICK, *options.build, *more]) == 0
     return out
 
 
@@ -127,7 +127,7 @@ def test_a_service_starts_and_lists_while_the_cluster_is_away(
     tmp_path: Path, options: EngineOptions
 ) -> None:
     listed = resource("https://feed.example/1") | {"description": "tides"}
-    artifacts = publish(tmp_path, options, write_lines(tmp_path / "feed.jsonl", [listed]))
+    artifacts = publish(tmp_path, options, sources=[write_lines(tmp_path / "feed.jsonl", [listed])])
     away = ("--engine", "opensearch", "--opensearch-url", "http://127.0.0.1:1")
     with serve(artifacts, "--mcp", *away) as client:
         assert error_of(client.get(QUERY)) == "engine_unavailable"
