@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -24,17 +25,44 @@ from service.snapshot.snapshot import Snapshot, open_snapshot
 NDCG_DEPTH = 10
 RECALL_DEPTH = 24
 RESAMPLES = 2000
+NEUTRAL_HOST = "api.example"
+"""Host of the URLs of endpoints of documents without a domain, the same for all."""
+SAFE = "/:{}"
+"""Characters of a path that are not escaped: slashes, and those of placeholders."""
 
 T = TypeVar("T")
 
 
+class JudgedParameter(Struct):
+    """The part of a parameter that is searched."""
+
+    name: str
+
+
+class JudgedEndpoint(Struct):
+    """The part of an endpoint that is searched; an endpoint without a URL has a path."""
+
+    url: str = ""
+    path: str = ""
+    method: str = ""
+    description: str = ""
+    parameters: list[JudgedParameter] = []
+    tags: list[str] = []
+
+    def __post_init__(self) -> None:
+        if bool(self.url) == bool(self.path):
+            raise ValueError("Object needs either `url` or `path`")
+
+
 class Document(Struct):
-    """One document of a corpus."""
+    """One document of a corpus, a service."""
 
     id: str
     name: str
     description: str = ""
     category: str = ""
+    domain: str = ""
+    endpoints: list[JudgedEndpoint] = []
 
 
 class JudgedQuery(Struct):
@@ -65,8 +93,9 @@ def evaluate(
 ) -> list[Judgement]:
     """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
-    The snapshot is ranked so. Queries without a relevant document are left out. Raises SourceError
-    for a line that is no document or query, for a duplicate id, and where no query is left.
+    Documents are services: a service is judged, whichever of its endpoints match. Queries without a
+    relevant document are left out. Raises SourceError for a line that is no document or query, for
+    a duplicate id, and where no query is left.
     """
     documents = list(_decode_lines(corpus, _document))
     counts = Counter(document.id for document in documents)
@@ -126,15 +155,30 @@ def _build(
 
 def _record(number: int, document: Document) -> bytes:
     """Return a service whose id is the zero-padded number: ties keep the order of the corpus."""
-    return msgspec.json.encode(
-        {
-            "id": f"{number:012}",
-            "name": document.name or document.id,
-            "description": document.description,
-            "category": document.category,
-            "endpoints": [],
-        }
-    )
+    record = {
+        "id": f"{number:012}",
+        "name": document.name or document.id,
+        "description": document.description,
+        "category": document.category,
+        "endpoints": [_endpoint(endpoint, document.domain) for endpoint in document.endpoints],
+    }
+    return msgspec.json.encode(record | ({"domain": document.domain} if document.domain else {}))
+
+
+def _endpoint(endpoint: JudgedEndpoint, domain: str) -> dict[str, object]:
+    """Return an endpoint of a catalogue record."""
+    path = quote(endpoint.path.removeprefix("/"), safe=SAFE)
+    return {
+        "url": endpoint.url or f"https://{domain or NEUTRAL_HOST}/{path}",
+        "method": endpoint.method,
+        "description": endpoint.description,
+        "pricing": {"amount": "", "currency": ""},
+        "parameters": [
+            {"group": "query", "name": parameter.name, "type": "string"}
+            for parameter in endpoint.parameters
+        ],
+        "tags": endpoint.tags,
+    }
 
 
 def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgement:

@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         required=True,
         metavar="FILE",
-        help="JSON lines of documents: id, name, description, category",
+        help="JSON lines of services: id, name, description, category, domain, endpoints",
     )
     parser.add_argument(
         "--queries",

@@ -18,8 +18,13 @@ FIELDS_OF_ENDPOINTS = {
     "host": "host",
 }
 """Fields of services, and what they are called as fields of their endpoints and resources."""
-FIELDS_OF_SERVICES = {"name": "title"}
-"""Fields of services that have another name where a service is a document of its own."""
+FIELDS_OF_SERVICES = {
+    "name": "title",
+    "description": "description",
+    "category": "category",
+    "host": "host",
+}
+"""The same where a service is a document of its own."""
 
 
 class Part(NamedTuple):
@@ -39,13 +44,13 @@ class Documents(NamedTuple):
     neither endpoints nor such resources.
 
     endpoints: int64[services + 1], the first document of each service among the endpoints
-    resources: int64[services + 1], the same for resources: the first, or where one would stand
+    others: int64[services + 1], the same among the others
     own: int32[services], the document of a service that is one, or GONE
     services: int32[documents], the service of each document
     """
 
     endpoints: First
-    resources: First
+    others: First
     own: Numbers
     services: Numbers
 
@@ -79,18 +84,17 @@ def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> 
     """
     services = part_of(segment.services, ordinals)
     own = {
-        FIELDS_OF_SERVICES.get(name, name): field.renumber(documents.own)
+        FIELDS_OF_SERVICES[name]: field.renumber(documents.own)
         for name, field in services.fields.items()
     }
-    is_own = documents.own != GONE
     parts = [Part(own, services.vocabulary)]
     if documents.endpoints[-1]:
         numbers = endpoint_numbers(segment.first_endpoints, ordinals, documents.endpoints)
         parts.append(part_of(segment.endpoints, numbers, ordinals))
-    for first in (documents.endpoints, documents.resources):
-        sizes = np.where(is_own, 0, np.diff(first))
+    for first in (documents.endpoints, documents.others):
+        counts = np.where(documents.own == GONE, np.diff(first), 0)
         expanded = {
-            FIELDS_OF_ENDPOINTS[name]: _expand(field, first[:-1], sizes)
+            FIELDS_OF_ENDPOINTS[name]: _expand(field, first, counts)
             for name, field in services.fields.items()
         }
         parts.append(Part(expanded, {}))

@@ -22,6 +22,7 @@ from service.search.spelling import (
     letter_codes,
     max_edits,
 )
+from service.search.stopwords import STOP_WORDS
 from service.storage.hash_table import text_hash, write_hash_table
 from service.storage.string_table import write_string_table
 
@@ -34,12 +35,12 @@ def write_query_expansion(
     folder: Path,
     vocabulary: Mapping[str, str],
     terms: Sequence[bytes],
-    document_frequencies: npt.NDArray[np.int64],
+    service_frequencies: npt.NDArray[np.int64],
     config: SearchConfig,
 ) -> None:
     """Write the terms, the words of a vocabulary (word → term), their deletions and corrections.
 
-    `document_frequencies` is aligned with `terms`.
+    `service_frequencies`, the counts of services, is aligned with `terms`.
     """
     write_string_table(folder / "terms", terms)
     # The order of code points is that of UTF-8.
@@ -48,12 +49,12 @@ def write_query_expansion(
     word_terms = np.array([number[vocabulary[word]] for word in words], dtype=np.int32)
     write_string_table(folder / "words", [word.encode() for word in words])
     np.save(folder / "word_terms.npy", word_terms)
+    frequencies = service_frequencies[word_terms]
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
-    deletions = _deletions(words, candidates, 0, 1)
+    deletions = _deletions(words, frequencies, candidates, 0, 1)
     write_hash_table(folder / "one_deletion", *deletions)
     longer = [position for position in candidates if len(words[position]) >= SHORTEST_TWO_EDITS]
-    write_hash_table(folder / "two_deletions", *_deletions(words, longer, 2, 2))
-    frequencies = document_frequencies[word_terms]
+    write_hash_table(folder / "two_deletions", *_deletions(words, frequencies, longer, 2, 2))
     corrections = find_corrections(words, word_terms, frequencies, deletions, config)
     np.save(folder / "corrections.npy", corrections)
 
@@ -67,8 +68,9 @@ def find_corrections(
 ) -> npt.NDArray[np.int32]:
     """Return for each word the term that it probably misspells, or -1.
 
-    A word in very few documents probably misspells the most frequent of the words at one edit that
-    are in `rare_ratio` times as many documents. `deletions` are those of up to one letter.
+    A word of very few services probably misspells the most frequent of the words at one edit that
+    `rare_ratio` times as many have, stop words excepted. `frequencies` are the counts of services
+    of the words, `deletions` those of up to one letter.
     """
     corrections = np.full(len(words), -1, dtype=np.int32)
     rare_words = [
@@ -78,7 +80,9 @@ def find_corrections(
     ]
     is_rare = np.zeros(len(words), np.bool_)
     is_rare[rare_words] = True
-    rare, frequent = _sharing(deletions, is_rare, frequencies >= config.rare_ratio)
+    is_frequent = frequencies >= config.rare_ratio
+    is_frequent[[position for position, word in enumerate(words) if word in STOP_WORDS]] = False
+    rare, frequent = _sharing(deletions, is_rare, is_frequent)
     near = frequencies[frequent] >= frequencies[rare] * config.rare_ratio
     near &= word_terms[frequent] != word_terms[rare]
     highest = np.zeros(len(words), dtype=np.int64)
@@ -126,16 +130,26 @@ def _is_candidate(word: str) -> bool:
     return SHORTEST_CORRECTION <= len(word) <= LONGEST_CORRECTION and word.isalpha()
 
 
-def _deletions(words: Sequence[str], positions: Sequence[int], fewest: int, most: int) -> Deletions:
-    """Return the hashes of remainders after `fewest` to `most` deletions, and their positions."""
-    by_length = defaultdict(list)
-    for position in positions:
-        by_length[len(words[position])].append(position)
+def _deletions(
+    words: Sequence[str],
+    frequencies: npt.NDArray[np.int64],
+    positions: Sequence[int],
+    fewest: int,
+    most: int,
+) -> Deletions:
+    """Return the hashes of remainders after `fewest` to `most` deletions, and their positions.
+
+    Those of frequent words come first, by powers of two: of a bucket with many values a query looks
+    at the first.
+    """
+    groups = defaultdict(list)
+    for position, frequency in zip(positions, frequencies[positions].tolist(), strict=True):
+        groups[-frequency.bit_length(), len(words[position])].append(position)
     hashes, members = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int32)]
-    for length, same_length in sorted(by_length.items()):
+    for (_, length), group in sorted(groups.items()):
         skipped = sum(comb(length, count) for count in range(fewest))
-        for start in range(0, len(same_length), BATCH):
-            batch = same_length[start : start + BATCH]
+        for start in range(0, len(group), BATCH):
+            batch = group[start : start + BATCH]
             codes = letter_codes([words[position] for position in batch])
             remainders = deletion_hashes(codes, most)[:, skipped:]
             hashes.append(remainders.ravel())

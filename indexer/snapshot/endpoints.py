@@ -124,7 +124,7 @@ def write_endpoints(
     documents = place_documents(counts if indexed else np.zeros_like(counts), other_counts)
     owners_of_others = listed.services[others]
     ranks = np.arange(len(others)) - np.searchsorted(owners_of_others, owners_of_others)
-    join.documents[others] = documents.resources[owners_of_others] + ranks
+    join.documents[others] = documents.others[owners_of_others] + ranks
     services = documents.services
     if not indexed:
         services = np.repeat(np.arange(len(counts), dtype=np.int32), counts)

@@ -58,7 +58,8 @@ async def list_resources(request: Request) -> Response:
     if not listing.is_cheap:
         request.app.state.load_shedder.check()
     limit, offset = listing.page.limit, listing.page.offset
-    page = snapshot_of(request).resources.list(listing.filters, limit, offset)
+    engine = snapshot_of(request).engine
+    page = await engine.search_resources(None, limit, offset, listing.filters)
     unapplied = b""
     if listing.unapplied:
         unapplied = b',"unappliedFilters":%b' % orjson.dumps(listing.unapplied)
@@ -96,7 +97,7 @@ async def list_merchant(request: Request) -> Response:
     pay_to, (limit, offset) = parse_merchant(request.scope["query_string"])
     request.app.state.load_shedder.check()
     filters = ResourceFilters(offers={"payTo": [pay_to]})
-    page = snapshot_of(request).resources.list(filters, limit, offset)
+    page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)
     head = b'{"x402Version":2,"payTo":%b,"resources":[' % orjson.dumps(pay_to)
     body = (head, *_joined(page), b"],", _pagination(page, limit, offset), b"}")
     return json_response(b"".join(body))

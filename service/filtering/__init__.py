@@ -1,4 +1,4 @@
-"""Filtering: which documents a request allows, by facets of services and offers of endpoints.
+"""Filtering: which documents a request allows, by facets, offers and parts of URLs.
 
 May import `service.search`, `service.storage` and `service.networks`.
 """

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -75,18 +75,10 @@ ENDPOINT_FACETS = (*OFFER_FACETS, *ENDPOINT_KEYS, "service")
 _values = msgspec.json.Decoder(list[str])
 
 
-class Values(Protocol):
-    """The values of a facet, by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int, /) -> str: ...
-
-
 class Facet(ABC):
     """The values of one facet, and the documents that have each."""
 
-    def __init__(self, values: Values, key: Normaliser) -> None:
+    def __init__(self, values: Sequence[str] | IdTable, key: Normaliser) -> None:
         self._values = values
         self._key = key
 

@@ -40,6 +40,9 @@ class Urls:
         self._starts = starts
         self._frequencies = np.bincount(self._text[:SAMPLE], minlength=256).tolist()
 
+    def __len__(self) -> int:
+        return len(self._text)
+
     def containing(self, part: str) -> Mask:
         """Return which URLs have a part, in any case."""
         mask = np.zeros(len(self._starts), np.bool_)
@@ -59,18 +62,18 @@ class Urls:
         begin, end = int(starts[0]), self._stop(last - 1)
         places = self._places(wanted, begin, end)
         if len(places) * DENSE > end - begin:
-            return self._search_each(wanted, first, range(last - first))
+            return self.search_each(wanted, first, range(last - first))
         size = min(WORD, 1 << (len(wanted).bit_length() - 1))
         offsets = [*range(0, len(wanted) - size, size), len(wanted) - size]
-        places = self._compare(wanted, places, offsets[:MAX_WORDS], size)
+        places = self.compare(wanted, places, offsets[:MAX_WORDS], size)
         owners = starts.searchsorted(places, side="right") - 1
         if len(offsets) <= MAX_WORDS or not len(places):
             return owners
         is_repeated = np.zeros(len(owners), np.bool_)
         is_repeated[1:] = owners[1:] == owners[:-1]
         is_repeated[:-1] |= is_repeated[1:]
-        others = self._search_each(wanted, first, np.unique(owners[is_repeated]).tolist())
-        places = self._compare(wanted, places[~is_repeated], offsets[MAX_WORDS:], size)
+        others = self.search_each(wanted, first, np.unique(owners[is_repeated]).tolist())
+        places = self.compare(wanted, places[~is_repeated], offsets[MAX_WORDS:], size)
         return np.concatenate((starts.searchsorted(places, side="right") - 1, others))
 
     def _places(self, wanted: bytes, begin: int, end: int) -> Integers:
@@ -79,12 +82,18 @@ class Urls:
         if last <= begin:
             return NO_ORDINALS
         rarest = sorted(range(len(wanted)), key=lambda offset: self._frequencies[wanted[offset]])
-        fits = np.ones(last - begin, np.bool_)
+        fits = np.zeros((last - begin + WORD) // WORD * WORD, np.bool_)
+        fits[: last - begin] = True
         for offset in rarest[:2]:
-            fits &= self._text[begin + offset : last + offset] == wanted[offset]
-        return begin + fits.nonzero()[0]
+            fits[: last - begin] &= self._text[begin + offset : last + offset] == wanted[offset]
+        # Few words of 8 flags have one that is set: finding these first takes a third of the time.
+        words = fits.view(np.uint64)
+        used = (words != 0).nonzero()[0]
+        flags = words[used].view(np.bool_).nonzero()[0]
+        places: Integers = (used[flags >> 3] << 3) + (flags & 7)
+        return places + begin
 
-    def _compare(
+    def compare(
         self, wanted: bytes, places: Integers, offsets: Iterable[int], size: int
     ) -> Integers:
         """Return those of the places where the words of a part at these offsets stand."""
@@ -98,7 +107,7 @@ class Urls:
                 break
         return places
 
-    def _search_each(self, wanted: bytes, first: int, owners: Iterable[int]) -> Integers:
+    def search_each(self, wanted: bytes, first: int, owners: Iterable[int]) -> Integers:
         """Return those of some URLs, counted from `first`, that have a part: one by one."""
         return np.array(
             [

@@ -23,13 +23,12 @@ from service.publishing.transforms import (
     Transform,
     pack_numbers,
 )
+from service.search.postings import IMPACT_BITS, read_header
 from service.storage.memory_map import open_array
 
 Numbers = npt.NDArray[np.int64]
 
-SERVICES, ENDPOINTS, OFFERS = "services", "endpoints", "offers"
-IMPACT_BITS = 24
-"""The bits of a posting below its ordinal."""
+SERVICES, ENDPOINTS, DOCUMENTS, OFFERS = "services", "endpoints", "documents", "offers"
 
 
 class Numbering(NamedTuple):
@@ -45,17 +44,16 @@ NUMBERINGS = {
     "filters/popularity.npy": Numbering(SERVICES),
     "filters/price.npy": Numbering(SERVICES),
     "ids.values.npy": Numbering(SERVICES),
-    "postings/names.values.npy": Numbering(SERVICES),
-    "postings/postings.npy": Numbering(SERVICES, IMPACT_BITS),
-    "vectors/cells.npy": Numbering(SERVICES),
+    "postings/named.npy": Numbering(SERVICES),
+    "postings/postings.npy": Numbering(DOCUMENTS, IMPACT_BITS),
+    "postings/dense_champions.npy": Numbering(DOCUMENTS),
+    "vectors/documents.npy": Numbering(DOCUMENTS),
     "endpoints/services.npy": Numbering(SERVICES),
     "endpoints/*.ordinals.npy": Numbering(ENDPOINTS),
-    "endpoints/documents.npy": Numbering(ENDPOINTS),
+    "endpoints/documents.npy": Numbering(DOCUMENTS),
     "endpoints/popularity.npy": Numbering(ENDPOINTS),
     "endpoints/price.npy": Numbering(ENDPOINTS),
     "endpoints/urls.values.npy": Numbering(ENDPOINTS),
-    "endpoints/postings/postings.npy": Numbering(ENDPOINTS, IMPACT_BITS),
-    "endpoints/vectors/cells.npy": Numbering(ENDPOINTS),
     "offers/*.ordinals.npy": Numbering(ENDPOINTS),
     "offers/owners.npy": Numbering(ENDPOINTS),
     "offers/by_price.npy": Numbering(OFFERS),
@@ -63,23 +61,18 @@ NUMBERINGS = {
 } | {
     f"{folder}{name}.npy": Numbering(f"{folder}{table}")
     for folder, table, names in (
-        ("postings/", "words", ("words.values", "one_deletion.values", "two_deletions.values")),
-        ("postings/", "terms", ("terms.values", "word_terms", "corrections")),
-        ("endpoints/postings/", "words", ("words.values", "one_deletion.values")),
-        ("endpoints/postings/", "words", ("two_deletions.values",)),
-        ("endpoints/postings/", "terms", ("terms.values", "word_terms", "corrections")),
-        ("resources/", "strings", ("strings.values", "types", "networks", "schemes", "tags")),
-        ("resources/", "strings", ("extensions",)),
-        ("offers/", "strings", ("strings.values", "networks", "schemes", "assets", "pay_to")),
-        ("offers/", "strings", ("currencies",)),
+        ("postings/", "words", ("one_deletion.values", "two_deletions.values")),
+        ("postings/", "terms", ("word_terms", "corrections")),
+        ("resources/", "strings", ("types", "networks", "schemes", "tags", "extensions")),
+        ("offers/", "strings", ("networks", "schemes", "assets", "pay_to", "currencies")),
     )
     for name in names
 }
 """The arrays of numbers, by the pattern of their paths."""
 DIFFERENCES = ("*offsets.npy", "*starts.npy", "*bounds.npy")
 """The arrays of positions that increase."""
-ROWS = {"vectors/rows.npy": SERVICES, "endpoints/vectors/rows.npy": ENDPOINTS}
-"""The arrays of vectors, which stand in an order of their own."""
+ROWS = "vectors/rows.npy"
+"""The array of vectors, which stand in an order of their own."""
 
 
 class Renumbering:
@@ -101,8 +94,8 @@ class Renumbering:
         if not path.endswith(".npy"):
             return PLAIN
         array = open_array(self._target / path)
-        if path in ROWS:
-            numbers = self._rows(path.removesuffix("rows.npy"), self._map(ROWS[path]))
+        if path == ROWS:
+            numbers = self._rows(self._map(DOCUMENTS))
             return Gather(array.itemsize * array.shape[1], pack_numbers(numbers))
         if array.dtype.kind not in "iu" or array.itemsize not in {4, 8}:
             return PLAIN
@@ -124,6 +117,7 @@ class Renumbering:
             derive: Callable[[], Numbers] | None = {
                 SERVICES: self._services,
                 ENDPOINTS: self._endpoints,
+                DOCUMENTS: self._documents,
                 OFFERS: self._offers,
             }.get(kind)
             self._maps[kind] = derive() if derive else self._strings(kind, ".utf8", 0)
@@ -133,16 +127,19 @@ class Renumbering:
         return self._strings("ids", ".json", 1)
 
     def _endpoints(self) -> Numbers:
-        """Map endpoints by their service and place there; other documents stand after them."""
-        before, after = self._arrays("endpoints/first.npy")
-        documents = len(open_array(self._base / "endpoints/services.npy"))
-        endpoints = _map_parts(self._map(SERVICES), before, after)
-        others = np.arange(len(endpoints), documents) + after[-1] - before[-1]
-        return np.concatenate([endpoints, others])
+        """Map endpoints by their service and place there."""
+        return _map_parts(self._map(SERVICES), *self._arrays("endpoints/first.npy"))
+
+    def _documents(self) -> Numbers:
+        """Map documents: those that are endpoints, then the others by service and place there."""
+        before, after = (_place_others(folder) for folder in (self._base, self._target))
+        others = _map_parts(self._map(SERVICES), before.first, after.first)
+        others[others >= 0] += after.endpoints
+        return np.concatenate([self._map(ENDPOINTS)[: before.endpoints], others])
 
     def _offers(self) -> Numbers:
         before, after = self._arrays("offers/bounds.npy")
-        return _map_parts(self._map(ENDPOINTS)[: len(before) - 1], before, after)
+        return _map_parts(self._map(ENDPOINTS), before, after)
 
     def _strings(self, table: str, suffix: str, separator: int) -> Numbers:
         before, after = (
@@ -151,17 +148,33 @@ class Renumbering:
         numbers = {text: number for number, text in enumerate(after)}
         return np.fromiter((numbers.get(text, -1) for text in before), np.int64, len(before))
 
-    def _rows(self, folder: str, numbers: Numbers) -> Numbers:
-        """Return the earlier row of each row of the vectors in a folder."""
-        positions = open_array(self._base / folder / "positions.npy")
-        cells = open_array(self._target / folder / "cells.npy")
-        earlier = np.zeros(max(len(cells), numbers.max(initial=0) + 1), np.int64)
+    def _rows(self, numbers: Numbers) -> Numbers:
+        """Return the earlier row of each row of the vectors."""
+        positions = open_array(self._base / "vectors/positions.npy")
+        documents = open_array(self._target / "vectors/documents.npy")
+        earlier = np.zeros(max(len(documents), numbers.max(initial=0) + 1), np.int64)
         is_kept = numbers[: len(positions)] >= 0
         earlier[numbers[: len(positions)][is_kept]] = np.flatnonzero(is_kept)
-        return np.asarray(positions[earlier[cells]], np.int64)
+        return np.asarray(positions[earlier[documents]], np.int64)
 
     def _arrays(self, path: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         return open_array(self._base / path), open_array(self._target / path)
+
+
+class _Others(NamedTuple):
+    """The documents that are no endpoints: how many endpoints come before, the first by service."""
+
+    endpoints: int
+    first: Numbers
+
+
+def _place_others(folder: Path) -> _Others:
+    header = read_header(folder / "postings")
+    services = open_array(folder / "endpoints/services.npy")[header.endpoints :]
+    if not header.endpoints and header.documents == header.groups:
+        services = np.arange(header.groups)
+    first = np.searchsorted(services, np.arange(header.groups + 1))
+    return _Others(header.endpoints, first.astype(np.int64))
 
 
 def _map_parts(owners: Numbers, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> Numbers:

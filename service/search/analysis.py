@@ -20,9 +20,11 @@ from whoosh.lang.porter import stem
 from service.search.stopwords import STOP_WORDS
 
 LONGEST_CACHED = 16  # characters
-"""Nearly all pieces of text are shorter. As longer ones are not cached, hostile queries cannot make
-the caches of a process larger than some 50 MB."""
+"""Nearly all normalised pieces of text are shorter. As longer ones are not cached, hostile queries
+cannot make the caches of a process larger than some 50 MB."""
 CACHED_PIECES, CACHED_STEMS = 1 << 14, 1 << 16
+LONGEST_NORMALISED = 4000  # characters
+"""Characters of a query or a name that count after NFKD, which makes 18 characters of U+FDFA."""
 
 
 class Word(NamedTuple):
@@ -36,31 +38,38 @@ def words_of(text: str) -> list[Word]:
     """Return every word of a text in order, stop words included."""
     words: list[Word] = []
     for piece in text.split():
-        words += _cached_words(piece) if len(piece) <= LONGEST_CACHED else _words_of_piece(piece)
+        folded = piece if piece.isascii() else _normalise(piece)
+        words += _cached_words(folded) if len(folded) <= LONGEST_CACHED else _words_of_piece(folded)
     return words
 
 
 def query_words(text: str) -> list[Word]:
     """Return the distinct words of a query in order, without stop words unless all are."""
     words: dict[str, Word] = {}
-    for word in words_of(text):
+    for word in words_of(text if text.isascii() else _normalise(text, LONGEST_NORMALISED)):
         if not word.redundant or word.text not in words:
             words[word.text] = word
     return [word for word in words.values() if word.text not in STOP_WORDS] or list(words.values())
 
 
 def term_of(word: str) -> str:
-    """Return the term of a folded word: its Porter stem if it is in English letters, or itself."""
-    if not (word.isascii() and word.isalpha()):
+    """Return the term of a folded word: its Porter stem if it is in English letters, or itself.
+
+    Stop words and the words whose stem is one (AED, ToS, Withings) are terms as they are: a query
+    for the latter would match nearly all documents otherwise.
+    """
+    if word in STOP_WORDS or not (word.isascii() and word.isalpha()):
         return word
-    return _cached_stem(word) if len(word) <= LONGEST_CACHED else stem(word)
+    term = _cached_stem(word) if len(word) <= LONGEST_CACHED else stem(word)
+    return word if term in STOP_WORDS else term
 
 
 def name_key(text: str) -> str:
     """Return the folded letters and digits of a name, equal for all spellings of it."""
     if text.isascii():
         return text.lower().encode().translate(None, _NOT_IN_NAMES).decode()
-    return "".join(_NAME_CHARACTERS.findall(_normalise(text).casefold()))
+    normalised = _normalise(text, LONGEST_NORMALISED)
+    return "".join(_NAME_CHARACTERS.findall(normalised.casefold()))
 
 
 class IdentifierFilter(Filter):  # type: ignore[misc]  # Whoosh is untyped
@@ -149,19 +158,22 @@ ANALYZER = RegexTokenizer(rf"(?:{_WORD_CHARACTER}|_)+") | IdentifierFilter()
 
 def analyse(text: str) -> list[Word]:
     """Run the chain over a text; `words_of` is faster and returns the same."""
-    tokens = ANALYZER(text if text.isascii() else _normalise(text))
-    return [Word(token.text.casefold(), token.redundant) for token in tokens]
+    return _run_chain(text if text.isascii() else _normalise(text))
 
 
-def _normalise(text: str) -> str:
-    """Return the text in NFKC, without the accents of alphabets.
+def _run_chain(normalised: str) -> list[Word]:
+    return [Word(token.text.casefold(), token.redundant) for token in ANALYZER(normalised)]
+
+
+def _normalise(text: str, limit: int | None = None) -> str:
+    """Return the text in NFKC, without the accents of alphabets; `limit` cuts it in NFKD.
 
     Combining classes tell the accents of Latin, Greek, Cyrillic, Hebrew and Arabic letters from
     marks that make other letters: vowel signs of Indic scripts have class 0, voicing marks of kana
     8. Hangul syllables, which NFKD takes apart, are composed again.
     """
     decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS_WITHOUT_DECOMPOSITION))
-    return unicodedata.normalize("NFC", "".join(filter(_is_not_accent, decomposed)))
+    return unicodedata.normalize("NFC", "".join(filter(_is_not_accent, decomposed[:limit])))
 
 
 def _is_not_accent(character: str) -> bool:
@@ -174,7 +186,7 @@ def _words_of_piece(piece: str) -> tuple[Word, ...]:
     if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle() or bare.isupper()):
         # Nine pieces in ten are plain words, for which the slow chain has the same result.
         return (Word(bare.lower(), False),)
-    return tuple(analyse(piece))
+    return tuple(_run_chain(piece))
 
 
 _cached_words = lru_cache(maxsize=CACHED_PIECES)(_words_of_piece)

@@ -22,7 +22,7 @@ class SearchConfig(msgspec.Struct, frozen=True):
     field_weights: dict[str, float]
     encoder: str = ""
     """The encoder of the vectors, with a hash of it; empty for ranking by words alone."""
-    analysis: int = 1
+    analysis: int = 2
     """Version of the analysers, of the stop list and of how texts are encoded, which cannot be
     hashed: raise it when the same text yields other terms or another vector."""
 
@@ -35,7 +35,7 @@ class SearchConfig(msgspec.Struct, frozen=True):
     prior_bound: Share = 0.05
     """Largest share that popularity adds to a score."""
 
-    dense_share: float = 1 / 40
+    dense_share: float = 1 / 24
     """A term in more than this share of the documents has a dense column instead of postings."""
 
     query_terms: Positive = 64
@@ -53,7 +53,9 @@ class SearchConfig(msgspec.Struct, frozen=True):
     rare_ratio: Count = 20
 
     similarity_weight: Weight = 8.0
-    """Units of BM25F score that a cosine of 1 adds."""
+    """Units of BM25F score that a cosine of 1 adds where services are ranked."""
+    document_similarity_weight: Weight = 6.0
+    """The same where endpoints or listed resources are."""
     size_penalty: Weight = 0.1
     """Units of BM25F score by which a service ranks lower, times the logarithm of the number of its
     documents: it is ranked by the best of many."""
@@ -83,10 +85,11 @@ SEARCH_CONFIG = SearchConfig(
         "category": 1.0,
         "parameters": 0.5,
         "tags": 0.5,
-        "service_name": 1.5,
-        "service_description": 0.5,
+        "service_name": 2.0,
+        "service_description": 0.6,
         "service_category": 0.5,
         "host": 0.5,
     },
 )
-"""`title` is the path of an endpoint, or the name of a service that is a document of its own."""
+"""`title` is the path of an endpoint, or the name of a service that is a document of its own, which
+alone has a `category`."""

@@ -39,14 +39,18 @@ class Groups:
 
     `first`, int64[groups + 1], is the first document of each, which has a run of consecutive
     documents. Those beyond the last run are in order of their groups, too. `of_document`,
-    int32[documents], is the group of each document, and `penalties`, int64[groups], what is
+    int32[documents], is the group of each document, and `penalties`, uint16[groups], what is
     subtracted from the sum of a document where groups are ranked.
     """
 
     def __init__(
-        self, first: Integers, of_document: npt.NDArray[np.int32], penalties: Integers
+        self,
+        first: Integers,
+        of_document: npt.NDArray[np.int32],
+        penalties: npt.NDArray[np.integer],
     ) -> None:
-        self.penalties = penalties
+        self.penalties = penalties.astype(np.int64)
+        self.largest = int(np.diff(first).max(initial=0))
         self._first = first
         others = of_document[first[-1] :]
         self.is_split = bool((first[others + 1] > first[others]).any())

@@ -69,11 +69,6 @@ class SparseList(NamedTuple):
         return len(self.postings)
 
     @property
-    def size(self) -> int:
-        """The number of impacts that are added up at most."""
-        return len(self.postings)
-
-    @property
     def ordinals(self) -> Integers:
         """The documents that have the term, ascending."""
         return self.postings >> IMPACT_BITS
@@ -100,11 +95,6 @@ class DenseList(NamedTuple):
     def frequency(self) -> int:
         """The count of documents that have the term."""
         return self.term.frequency
-
-    @property
-    def size(self) -> int:
-        """The number of impacts that are added up at most."""
-        return self.term.impacts.size
 
     @property
     def ordinals(self) -> Integers:

@@ -21,7 +21,7 @@ from service.search.top_k import NO_ORDINALS
 from service.storage.hash_table import text_hash
 from service.storage.memory_map import open_array
 
-CACHED_QUERIES = 64
+CACHED_QUERIES = 16
 """Parsed queries: a page asks for one query with several filters."""
 
 
@@ -75,7 +75,12 @@ class QueryParser:
             for name in ("document", "group")
         )
         self._expander = QueryExpander(
-            folder, frequencies, self.header.documents, self.header.config
+            folder,
+            frequencies,
+            group_frequencies,
+            header.documents,
+            header.groups,
+            header.config,
         )
         self._name_hashes = open_array(folder / "name_hashes.npy")
         self._named = open_array(folder / "named.npy")
@@ -85,7 +90,11 @@ class QueryParser:
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
-        return self._expander.terms(query_words(query))
+        return [
+            frozenset(self.term(number) for number, _ in each.terms)
+            for each in self.parse(query).expansions
+            if each.required
+        ]
 
     def term(self, number: int) -> str:
         """Return the text of a term."""
@@ -103,11 +112,12 @@ class QueryParser:
         vector = encode_query(self._encoder, query, expansions)
         if vector is None:
             return None
-        config = self.header.config
-        weight = config.similarity_weight * config.impact_scale
-        if self._expander.is_specific(expansions):
-            weight *= config.specific_weight
-        return VectorQuery(self._vectors, vector, weight, config)
+        return VectorQuery(
+            self._vectors,
+            vector,
+            self.header.config,
+            is_specific=self._expander.is_specific(expansions),
+        )
 
     def _services_named(self, query: str) -> Integers:
         name_hash = np.uint64(text_hash(name_key(query)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,21 +15,25 @@ from service.search.analysis import LONGEST_CACHED, Word, term_of
 from service.search.config import SearchConfig
 from service.search.postings import FULL_WEIGHT, Integers, WeightedTerm
 from service.search.semantic.encoder import is_encodable
-from service.search.spelling import SpellingIndex
+from service.search.spelling import LONGEST_CORRECTION, SpellingIndex
+from service.search.stopwords import STOP_WORDS
+from service.search.top_k import top_k
 from service.storage.hash_table import HashTable
 from service.storage.memory_map import items_of, open_array
 from service.storage.string_table import StringTable
 
 SHORTEST_PREFIX = 3
+MOST_COMPLETIONS = 1 << 14
+"""Words with a prefix that may complete it, the first in the order of the alphabet."""
 CACHED_WORDS, CACHED_CANDIDATES = 1 << 14, 1 << 12
 
 
 class Expansion(NamedTuple):
     """The terms that a query word stands for, none if no service has it; cached, so never edited.
 
-    `required` is false for an identifier whose parts are words of the query, too. `alternative` is
-    the likeliest completion or correction of a word that no service has, if there is one;
-    `is_known` tells whether a service has it.
+    `required` is false for an identifier whose parts are words of the query, too, and for a
+    misspelt stop word. `alternative` is the likeliest completion or correction of a word that no
+    service has, if there is one; `is_known` tells whether a service has it.
     """
 
     word: str
@@ -44,24 +49,38 @@ class QueryExpander:
     Files: `terms` and `words` (string tables), `word_terms.npy` (int32[words], the term of each
     word), `corrections.npy` (int32[words], the term that a rare word probably misspells, or -1),
     `one_deletion` and `two_deletions` (hash tables of `SpellingIndex`).
+
+    `document_frequencies` and `service_frequencies`, int64[terms], are the counts of documents and
+    of services that have each term: the idf of a term is that of its documents, but how rare or
+    likely it is depends on the services.
     """
 
     def __init__(
-        self, folder: Path, document_frequencies: Integers, documents: int, config: SearchConfig
+        self,
+        folder: Path,
+        document_frequencies: Integers,
+        service_frequencies: Integers,
+        documents: int,
+        services: int,
+        config: SearchConfig,
     ) -> None:
         self._terms = StringTable(folder / "terms")
         self._words = StringTable(folder / "words")
-        self._word_terms = open_array(folder / "word_terms.npy")
+        word_terms = open_array(folder / "word_terms.npy")
+        self._term_of_word = items_of(word_terms)
         self._corrections = items_of(open_array(folder / "corrections.npy"))
+        self._stop_words = frozenset(map(self._words.find, STOP_WORDS)) - {-1}
+        self._word_frequencies = service_frequencies.take(word_terms)
+        self._word_frequencies[list(self._stop_words)] = 0  # they complete and correct no word
         self._spelling = SpellingIndex(
             self._words,
+            self._word_frequencies,
             HashTable(folder / "one_deletion"),
             HashTable(folder / "two_deletions"),
         )
-        self._term_of_word = items_of(self._word_terms)
-        self._document_frequencies = document_frequencies
-        self._frequency_of = items_of(document_frequencies)
-        self._documents = documents
+        self._document_frequency_of = items_of(document_frequencies)
+        self._service_frequency_of = items_of(service_frequencies)
+        self._documents, self._services = documents, services
         self._config = config
         # Caches of bound methods are reference cycles, which would keep the files mapped.
         this = weakref.proxy(self)
@@ -92,16 +111,7 @@ class QueryExpander:
             if is_expandable:
                 expandable.append((-len(word.text), word.text, len(expansions)))
             expansions.append(expansion)
-        if expandable:
-            expandable.sort()
-            for _, text, position in expandable[: self._config.expanded_words]:
-                exact = expansions[position]
-                if exact.is_known:
-                    terms = [*exact.terms, self._correction(text)]
-                    expansions[position] = exact._replace(terms=terms)
-                else:
-                    expansions[position] = self._alternatives(text)
-        return expansions
+        return self._complete(expansions, expandable) if expandable else expansions
 
     def terms(self, words: list[Word]) -> list[frozenset[str]]:
         """Return the terms of each required word, completions and corrections included."""
@@ -120,19 +130,19 @@ class QueryExpander:
 
         Words of other languages that no document has do not count: they mean nothing to an encoder.
         """
-        config = self._config
+        config, frequency_of = self._config, self._service_frequency_of
+        most = min(config.rare_documents, int(self._services * config.specific_rarity))
+        # Most queries have no rare word, which saves the rest.
+        if not any(each.terms and frequency_of[each.terms[0][0]] <= most for each in expansions):
+            return False
         required = [
             each for each in expansions if each.required and (each.terms or is_encodable(each.word))
         ]
         if len(required) > config.specific_words:
             return False
-        most = min(config.rare_documents, int(self._documents * config.specific_rarity))
-        frequencies = [self._frequency_of[each.terms[0][0]] for each in required if each.terms]
-        idf = [self._idf(frequency) for frequency in frequencies]
-        rare = [
-            value for value, frequency in zip(idf, frequencies, strict=True) if frequency <= most
-        ]
-        return sum(rare) > config.specific_share * sum(idf)
+        terms = [each.terms[0][0] for each in required if each.terms]
+        rare = sum(self._idf(term) for term in terms if frequency_of[term] <= most)
+        return rare > config.specific_share * sum(map(self._idf, terms))
 
     def _look_up(self, word: Word) -> tuple[Expansion, int | str, bool]:
         """Return the exact expansion, a key of the term, and whether to complete or correct."""
@@ -152,64 +162,96 @@ class QueryExpander:
         exact = Expansion(text, [(term, FULL_WEIGHT)], not redundant, is_known=True)
         return exact, term, expandable and not redundant
 
+    def _complete(
+        self, expansions: list[Expansion], expandable: list[tuple[int, str, int]]
+    ) -> list[Expansion]:
+        """Complete and correct the first words of `expandable`: length, text and position."""
+        for _, text, position in sorted(expandable)[: self._config.expanded_words]:
+            exact = expansions[position]
+            if exact.is_known:
+                terms = [*exact.terms, self._correction(text)]
+                expansions[position] = exact._replace(terms=terms)
+            else:
+                expansions[position] = self._alternatives(text)
+        if any(each.required for each in expansions):
+            return expansions
+        # Like a query of stop words, one of misspelt stop words requires them.
+        return [each._replace(required=True) for each in expansions]
+
     def _correction(self, text: str) -> WeightedTerm:
         """Return the term that a word in very few documents probably misspells."""
         term = self._corrections[self._words.find(text)]
         return term, round(self._config.one_edit_weight * FULL_WEIGHT)
 
     def _alternatives(self, text: str) -> Expansion:
-        short = len(text) <= LONGEST_CACHED
-        return self._cached_candidates(text) if short else self._candidates(text)
+        # Longer words are only completed, which takes two binary searches.
+        is_cached = len(text) <= LONGEST_CORRECTION
+        return self._cached_candidates(text) if is_cached else self._candidates(text)
 
     def _candidates(self, text: str) -> Expansion:
-        """Return the likeliest completions and corrections of a word that no service has.
-
-        They weigh as if they were one word, as frequent as the most frequent of them: a rare
-        candidate is no better evidence than a frequent one, and less likely to be meant.
-        """
+        """Return the likeliest completions and corrections of a word that no service has."""
         config, term_of_word = self._config, self._term_of_word
         weights: dict[int, float] = {}
         words: dict[int, int] = {}
         for number in self._completions(text):
             weights[term_of_word[number]] = config.completion_weight
             words.setdefault(term_of_word[number], number)
+        required = True
         # Completions that fill the list leave no room for corrections, unless those weigh more.
         if len(weights) < config.candidates or config.completion_weight < max(
             config.one_edit_weight, config.two_edits_weight
         ):
-            for number, edits in self._spelling.corrections(text).items():
-                term = term_of_word[number]
-                weight = config.one_edit_weight if edits == 1 else config.two_edits_weight
-                weights[term] = max(weight, weights.get(term, 0.0))
-                words.setdefault(term, number)
+            near = self._spelling.corrections(text)
+            required = bool(weights) or not self._are_stop_words(near)
+            for number, edits in near.items():
+                if number not in self._stop_words:
+                    term = term_of_word[number]
+                    weight = config.one_edit_weight if edits == 1 else config.two_edits_weight
+                    weights[term] = max(weight, weights.get(term, 0.0))
+                    words.setdefault(term, number)
         if not weights:
-            return Expansion(text, [], required=True, is_known=False)
-        frequency = {term: self._frequency_of[term] for term in weights}
-        likeliest = sorted(weights, key=lambda term: (-weights[term], -frequency[term], term))[
-            : config.candidates
-        ]
-        highest = max(frequency[term] for term in likeliest)
-        common_idf, highest_likelihood = self._idf(highest), math.log1p(highest)
-        candidates = []
-        for term in likeliest:
-            likelihood = math.log1p(frequency[term]) / highest_likelihood
-            weight = weights[term] * likelihood * common_idf / self._idf(frequency[term])
-            candidates.append((term, max(1, round(FULL_WEIGHT * weight))))
+            return Expansion(text, [], required, is_known=False)
+        frequency_of = self._service_frequency_of
+        likeliest = sorted(weights, key=lambda term: (-weights[term], -frequency_of[term], term))
+        terms = self._weigh(likeliest[: config.candidates], weights)
         alternative = self._words[words[likeliest[0]]]
-        return Expansion(text, candidates, required=True, is_known=False, alternative=alternative)
+        return Expansion(text, terms, required, is_known=False, alternative=alternative)
+
+    def _weigh(self, terms: list[int], weights: Mapping[int, float]) -> list[WeightedTerm]:
+        """Return the weights of terms that stand for one word, as frequent as the most frequent.
+
+        A rare candidate is no better evidence than a frequent one, and less likely to be meant.
+        """
+        likelihoods = [math.log1p(self._service_frequency_of[term]) for term in terms]
+        idfs = [self._idf(term) for term in terms]
+        factor = FULL_WEIGHT * min(idfs) / max(likelihoods)
+        return [
+            (term, max(1, round(factor * weights[term] * likelihood / idf)))
+            for term, likelihood, idf in zip(terms, likelihoods, idfs, strict=True)
+        ]
 
     def _completions(self, text: str) -> list[int]:
         """Return the most frequent words with this prefix, at most `candidates`."""
         if len(text) < SHORTEST_PREFIX and text.isascii():
             return []
-        words = self._words.with_prefix(text)
+        words = self._words.with_prefix(text)[:MOST_COMPLETIONS]
         if not words:
             return []
-        frequencies = self._document_frequencies[self._word_terms[words.start : words.stop]]
-        order = np.argsort(-frequencies, kind="stable")[: self._config.candidates]
-        return [words.start + position for position in order.tolist()]
+        frequencies = self._word_frequencies[words.start : words.stop]
+        likeliest = top_k(np.arange(len(words)), frequencies, self._config.candidates) + words.start
+        return [number for number in likeliest.tolist() if number not in self._stop_words]
 
-    def _idf(self, frequency: int) -> float:
+    def _are_stop_words(self, near: Iterable[int]) -> bool:
+        """Return whether the likeliest of the words near an unknown one are by far stop words."""
+        highest = {True: 0, False: 0}
+        for number in near:
+            frequency = self._service_frequency_of[self._term_of_word[number]]
+            is_stop_word = number in self._stop_words
+            highest[is_stop_word] = max(highest[is_stop_word], frequency)
+        return highest[True] > self._config.rare_ratio * highest[False]
+
+    def _idf(self, term: int) -> float:
+        frequency = self._document_frequency_of[term]
         return math.log(1 + (self._documents - frequency + 0.5) / (frequency + 0.5))
 
 

@@ -50,8 +50,8 @@ class Ranking:
     """The ranking of one query. What was asked of the postings and of the vectors is kept.
 
     mask: the units that may match, None for all
-    groups: where groups are ranked, each by its best document; None where documents are
-    with_names: whether units whose name is the query match, and come first
+    groups: those of the documents, None where each document is one or where documents are ranked
+    by_group: whether services are ranked, and match by their names, too
     is_filled: whether few matches are filled up with the nearest documents
     """
 
@@ -63,10 +63,11 @@ class Ranking:
         mask: Mask | None,
         groups: Groups | None,
         *,
-        with_names: bool,
+        by_group: bool,
         is_filled: bool,
     ) -> None:
-        names = query.names if with_names else NO_ORDINALS
+        names = query.names if by_group else NO_ORDINALS
+        self._by_group = by_group
         self._names = names if mask is None else names[mask.take(names)]
         self._query, self._scorer, self._config = query, scorer, config
         self._mask, self._groups = mask, groups
@@ -110,7 +111,7 @@ class Ranking:
 
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""
-        bits = (await self._scorer.matches()).copy()  # further searches reuse the array
+        bits = (await self._scorer.matches()).copy()  # to rank overwrites the buffer
         added = (await self._find_exact()).documents
         if self._is_filled and count_bits(bits) < self._config.filled_up_to:
             await self._first(0)
@@ -144,7 +145,7 @@ class Ranking:
             best = (await self._best(self._config.reranked)).ordinals
             is_added = np.isin(documents, best) | (sums == 0)
             similarities = self._vector.similarities(documents).astype(np.float64)
-            added = np.where(is_added, self._vector.impacts(documents), 0)
+            added = np.where(is_added, self._vector.impacts(documents, by_group=self._by_group), 0)
         penalties = self._penalties_of(documents)
         is_exact = np.isin(documents, (await self._find_exact()).documents)
         return [
@@ -200,7 +201,7 @@ class Ranking:
         depth = self._config.reranked
         nearest = nearest + (self._penalties_of(nearest) << SUM_BITS)
         best = np.concatenate((keys[:depth], nearest))
-        best -= vector.impacts(best & ORDINAL_MASK) << SUM_BITS
+        best -= vector.impacts(best & ORDINAL_MASK, by_group=self._by_group) << SUM_BITS
         best.sort()
         return best if len(keys) <= depth else np.concatenate((best, keys[depth:]))
 
@@ -243,7 +244,7 @@ class Ranking:
                 self._config.filled_up_to - total - exact.unmatched,
                 self._units_of(matches),
                 self._mask,
-                by_group=self._groups is not None,
+                by_group=self._by_group,
             )
         return NO_ORDINALS if self._nearest is None else self._nearest
 

@@ -10,9 +10,21 @@ from typing import Protocol
 import numpy as np
 
 from service.search.groups import Groups
-from service.search.postings import Bits, Header, ImpactList, Integers, Mask, PostingLists
+from service.search.postings import (
+    CHAMPIONS,
+    Bits,
+    Header,
+    ImpactList,
+    Integers,
+    Mask,
+    PostingLists,
+    SparseList,
+)
 from service.search.query import ParsedQuery
 from service.search.top_k import Accumulator, TopDocs, intersect, pack
+
+SPARSE_COST, GATHER_COST = 24, 4
+"""Costs of a posting that is merged, and of an impact that is looked up in a dense column."""
 
 
 class Scorer(Protocol):
@@ -68,10 +80,18 @@ class Searcher:
             documents = documents[mask.take(accumulator.units_of(documents))]
         return _EveryWord(accumulator, lists, documents)
 
-    def cost(self, query: ParsedQuery) -> int:
-        """Return how many impacts a search for a query may add up."""
-        lists = chain.from_iterable(self._postings.of_word(each.terms) for each in query.known)
-        return sum(each.size for each in lists)
+    def cost(self, query: ParsedQuery, k: int) -> int:
+        """Return how long a search for the k best takes at most, in impacts of a dense column."""
+        cost, sparse, dense = 0, 0, 0
+        for each in chain.from_iterable(self._postings.of_word(e.terms) for e in query.known):
+            if isinstance(each, SparseList):
+                sparse += each.frequency
+                continue
+            dense += 1
+            cost += each.term.impacts.size
+            if k > CHAMPIONS:  # no threshold is known before all blocks are summed
+                cost += SPARSE_COST * each.frequency
+        return cost + sparse * (SPARSE_COST + GATHER_COST * dense)
 
 
 class _AnyWord:

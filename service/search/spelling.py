@@ -15,6 +15,7 @@ from operator import mul
 import numpy as np
 import numpy.typing as npt
 
+from service.search.top_k import top_k
 from service.storage.hash_table import HASH_MASK, Hashes, HashTable
 from service.storage.string_table import StringTable
 
@@ -24,18 +25,31 @@ SHORTEST_TWO_EDITS = 6
 """Letters of a word that can be a correction at two edits."""
 ONE_EDIT_FROM, TWO_EDITS_FROM = 4, 8
 """Letters from which a query word is corrected at one edit, and at two."""
+WALKED, COMPARED = 32, 128
+"""Values of a bucket that are looked at, and words whose distance is computed: the most frequent.
+One misspelt word in 1,000 has more than 60 candidates among 125,000 words, but whoever feeds a
+catalogue can choose 40,000 that share remainders, or the bucket of a hash that is linear. A
+distance takes up to 8 µs."""
 
 BASE = 0xD1342543DE82EF95
 POWERS = [pow(BASE, exponent, HASH_MASK + 1) for exponent in range(1, LONGEST_CORRECTION + 1)]
 
 
 class SpellingIndex:
-    """Finds the words of a vocabulary that are one or two edits from a misspelt one."""
+    """Finds the words of a vocabulary that are one or two edits from a misspelt one.
+
+    `frequencies` are aligned with the words; more frequent ones come first in the buckets.
+    """
 
     def __init__(
-        self, words: StringTable, one_deletion: HashTable, two_deletions: HashTable
+        self,
+        words: StringTable,
+        frequencies: npt.NDArray[np.int64],
+        one_deletion: HashTable,
+        two_deletions: HashTable,
     ) -> None:
         self._words = words
+        self._frequencies = frequencies
         self._one_deletion = one_deletion
         self._two_deletions = two_deletions
 
@@ -44,18 +58,22 @@ class SpellingIndex:
         edits = max_edits(word)
         if not edits:
             return {}
-        candidates = self._one_deletion.candidates(one_deletion_hashes(word))
+        candidates = self._one_deletion.candidates(one_deletion_hashes(word), WALKED)
         near = self._within(word, candidates, 1)
         if near or edits == 1:
             return near
         hashes = deletion_hashes(letter_codes([word]), 2)[0].tolist()
-        candidates += self._one_deletion.candidates(hashes[len(word) + 1 :])
-        candidates += self._two_deletions.candidates(hashes)
+        candidates += self._one_deletion.candidates(hashes[len(word) + 1 :], WALKED)
+        candidates += self._two_deletions.candidates(hashes, WALKED)
         return self._within(word, candidates, 2)
 
     def _within(self, word: str, candidates: list[int], edits: int) -> dict[int, int]:
         near = {}
-        for number in set(candidates):
+        numbers = sorted(set(candidates))
+        if len(numbers) > COMPARED:
+            ordinals = np.array(numbers)
+            numbers = top_k(ordinals, self._frequencies.take(ordinals), COMPARED).tolist()
+        for number in numbers:
             distance = edit_distance(word, self._words[number], edits)
             if 0 < distance <= edits:
                 near[number] = distance

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,8 @@ TIGHTEN_ABOVE = 64  # blocks
 """Above this many blocks, champion lists raise the threshold first: to skip blocks pays then."""
 CHAMPION_TERMS = 6
 """Terms whose champions are summed, the rarest: the others seldom raise the threshold."""
+SPREAD = 4
+"""Documents that are sorted at first for each unit that is wanted: a unit may have several."""
 LOOP_UP_TO = 24  # duplicates
 """Up to this many, a loop adds duplicates faster than NumPy does."""
 FULL_SORT_UP_TO = 512  # keys
@@ -52,7 +54,6 @@ LAST_KEY = np.iinfo(np.int64).max
 """A key behind all others."""
 
 NO_ORDINALS = np.empty(0, np.int64)
-_ZERO = np.zeros(1, np.int64)
 
 Units: TypeAlias = npt.NDArray[np.int32] | Integers
 """Numbers of documents, or of groups."""
@@ -87,6 +88,7 @@ class Accumulator(threading.local):
         self._bits = np.empty(block_count(self.units), np.uint64)
         self._counts = np.empty(block_count(self.units), np.uint8)
         self._flags = np.zeros(self.units, np.bool_)
+        self._places = np.empty(self.units, np.int64)
         self._is_split = groups is not None and groups.is_split
 
     def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopDocs:
@@ -97,36 +99,36 @@ class Accumulator(threading.local):
             total = self._frequency_of(term)
             if weight == FULL_WEIGHT and min(k, total) <= len(term.champions):
                 champions = term.champions[:k]
-                return TopDocs(total, self._keys(champions, dense[0].impacts_at(champions)))
+                sums = dense[0].impacts_at(champions).astype(np.int64)
+                return TopDocs(total, self._keys(champions, sums, self.units_of(champions)))
         bits = self._union(dense, mask) if dense else None
         total = self._count(dense, bits, mask)
         keys = NO_ORDINALS
         if sparse:
-            ordinals, sums, duplicates = merge(sparse)
-            if len(duplicates) and self._groups is None:
-                present = sums.nonzero()[0]
-                ordinals, sums = ordinals.take(present), sums.take(present)
+            ordinals, sums = merge(sparse)
+            units = self.units_of(ordinals)
+            if mask is not None:
+                allowed = mask.take(units).nonzero()[0]
+                ordinals, sums, units = ordinals[allowed], sums[allowed], units[allowed]
+            total += self._count_others(units, bits)
             for each in dense:
                 sums += each.impacts_at(ordinals)
-            units, keys = self._best_of_units(ordinals, sums, mask)
-            total += self._count_others(units, bits)
-            keys = first_keys(keys, 2 * k if self._is_split else k)
-            if self._is_split:
-                keys = self._distinct(keys)
+            keys = self._keys(ordinals, sums, units)
+            if self._groups is None and not dense:
+                return TopDocs(total, first_keys(keys, min(k, total)))
+            keys = self._first_units(keys, k)
         if dense and k:
             # Units without a sparse term have to beat the last of the k that have one.
             threshold = -int(keys[k - 1] >> SUM_BITS) if len(keys) >= k else 1
             others = self._at_least(max(1, threshold), dense, k, mask)
-            keys = first_keys(np.concatenate((keys, others)), 4 * k if self._is_split else 2 * k)
-            if sparse or self._is_split:
-                keys = self._distinct(keys)
+            keys = self._first_units(np.concatenate((keys, others)), k)
         return TopDocs(total, keys[:k])
 
     def best(self, ordinals: Integers, sums: Integers, k: int) -> TopDocs:
         """Return the best documents of the k best units of ascending documents, and the count."""
-        units, keys = self._best_of_units(ordinals, sums, None)
-        keys = first_keys(keys, 2 * k if self._is_split else k)
-        return TopDocs(self._count_others(units, None), self._distinct(keys)[:k])
+        units = self.units_of(ordinals)
+        keys = self._first_units(self._keys(ordinals, sums, units), k)
+        return TopDocs(self._count_others(units, None), keys)
 
     def matches(self, lists: Sequence[ImpactList], mask: Mask | None) -> Bits:
         """Return the bits of the units that are in any of the lists and in the mask, read-only.
@@ -150,30 +152,10 @@ class Accumulator(threading.local):
         """Return the unit of each document."""
         return ordinals if self._groups is None else self._groups.of_document.take(ordinals)
 
-    def _best_of_units(
-        self, ordinals: Integers, sums: Integers, mask: Mask | None
-    ) -> tuple[Units, Integers]:
-        """Return the units of ascending documents, and the sort key of the best document of each.
-
-        A group whose documents stand in two places is returned for each.
-        """
-        units = self.units_of(ordinals)
-        if mask is not None:
-            allowed = mask.take(units).nonzero()[0]
-            ordinals, sums, units = ordinals.take(allowed), sums.take(allowed), units.take(allowed)
-        keys = self._keys(ordinals, sums)
+    def _keys(self, ordinals: Integers, sums: Integers, units: Units) -> Integers:
+        """Return the sort keys of documents."""
         if self._groups is not None:
-            starts = (units[1:] != units[:-1]).nonzero()[0]
-            if len(starts) + 1 < len(units):
-                starts = np.concatenate((_ZERO, starts + 1))
-                keys, units = np.minimum.reduceat(keys, starts), units.take(starts)
-        return units, keys
-
-    def _keys(self, ordinals: Integers, sums: npt.NDArray[Any]) -> Integers:
-        """Return the sort keys of documents, whose sums are those of their impacts."""
-        sums = sums.astype(np.int64)
-        if self._groups is not None:
-            sums -= self._groups.penalties.take(self.units_of(ordinals))
+            sums = sums - self._groups.penalties.take(units)
         return ordinals - (sums << SUM_BITS)
 
     def _bits_of(self, term: DenseTerm) -> Bits:
@@ -199,21 +181,38 @@ class Accumulator(threading.local):
         return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
 
     def _count_others(self, units: Units, bits: Bits | None) -> int:
-        """Return how many distinct units are not among those whose bits are set."""
+        """Return how many distinct units are not among those whose bits are set.
+
+        Equal ones follow each other, unless groups are split.
+        """
+        if not len(units):
+            return 0
         if self._is_split:
-            units = units.take(np.unique(units, return_index=True)[1])
+            units = units.take(units.argsort())
+        is_next = units[1:] != units[:-1]
         if bits is None:
-            return len(units)
+            return 1 + int(np.count_nonzero(is_next))
         words = bits.take(units >> BLOCK_BITS) >> (units & (BLOCK_SIZE - 1)).astype(np.uint64)
-        return len(units) - int(np.count_nonzero(words & np.uint64(1)))
+        is_other = (words & np.uint64(1)) == 0
+        return int(is_other[0]) + int(np.count_nonzero(is_next & is_other[1:]))
+
+    def _first_units(self, keys: Integers, k: int) -> Integers:
+        """Return the first keys of the k first units, sorted; the array is overwritten."""
+        size = k
+        while True:
+            size *= SPREAD
+            first = self._distinct(first_keys(keys, size))
+            if len(first) >= k or size >= len(keys):
+                return first[:k]
 
     def _distinct(self, keys: Integers) -> Integers:
         """Return the first key of each unit, of sorted keys."""
         units = self.units_of(keys & ORDINAL_MASK)
-        order = units.argsort(kind="stable")
-        units = units.take(order)
-        repeated = (units[1:] == units[:-1]).nonzero()[0]
-        return np.delete(keys, order.take(repeated + 1)) if len(repeated) else keys
+        order = np.arange(len(keys))
+        # Of several values for one place the last is kept: that of the first key.
+        self._places[units[::-1]] = order[::-1]
+        is_first: Mask = self._places.take(units) == order
+        return keys[is_first]
 
     def _at_least(
         self, threshold: int, dense: Sequence[DenseList], k: int, mask: Mask | None
@@ -232,8 +231,10 @@ class Accumulator(threading.local):
         ]
         if not batches:
             return NO_ORDINALS
-        ordinals, sums = map(np.concatenate, zip(*batches, strict=True))
-        return self._best_of_units(ordinals, sums, mask)[1]
+        ordinals, block_sums = map(np.concatenate, zip(*batches, strict=True))
+        sums, units = block_sums.astype(np.int64), self.units_of(ordinals)
+        keys = self._keys(ordinals, sums, units)
+        return keys if mask is None else keys[mask.take(units)]
 
     def _champion_threshold(self, dense: Sequence[DenseList], k: int, mask: Mask | None) -> int:
         """Return a lower bound of the k-th best sum, or 0.
@@ -248,9 +249,10 @@ class Accumulator(threading.local):
         sums = np.zeros(len(champions), np.int64)
         for each in dense:
             sums += each.impacts_at(champions)
-        keys = self._keys(champions, sums)
+        units = self.units_of(champions)
+        keys = self._keys(champions, sums, units)
         if mask is not None:
-            keys[~mask.take(self.units_of(champions))] = LAST_KEY
+            keys[~mask.take(units)] = LAST_KEY
         rows = keys.reshape(-1, count)
         return -int(np.partition(rows, k - 1, axis=1)[:, k - 1].min() >> SUM_BITS)
 
@@ -266,23 +268,21 @@ def _divide(lists: Iterable[ImpactList]) -> tuple[list[SparseList], list[DenseLi
     return sparse, dense
 
 
-def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers, Integers]:
+def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers]:
     """Merge the postings of lists and add up the impacts of each ordinal.
 
-    Returns the ordinals, ascending; the sum of each, 0 where an ordinal repeats; and the positions
-    of those.
+    Returns the ordinals, ascending, and the sum of each, 0 where an ordinal repeats.
     """
     if len(lists) == 1:
         postings = lists[0].postings
-        return postings >> IMPACT_BITS, postings & IMPACT_MASK, NO_ORDINALS
+        return postings >> IMPACT_BITS, postings & IMPACT_MASK
     postings = np.concatenate([each.postings for each in lists])
     postings.sort(kind="stable")  # merges sorted lists in a third of the time of the default
     ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
     duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
     if len(duplicates):
-        duplicates += 1
-        _add_duplicates(sums, duplicates)
-    return ordinals, sums, duplicates
+        _add_duplicates(sums, duplicates + 1)
+    return ordinals, sums
 
 
 def intersect(words: Sequence[Sequence[ImpactList]]) -> Integers:
@@ -344,8 +344,9 @@ def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
             items[position] = 0
         return
     # Consecutive duplicates are one run: they all belong to the position before it.
-    runs = duplicates - np.arange(len(duplicates))
-    owners = duplicates.take(runs.searchsorted(runs)) - 1
+    first = np.arange(len(duplicates))
+    first[1:] *= duplicates[1:] - duplicates[:-1] > 1
+    owners = duplicates.take(np.maximum.accumulate(first)) - 1
     np.add.at(sums, owners, sums.take(duplicates))
     sums[duplicates] = 0
 

@@ -51,7 +51,7 @@ class SnapshotData:
     and `resources` that of what discovery feeds list. `endpoints` are those of all services, and
     `offers` the ways to pay for them. `filters` selects and orders the services. `parser` has the
     lexicon of the index, and `groups` the documents of each service, None where each service is one
-    document.
+    document; `is_endpoint` flags the documents that are endpoints, None where all are.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
@@ -79,6 +79,9 @@ class SnapshotData:
         header = read_header(folder / "postings")
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
         self.groups = None if is_one_each else self.endpoints.groups
+        self.is_endpoint: Mask | None = None
+        if header.endpoints < header.documents:
+            self.is_endpoint = np.arange(header.documents) < header.endpoints
         encoder = vectors = None
         if manifest.encoder:
             encoder = open_encoder(folder / "encoder", manifest.encoder)

@@ -11,7 +11,7 @@ from service.errors import Overloaded, SnapshotUnsupported
 from service.search.searcher import Scorer, Searcher
 from service.snapshot.data import SnapshotData
 
-THREAD_FROM = 1 << 23
+THREAD_FROM = 6 << 20
 """Cost of a search from which it runs in a thread: below, it takes some milliseconds."""
 YIELD_FROM = 1 << 20
 """Cost of a search after which other tasks have their turn: a page asks for many."""
@@ -77,10 +77,13 @@ class _Thread:
             search.close()
             raise Overloaded("too many expensive searches are waiting; try again in a second")
         self._waiting += 1
+        future = self._pool.submit(run_now, search)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, run_now, search)
+            return await asyncio.wrap_future(future)
         finally:
             self._waiting -= 1
+            if future.cancel():
+                search.close()
 
 
 _thread = _Thread()

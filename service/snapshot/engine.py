@@ -52,11 +52,11 @@ class Postings(Protocol):
     ) -> Scorer:
         """Return the matches of a query among the units of a mask."""
 
-    def cost(self, query: ParsedQuery) -> int:
-        """Return how many impacts a search for a query may add up here."""
+    def cost(self, query: ParsedQuery, k: int) -> int:
+        """Return how long a search for the k best takes here, in numbers that it looks at."""
 
     async def run(self, search: Coroutine[Any, Any, T], cost: int) -> T:
-        """Run a search that may look at `cost` numbers here."""
+        """Run a search of this cost."""
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
@@ -69,9 +69,6 @@ class Engine:
         self._data, self._postings = data, postings
         self._header = data.parser.header
         self._config = self._header.config
-        self._is_endpoint: Mask | None = None
-        if self._header.endpoints < self._header.documents:
-            self._is_endpoint = np.arange(self._header.documents) < self._header.endpoints
 
     async def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
@@ -81,9 +78,9 @@ class Engine:
         The best match is first, unless the filters ask for another order.
         """
         parsed = self._data.parser.parse(query)
-        cost = self._postings.cost(parsed) + self._data.filters.cost(
-            filters.facets, filters.counted
-        )
+        cost = self._data.filters.cost(filters.facets, filters.counted)
+        k = offset + limit if filters.sort == "relevance" else 0
+        cost += self._postings.cost(parsed, k)
         return await self._postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
     async def search_endpoints(
@@ -94,11 +91,12 @@ class Engine:
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
         parsed = None if query is None else self._data.parser.parse(query)
-        cost = self._cost(parsed, filters)
+        k = offset + limit if filters.sort == "relevance" else 0
+        cost = self._cost(parsed, filters, k)
         if parsed is None:
             search = self.list_endpoints(limit, offset, filters)
         else:
-            search = self._search_endpoints(parsed, limit, offset, filters)
+            search = self.rank_endpoints(parsed, limit, offset, filters)
         return await self._postings.run(search, cost)
 
     async def count_excluded(
@@ -106,7 +104,7 @@ class Engine:
     ) -> int:
         """Return how many endpoints match with the wider filters and do not satisfy the filters."""
         parsed = self._data.parser.parse(query)
-        cost = self._cost(parsed, filters)
+        cost = self._cost(parsed, filters, 0)
         return await self._postings.run(self._count_excluded(parsed, filters, wider), cost)
 
     async def search_resources(
@@ -117,11 +115,12 @@ class Engine:
         Without a query they are in the order of the listing.
         """
         data = self._data
-        if query is None:
-            return data.resources.list(filters, limit, offset)
-        parsed = data.parser.parse(query)
+        cost, parsed = data.resources.cost(filters), None
+        if query is not None:
+            parsed = data.parser.parse(query)
+            cost += self._postings.cost(parsed, offset + limit)
         search = self._search_resources(parsed, limit, offset, filters)
-        return await self._postings.run(search, self._postings.cost(parsed))
+        return await self._postings.run(search, cost)
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
@@ -140,7 +139,7 @@ class Engine:
             self._config,
             mask,
             data.groups,
-            with_names=True,
+            by_group=True,
             is_filled=not filters.match_all,
         )
         if filters.sort == "relevance":
@@ -176,9 +175,10 @@ class Engine:
             )
         ]
 
-    async def _search_endpoints(
+    async def rank_endpoints(
         self, query: ParsedQuery, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
+        """Return what `search_endpoints` does for a query, in this thread."""
         endpoints = self._data.endpoints
         selected = endpoints.filters.select(filters)
         ranking = self._rank_endpoints(query, selected)
@@ -221,9 +221,11 @@ class Engine:
         return int(np.count_nonzero(await self._matching_endpoints(ranking) & ~allowed))
 
     async def _search_resources(
-        self, query: ParsedQuery, limit: int, offset: int, filters: ResourceFilters
+        self, query: ParsedQuery | None, limit: int, offset: int, filters: ResourceFilters
     ) -> ResourcePage:
         data = self._data
+        if query is None:
+            return data.resources.list(filters, limit, offset)
         mask: Mask = data.endpoints.mask_of_resources(data.resources.matches(filters))
         if len(mask) != self._header.documents:  # of services alone
             return data.resources.page(0, [])
@@ -233,13 +235,13 @@ class Engine:
 
     def _rank_documents(self, query: ParsedQuery, mask: Mask | None) -> Ranking:
         scorer = self._postings.scorer(query, mask, by_group=False)
-        return Ranking(query, scorer, self._config, mask, None, with_names=False, is_filled=True)
+        return Ranking(query, scorer, self._config, mask, None, by_group=False, is_filled=True)
 
     def _rank_endpoints(self, query: ParsedQuery, selected: Selection) -> Ranking:
         """Rank the selected endpoints; other documents never match."""
         mask, others = selected.mask, self._header.documents - self._header.endpoints
         if mask is None or not self._header.endpoints:
-            mask = self._is_endpoint
+            mask = self._data.is_endpoint
         elif others:
             mask = np.concatenate((mask, np.zeros(others, np.bool_)))
         return self._rank_documents(query, mask)
@@ -260,20 +262,24 @@ class Engine:
             page = endpoints.filters.page(mask, filters.sort, k, 0, selected.offers)
             return Ranked(total, page)
 
-        if not per_service:
-            page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
-        else:
+        if per_service:
             bits = pack(mask, block_count(len(endpoints.groups.of_document)))
             listed -= endpoints.groups.count_excess(bits, per_service)
-            page = NO_ORDINALS
-            if offset < listed:
-                page = await list_groups(first, endpoints.groups, per_service, limit, offset)
+        page = NO_ORDINALS
+        if offset < listed and per_service:
+            page = await list_groups(first, endpoints.groups, per_service, limit, offset)
+        elif offset < listed:
+            page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
         return self._endpoint_hits(total, listed, page, filters, mask)
 
-    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters) -> int:
-        names = (*filters.facets, *filters.offers)
-        cost = self._data.endpoints.filters.cost(names, filters.counted)
-        return cost + (0 if query is None else self._postings.cost(query))
+    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, k: int) -> int:
+        endpoints, names = self._data.endpoints, (*filters.facets, *filters.offers)
+        cost = endpoints.filters.cost(names, filters.counted)
+        if query is not None:
+            # A page may have to pass over all documents of the largest service.
+            k += endpoints.groups.largest if k and filters.per_service else 0
+            cost += self._postings.cost(query, k)
+        return cost
 
     def _endpoint_hits(
         self,

@@ -12,13 +12,15 @@ each begins.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from threading import Lock
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from service.filtering.filters import in_order, intersection, page_of
 from service.filtering.offers import NONE, Offers
@@ -30,7 +32,7 @@ from service.storage.string_table import StringTable
 
 MAX_PAGE = 8 * 2**20
 """Bytes of a page, which has fewer resources than asked for rather than more bytes."""
-MAX_CACHED = 4 * 2**20
+MAX_CACHED = 16 * 2**20
 """Bytes of the masks of recent filters, which the pages of one cursor share."""
 
 
@@ -85,8 +87,9 @@ class Resources:
         }
         self._urls = Urls(open_bytes(folder / "urls.txt"), open_array(folder / "urls.starts.npy"))
         self._offers = offers
-        self._recent: dict[bytes, Mask] = {}
-        self._lock = Lock()
+        # A weak reference: with a strong one only the garbage collector would close the files.
+        select = partial(Resources._select, weakref.proxy(self))
+        self._recent = lru_cache(MAX_CACHED // max(len(self), 1))(select)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -111,19 +114,16 @@ class Resources:
         """
         if filters == NO_RESOURCE_FILTERS:
             return None
-        key = msgspec.msgpack.encode(filters)
-        with self._lock:
-            mask = self._recent.pop(key, None)
-            if mask is not None:
-                self._recent[key] = mask
-                return mask
-        mask = intersection(list(self._conditions(filters)))
-        if mask is not None:
-            with self._lock:
-                self._recent[key] = mask
-                while len(self._recent) > 1 and len(self._recent) * len(self) > MAX_CACHED:
-                    del self._recent[next(iter(self._recent))]
-        return mask
+        return self._recent(msgspec.msgpack.encode(filters))
+
+    def cost(self, filters: ResourceFilters) -> int:
+        """Return how many numbers and bytes are looked at to find the matches."""
+        conditions = sum(bool(value) for value in astuple(filters))
+        return conditions * len(self) + (len(self._urls) if filters.url_part is not None else 0)
+
+    def _select(self, encoded: bytes) -> Mask | None:
+        filters = msgspec.msgpack.decode(encoded, type=ResourceFilters)
+        return intersection(list(self._conditions(filters)))
 
     def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""
@@ -138,7 +138,7 @@ class Resources:
             yield self._urls.containing(filters.url_part)
         entries = intersection(list(self._entry_masks(filters)))
         if entries is not None:
-            yield _counts(self._entries, entries) > 0
+            yield count_in_rows(self._entries, entries) > 0
 
     def _entry_masks(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the entries of `accepts` that satisfy each condition alone."""
@@ -155,7 +155,7 @@ class Resources:
         """Return how many items of a list of each resource are any of these strings."""
         offsets, items = self._lists[name]
         is_wanted = items == numbers[0] if len(numbers) == 1 else np.isin(items, numbers)
-        return _counts(offsets, is_wanted)
+        return count_in_rows(offsets, is_wanted)
 
     def _numbers(self, values: Sequence[str]) -> Integers:
         return np.unique([self._number(value) for value in values])
@@ -166,7 +166,7 @@ class Resources:
         return number if number >= 0 else NONE - 1
 
 
-def _counts(offsets: Integers, mask: Mask) -> Integers:
+def count_in_rows(offsets: Integers, mask: Mask) -> Integers:
     """Return how many elements of each row are set.
 
     offsets: where the elements of each row begin in the mask

@@ -38,13 +38,18 @@ class Snapshot(SnapshotData):
         self, folder: Path, manifest: Manifest, checked_at: datetime, connect: Connect | None
     ) -> None:
         super().__init__(folder, manifest, checked_at)
+        self._postings: Postings
         if connect is not None:
-            postings = connect(self)
+            self._postings = connect(self)
         elif manifest.index is None:
-            postings = EmbeddedPostings(self)
+            self._postings = EmbeddedPostings(self)
         else:
-            postings = MissingPostings()
-        self.engine = Engine(self, postings)
+            self._postings = MissingPostings()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine: made anew, as a reference cycle would keep the files mapped."""
+        return Engine(self, self._postings)
 
     def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS

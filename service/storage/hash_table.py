@@ -16,6 +16,7 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 HASH_MASK = (1 << 64) - 1
 TAG_MASK = 0xFF
+NO_LIMIT = 1 << 31
 
 
 class HashTable:
@@ -24,6 +25,9 @@ class HashTable:
     `<path>.starts.npy` (int32[buckets + 1]) says where each bucket begins in `<path>.values.npy`
     (int32) and `<path>.tags.npy` (uint8), the lowest 8 bits of the hash of each value. The bucket
     of a hash is its highest `64 - shift` bits.
+
+    Keys of strangers need `text_hash`, or a `limit`: whoever can choose keys of one bucket of
+    another hash decides how long a look-up takes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,10 +37,11 @@ class HashTable:
         )
         self._shift = 64 - (len(self._starts) - 2).bit_length()
 
-    def candidates(self, hashes: Iterable[int]) -> list[int]:
+    def candidates(self, hashes: Iterable[int], limit: int = NO_LIMIT) -> list[int]:
         """Return the values of any of the hashes; callers compare the keys.
 
-        The list may hold duplicates, and one in 256 of the other values in the same buckets.
+        The list may hold duplicates, and one in 256 of the other values in the same buckets. Of
+        each bucket the first `limit` values are looked at.
         """
         starts, tags, values, shift = self._starts, self._tags, self._values, self._shift
         candidates = []
@@ -44,6 +49,7 @@ class HashTable:
             bucket = key_hash >> shift
             position, end = starts[bucket], starts[bucket + 1]
             if position != end:
+                end = min(end, position + limit)
                 tag = key_hash & TAG_MASK
                 while position < end:
                     if tags[position] == tag:
@@ -61,17 +67,15 @@ def text_hash(text: str) -> int:
 def write_hash_table(path: Path, hashes: Hashes, values: npt.NDArray[np.int32]) -> None:
     """Write a table with about one bucket for each hash; `values` is aligned with `hashes`.
 
-    Values of equal hashes keep their order.
+    The values of a bucket keep their order.
     """
-    # Sorting integers of the highest bits of a hash and its position is three times as fast as
-    # sorting positions by hashes, and exact enough: these bits include those of the bucket.
+    # Sorting integers of a bucket and a position is three times as fast as sorting positions.
     bits = max(1, len(hashes).bit_length())
-    mask = np.uint64((1 << bits) - 1)
-    packed = np.arange(len(hashes), dtype=np.uint64)
-    packed |= hashes & ~mask
+    packed = hashes >> np.uint64(64 - bits) << np.uint64(bits)
+    packed |= np.arange(len(hashes), dtype=np.uint64)
     packed.sort()
-    order = (packed & mask).astype(np.int64)
-    packed >>= np.uint64(64 - bits)
+    order = (packed & np.uint64((1 << bits) - 1)).astype(np.int64)
+    packed >>= np.uint64(bits)
     counts = np.bincount(packed.view(np.int64), minlength=1 << bits)
     starts = np.zeros((1 << bits) + 1, dtype=np.int32)
     np.cumsum(counts, out=starts[1:])

@@ -14,6 +14,7 @@ from tests.benchmarks.searching.endpoints import bench_endpoints
 from tests.benchmarks.searching.engines import bench_engines
 from tests.benchmarks.searching.pages import bench_pages
 from tests.benchmarks.searching.services import PEERS, bench_search
+from tests.benchmarks.searching.stuffing import bench_stuffing
 from tests.benchmarks.serving.agents import bench_agents
 from tests.benchmarks.serving.service import bench_serving
 
@@ -39,6 +40,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "pages": lambda _: bench_pages(),
     "search": lambda options: bench_search(options.documents, options.peers),
     "endpoints": lambda options: bench_endpoints(options.documents),
+    "stuffing": lambda options: bench_stuffing(options.set),
     "engines": lambda options: bench_engines(options.documents),
     "builds": lambda options: bench_full_builds(options.builds),
     "rebuilds": lambda options: bench_rebuilds(options.rebuilt),
@@ -55,6 +57,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--documents", type=int, default=100_000, help="documents to search")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--set", action="append", default=[], help="parameters of `stuffing`")
     parser.add_argument("--builds", nargs="*", type=int, help="catalogue sizes to build")
     parser.add_argument("--rebuilt", type=int, default=100_000, help="services to change")
     parser.add_argument("--served", nargs="*", type=int, help="catalogue sizes to serve")

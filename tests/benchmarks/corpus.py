@@ -7,7 +7,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from msgspec import Struct
@@ -22,6 +22,8 @@ REQUEST_PHRASES = (
     "can you find a tool to",
     "how do I",
 )
+MISSPELT, FILTERED = "misspelt", "filtered"
+"""The kinds of queries whose words are misspelt, and that have a category."""
 WORD = re.compile(r"[A-Za-z]{3,}")
 
 
@@ -34,9 +36,10 @@ class Document(Struct):
 
 
 class Query(Struct):
-    """Words to search for, and a category to filter by unless empty."""
+    """Words to search for, their kind, and a category to filter by unless empty."""
 
     words: str
+    kind: str
     category: str = ""
 
 
@@ -65,7 +68,8 @@ def make_queries(documents: list[Document], count: int, seed: int) -> list[Query
     sampled = documents[:100_000]
     frequencies: Counter[str] = Counter()
     for document in sampled:
-        frequencies.update(set(_words(f"{document.name} {document.description}")))
+        # The order of a set depends on PYTHONHASHSEED, and words of one frequency keep theirs.
+        frequencies.update(sorted(set(_words(f"{document.name} {document.description}"))))
     ranked = [word for word, _ in frequencies.most_common()]
     frequent = ranked[:150]
     medium = [word for word in ranked if 20 <= frequencies[word] <= 1500]
@@ -76,21 +80,27 @@ def make_queries(documents: list[Document], count: int, seed: int) -> list[Query
     def pick(words: list[str], minimum: int, maximum: int) -> list[str]:
         return [rng.choice(words) for _ in range(rng.randint(minimum, maximum))]
 
-    kinds = (
-        lambda: Query(" ".join(pick(rare, 1, 3))),
-        lambda: Query(" ".join(pick(frequent, 1, 4))),
-        lambda: Query(" ".join(pick(medium, 1, 4))),
-        lambda: Query(" ".join(pick(medium, 1, 2) + pick(frequent, 1, 1) + pick(rare, 1, 1))),
-        lambda: Query(rng.choice(sentences)),
-        lambda: Query(rng.choice(sentences)),
-        lambda: Query(
-            " ".join([rng.choice(REQUEST_PHRASES), *pick(medium, 2, 4), *pick(frequent, 1, 1)])
-        ),
-        lambda: Query(" ".join(_misspell(word, rng) for word in pick(long, 1, 3))),
-        lambda: Query(" ".join(pick(medium + frequent * 5, 5, 12))),
-        lambda: Query(" ".join(pick(medium + frequent, 1, 3)), rng.choice(CATEGORIES)),
+    def request() -> list[str]:
+        return [rng.choice(REQUEST_PHRASES), *pick(medium, 2, 4), *pick(frequent, 1, 1)]
+
+    kinds: tuple[tuple[str, Callable[[], list[str]]], ...] = (
+        ("rare", lambda: pick(rare, 1, 3)),
+        ("frequent", lambda: pick(frequent, 1, 4)),
+        ("medium", lambda: pick(medium, 1, 4)),
+        ("mixed", lambda: pick(medium, 1, 2) + pick(frequent, 1, 1) + pick(rare, 1, 1)),
+        ("sentences", lambda: [rng.choice(sentences)]),
+        ("sentences", lambda: [rng.choice(sentences)]),
+        ("requests", request),
+        (MISSPELT, lambda: [_misspell(word, rng) for word in pick(long, 1, 3)]),
+        ("long", lambda: pick(medium + frequent * 5, 5, 12)),
+        (FILTERED, lambda: pick(medium + frequent, 1, 3)),
     )
-    return [kinds[number % len(kinds)]() for number in range(count)]
+    queries = []
+    for number in range(count):
+        kind, choose = kinds[number % len(kinds)]
+        words = " ".join(choose())
+        queries.append(Query(words, kind, rng.choice(CATEGORIES) if kind == FILTERED else ""))
+    return queries
 
 
 def _words(text: str) -> list[str]:

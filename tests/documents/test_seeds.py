@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections import Counter
@@ -127,6 +128,7 @@ def test_the_sample_of_a_feed_lists_endpoints_of_the_catalogue(artifacts: Path) 
     offers = {name for line in lines for name in json.loads(line)["accepts"][0]}
     assert offers >= {"scheme", "network", "asset", "amount", "payTo"}
     matched = EndpointFilters(offers={"asset": [json.loads(lines[0])["accepts"][0]["asset"]]})
-    assert snapshot.endpoints.search(None, 1, 0, matched).total > 10
+    hits = asyncio.run(snapshot.engine.search_endpoints(None, 1, 0, matched))
+    assert hits.total > 10
     hosts = {urlsplit(json.loads(line)["resource"]).hostname or "" for line in lines}
     assert all(host.endswith(".example") for host in hosts)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
+from indexer.relevance import evaluate
 from tests.support.running import Json, run_indexer, write_lines
 from tests.support.searching import catalogue, positions
 
@@ -184,6 +185,52 @@ def test_names_are_optional_and_unknown_fields_are_ignored(
     queries = [{"query": "maps", "relevant": {"a": 1}, "source": "test"}]
     assert judge(tmp_path, queries, "--json", corpus=corpus) == 0
     assert json.loads(capsys.readouterr().out)["ndcg@10"] == 1
+
+
+def test_a_service_is_judged_by_its_endpoints_and_counted_once(tmp_path: Path) -> None:
+    corpus = [
+        {"id": "n", "name": "News", "endpoints": [{"path": "headlines"}]},
+        {
+            "id": "w",
+            "name": "Weather",
+            "domain": "sky.example",
+            "endpoints": [
+                {"url": "https://a.sky.example/v1/forecast", "method": "GET"},
+                {"path": "/v1/Sea Level/{port}", "description": "Tides"},
+                {"path": "Tides?", "parameters": [{"name": "harbour"}], "tags": ["boats"]},
+            ],
+        },
+    ]
+    source = write_lines(tmp_path / "corpus.jsonl", corpus)
+    words = ("forecast", "level port", "tides", "harbour", "boats")
+    asked = [{"query": word, "relevant": {"w": 1}} for word in words]
+    judgements = evaluate(source, write_lines(tmp_path / "queries.jsonl", asked))
+    assert [judgement.returned[:1] for judgement in judgements] == [["w"]] * len(words)
+    assert all(judgement.returned.count("w") == 1 for judgement in judgements)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "message"),
+    [
+        ({"description": "x"}, "$.endpoints[1]: Object needs either `url` or `path`"),
+        ({"url": "https://a.example", "path": "x"}, "$.endpoints[1]: Object needs either"),
+        ({"path": 5}, "$.endpoints[1].path: Expected `str`, got `int`"),
+        ({"path": "x", "tags": [None]}, "$.endpoints[1].tags[0]: Expected `str`, got `null`"),
+        (
+            {"path": "x", "parameters": [{}]},
+            "$.endpoints[1].parameters[0]: Object missing required field `name`",
+        ),
+    ],
+)
+def test_an_invalid_endpoint_is_an_error_with_its_line_and_json_path(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, endpoint: Json, message: str
+) -> None:
+    document = {"id": "a", "name": "A", "endpoints": [{"path": "x"}, endpoint]}
+    queries = [{"query": "maps", "relevant": {"n": 1}}]
+    assert judge(tmp_path, queries, corpus=[*CORPUS, document]) == 1
+    output = capsys.readouterr()
+    assert f"corpus.jsonl:5: {message}" in output.err
+    assert output.out == ""
 
 
 @pytest.mark.parametrize(

@@ -8,24 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from whoosh import index
+import numpy.typing as npt
 
 from indexer.__main__ import main
 from indexer.processes.resources import WHOOSH_MEMORY
 from indexer.record_store import KEY_SIZE
-from indexer.search.parts import Part, part_of
+from indexer.search.parts import Documents, Part, part_of, place_documents, segment_parts
 from indexer.search.postings import compile_postings
-from indexer.segments.segment import WHOOSH, Origin, SegmentWriter, read_segment
-from indexer.segments.texts import ServiceText
-from indexer.segments.whoosh_index import FIELDS
+from indexer.segments.segment import Origin, Segment, SegmentWriter, read_segment
+from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, ServiceText, TokenFields
+from service.filtering.endpoint_filters import EndpointFilters
 from service.search.config import SEARCH_CONFIG
-from service.search.postings import Mask
+from service.search.groups import Groups, Ranked
+from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
+from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.searcher import Searcher
-from service.search.top_k import TopK
+from service.snapshot.embedded import EmbeddedPostings, run_now
+from service.snapshot.engine import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, endpoint, service, write_lines
 
@@ -77,76 +80,192 @@ def identifier(position: int) -> str:
     return f"{position:06}"
 
 
+def rank_endpoints(
+    snapshot: Snapshot, query: str | None, limit: int, offset: int, filters: EndpointFilters
+) -> EndpointHits:
+    """Return one page of endpoints, searched in this thread."""
+    engine = snapshot.engine
+    if query is None:
+        return run_now(engine.list_endpoints(limit, offset, filters))
+    return run_now(engine.rank_endpoints(snapshot.parser.parse(query), limit, offset, filters))
+
+
 def positions(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
     """Return the positions of the matches of a query in a `catalogue`, best first."""
     return [int(service_id) for service_id in snapshot.search(query, limit).ids]
 
 
+class Service(NamedTuple):
+    """A service whose endpoints and other listed resources have a path and a description each."""
+
+    name: str
+    description: str = ""
+    category: str = ""
+    endpoints: Sequence[tuple[str, str]] = ()
+    resources: Sequence[tuple[str, str]] = ()
+
+
+class Index(NamedTuple):
+    """The compiled postings of services; `services` has that of each document."""
+
+    parser: QueryParser
+    searcher: Searcher
+    groups: Groups | None
+    services: npt.NDArray[np.int32]
+
+    def ranking(
+        self,
+        query: str,
+        mask: Mask | None = None,
+        *,
+        by_group: bool = True,
+        match_all: bool = False,
+    ) -> Ranking:
+        """Return the ranking of services, as a search for them does, or else of documents."""
+        parsed = self.parser.parse(query)
+        scorer = self.searcher.scorer(parsed, mask, by_group=by_group, match_all=match_all)
+        return Ranking(
+            parsed,
+            scorer,
+            self.parser.header.config,
+            mask,
+            self.groups if by_group else None,
+            by_group=by_group,
+            is_filled=not match_all,
+        )
+
+
 def compiled(
-    folder: Path, documents: Sequence[Document], prior: Sequence[float] | None = None
-) -> Searcher:
-    """Index and compile documents, each with its prior, and open a searcher."""
-    priors = np.array(prior if prior is not None else [0.0] * len(documents), dtype=np.float64)
-    names = [name for name, _, _ in documents]
-    part = index_documents(folder / "segment", documents)
-    compile_postings([part], names, priors, folder / "postings")
-    return Searcher(folder / "postings", QueryParser(folder / "postings"))
+    folder: Path, given: Sequence[Service | Document], prior: Sequence[float] | None = None
+) -> Index:
+    """Index and compile services, each with the prior of its documents."""
+    services = [Service(*each) for each in given]
+    counts = [[len(each.endpoints), len(each.resources)] for each in services]
+    endpoints, resources = np.array(counts, np.int32).reshape(-1, 2).T
+    documents = place_documents(endpoints, resources)
+    segment = write_segment(folder / "segment", services)
+    parts = [
+        *segment_parts(segment, np.arange(len(services), dtype=np.int32), documents),
+        _part_of_resources(services, documents),
+    ]
+    priors = np.array([0.0] * len(services) if prior is None else prior, np.float64)
+    names = [each.name for each in services]
+    first = documents.endpoints
+    compile_postings(
+        parts,
+        names,
+        priors[documents.services],
+        documents.services,
+        int(first[-1]),
+        folder / "postings",
+    )
+    return open_index(folder / "postings", first, documents.services)
 
 
-def index_documents(
-    folder: Path, documents: Sequence[Document], ordinals: Sequence[int] | None = None
-) -> Part:
-    """Write a segment of documents, and return its postings; ordinals are positions by default."""
+def open_index(
+    folder: Path, first: npt.NDArray[np.int64], services: npt.NDArray[np.int32]
+) -> Index:
+    """Open postings, given the first endpoint of each service and the service of each document."""
+    header = read_header(folder)
+    groups = None
+    if not np.array_equal(services, np.arange(header.groups)):
+        penalties = np.load(folder / "group_penalties.npy")
+        groups = Groups(first, services, penalties)
+    return Index(QueryParser(folder, header), Searcher(folder, header, groups), groups, services)
+
+
+def index_of(snapshot: Snapshot) -> Index:
+    """Return the index of a snapshot."""
+    services = snapshot.endpoints.groups.of_document
+    return Index(snapshot.parser, EmbeddedPostings(snapshot), snapshot.groups, services)
+
+
+def write_segment(folder: Path, services: Sequence[Service | Document]) -> Segment:
+    """Write a segment of services, and read it."""
     writer = SegmentWriter(folder, ORIGIN, WHOOSH_MEMORY, None)
-    for position, (name, description, category) in enumerate(documents):
-        key = position.to_bytes(KEY_SIZE, "big")
-        writer.add(key, ServiceText(name, description, [], category))
+    for position, each in enumerate(Service(*given) for given in services):
+        endpoints = [_text(*given) for given in each.endpoints]
+        text = ServiceText(each.name, each.description, endpoints, each.category)
+        writer.add(position.to_bytes(KEY_SIZE, "big"), text)
     writer.finish()
-    numbers = range(len(documents)) if ordinals is None else ordinals
-    return part_of(read_segment(folder).services, np.array(numbers, np.int32))
+    return read_segment(folder)
+
+
+def _part_of_resources(services: Sequence[Service], documents: Documents) -> Part:
+    fields, ordinals = TokenFields(ENDPOINT_FIELDS), []
+    for first, each in zip(documents.others.tolist(), services, strict=False):
+        for ordinal, given in enumerate(each.resources, first):
+            fields.add(_text(*given).contents)
+            ordinals.append(ordinal)
+    return part_of(fields.analyse(), np.array(ordinals, np.int32))
+
+
+def _text(path: str, description: str) -> EndpointText:
+    return EndpointText("/" + "/".join(path.split()), description)
 
 
 def rank(
-    searcher: Searcher,
+    index: Index,
     query: str,
     limit: int,
     offset: int = 0,
     mask: Mask | None = None,
     match_all: bool = False,
-) -> TopK:
-    """Rank one page of a query."""
-    return searcher.plan(query, mask, match_all=match_all).rank(limit, offset)
+    by_group: bool = True,
+) -> Ranked:
+    """Rank one page of a query, of services by their best documents unless not `by_group`."""
+    ranking = index.ranking(query, mask, by_group=by_group, match_all=match_all)
+    return run_now(ranking.page(limit, offset))
 
 
 def rank_all(
-    searcher: Searcher, query: str, mask: Mask | None = None, match_all: bool = False
+    index: Index,
+    query: str,
+    mask: Mask | None = None,
+    match_all: bool = False,
+    by_group: bool = True,
 ) -> list[int]:
-    """Return the ordinals of all matches of a query, best first."""
-    top = rank(searcher, query, ALL, 0, mask, match_all)
-    assert top.total == len(top.ordinals)
-    ordinals: list[int] = top.ordinals.tolist()
-    return ordinals
+    """Return the documents of all matches of a query, best first."""
+    top = rank(index, query, ALL, 0, mask, match_all, by_group)
+    assert top.total == len(top.documents)
+    documents: list[int] = top.documents.tolist()
+    return documents
 
 
 class BruteForceRanking:
-    """BM25F from Whoosh's postings, one posting at a time, for queries of `WORDS`."""
+    """BM25F over the texts, one document at a time, for queries of `WORDS`."""
 
-    def __init__(self, folder: Path, documents: Sequence[Document], prior: Sequence[float]) -> None:
-        self._keys = ["".join(name.split()).lower() for name, _, _ in documents]
-        self._prior = prior
-        self._counts: dict[str, dict[str, dict[int, int]]] = {
-            field: defaultdict(dict) for field in FIELDS
+    def __init__(
+        self, given: Sequence[Service | Document], prior: Sequence[float] | None = None
+    ) -> None:
+        services = [Service(*each) for each in given]
+        self._keys = ["".join(each.name.split()).lower() for each in services]
+        endpoints: list[tuple[int, dict[str, str]]] = []
+        others: list[tuple[int, dict[str, str]]] = []
+        for number, each in enumerate(services):
+            own = {"service_name": each.name, "service_description": each.description}
+            own["service_category"] = each.category
+            for listed, found in ((endpoints, each.endpoints), (others, each.resources)):
+                for path, description in found:
+                    listed.append((number, own | {"title": path, "description": description}))
+            if not each.endpoints and not each.resources:
+                own = {"title": each.name, "description": each.description}
+                others.append((number, own | {"category": each.category}))
+        documents = endpoints + others
+        self.services = [number for number, _ in documents]
+        sizes = Counter(self.services)
+        config = SEARCH_CONFIG
+        self._penalties = [
+            round(config.size_penalty * config.impact_scale * log(sizes[number]))
+            for number in range(len(services))
+        ]
+        self._prior = [0.0 if prior is None else prior[number] for number in self.services]
+        self._fields = {name: self._count(documents, name) for name in config.field_weights}
+        self._averages = {
+            name: sum(lengths) / max(1, len(lengths) - lengths.count(0))
+            for name, (_, lengths) in self._fields.items()
         }
-        self._lengths: dict[str, Counter[int]] = {field: Counter() for field in FIELDS}
         self._impacts: dict[str, Counter[int]] = {}
-        with index.open_dir(str(folder / "segment" / WHOOSH)).reader() as reader:
-            for field, term in reader.all_terms():
-                matcher = reader.postings(field, term)
-                while matcher.is_active():
-                    count = int(matcher.weight())
-                    self._counts[field][term.decode()][matcher.id()] = count
-                    self._lengths[field][matcher.id()] += count
-                    matcher.next()
 
     def impacts(self, term: str) -> Counter[int]:
         """Map the documents with a term to its impacts."""
@@ -154,36 +273,75 @@ class BruteForceRanking:
             self._impacts[term] = self._compute(term)
         return self._impacts[term]
 
-    def scores(self, words: Sequence[str]) -> Counter[int]:
-        """Map the documents with any of the words to their scores, in impact units."""
+    def scores(
+        self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
+    ) -> Counter[int]:
+        """Map the documents that match the words to their scores, in impact units.
+
+        `mask` has a flag for each document.
+        """
         scores: Counter[int] = Counter()
         for term in set(_terms(words)):
             scores.update(self.impacts(term))
-        return scores
-
-    def ranking(
-        self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
-    ) -> list[int]:
-        """Return all matches: exact names first, then by score, then in listing order."""
-        scores = self.scores(words)
         matches = set(scores)
         if match_all:
             parts = [part for word in words for part in _parts(word)]
             matches.intersection_update(*(self.impacts(part) for part in parts))
-        if mask is not None:
-            matches = {ordinal for ordinal in matches if mask[ordinal]}
+        return Counter({n: scores[n] for n in matches if mask is None or mask[n]})
+
+    def documents(
+        self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
+    ) -> list[int]:
+        """Return all documents that match, by score, then in listing order."""
+        scores = self.scores(words, mask, match_all)
+        return sorted(scores, key=lambda n: (-scores[n], n))
+
+    def ranking(
+        self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
+    ) -> list[int]:
+        """Return the best document of each service that matches, best first.
+
+        The first services by their scores whose name is the query come first, three at most.
+        `mask` has a flag for each service.
+        """
+        scores = Counter(
+            {
+                document: score - self._penalties[self.services[document]]
+                for document, score in self.scores(words, None, match_all).items()
+                if mask is None or mask[self.services[document]]
+            }
+        )
+        order = sorted(scores, key=lambda n: (-scores[n], n))
+        best = [*{self.services[n]: n for n in reversed(order)}.values()]
+        best.sort(key=lambda n: (-scores[n], n))
         key = "".join(words).lower()
-        return sorted(matches, key=lambda n: (self._keys[n] != key, -scores[n], n))
+        named = [n for n in best if self._keys[self.services[n]] == key]
+        known = [n for n in best[: SEARCH_CONFIG.reranked] if n in set(named)]
+        others = sorted(set(named) - set(known), key=lambda n: self.services[n])
+        exact = (known + others)[:EXACT_NAMES]
+        return exact + [n for n in best if n not in set(exact)]
+
+    def _count(
+        self, documents: Sequence[tuple[int, dict[str, str]]], name: str
+    ) -> tuple[dict[str, Counter[int]], list[int]]:
+        """Return the documents of each term of a field with their counts, and all lengths."""
+        counts: dict[str, Counter[int]] = defaultdict(Counter)
+        lengths = []
+        for ordinal, (_, texts) in enumerate(documents):
+            terms = _terms(texts.get(name, "").split())
+            lengths.append(len(terms))
+            for term in terms:
+                counts[term][ordinal] += 1
+        return counts, lengths
 
     def _compute(self, term: str) -> Counter[int]:
         frequencies: dict[int, float] = defaultdict(float)
-        for field in FIELDS:
-            weight, b = SEARCH_CONFIG.field_weights[field], SEARCH_CONFIG.length_normalisation
-            lengths = self._lengths[field]
-            average = lengths.total() / max(len(lengths), 1)
-            for ordinal, count in self._counts[field].get(term, {}).items():
+        b = SEARCH_CONFIG.length_normalisation
+        for field, (counts, lengths) in self._fields.items():
+            weight, average = SEARCH_CONFIG.field_weights[field], self._averages[field]
+            for ordinal, count in counts.get(term, {}).items():
                 frequencies[ordinal] += weight * count / (1 - b + b * lengths[ordinal] / average)
-        others = len(self._keys) - len(frequencies)
+        others = len(self.services) - len(frequencies)
         idf = log(1 + (others + 0.5) / (len(frequencies) + 0.5))
         impacts: Counter[int] = Counter()
         for ordinal, frequency in frequencies.items():

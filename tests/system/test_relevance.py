@@ -15,14 +15,15 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.encoder.packaged import describe
-from indexer.relevance import discounted_gain
+from indexer.relevance import discounted_gain, evaluate, mean
 from service.filtering.endpoint_filters import EndpointFilters
 from service.search.analysis import term_of, words_of
+from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import SHARED, Json, endpoint, service, write_lines
+from tests.support.judged import RELEVANCE, group_by_tool, read
+from tests.support.running import Json, endpoint, service, write_lines
 from tests.support.searching import catalogue, identifier
 
-RELEVANCE = SHARED / "relevance"
 EVERY = 5  # queries, of which one is asked
 pytestmark = pytest.mark.skipif(
     not RELEVANCE.exists(), reason="the judged queries are not available"
@@ -81,6 +82,12 @@ def compare(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, float], dict[
         gains[corpus] = report["comparison"]["gain"]
         ndcg[corpus] = report["compared"]["ndcg@10"]
     return gains, ndcg
+
+
+def test_services_are_found_by_what_their_endpoints_do(tmp_path: Path) -> None:
+    judgements = evaluate(*group_by_tool(RELEVANCE / "stabletoolbench", tmp_path))
+    assert len(judgements) == 765
+    assert mean([judgement.ndcg for judgement in judgements]) >= 0.82
 
 
 @pytest.mark.parametrize(
@@ -147,11 +154,14 @@ def test_ndcg_of_endpoints_reaches_its_minimum_with_one_configuration(
     source = write_lines(tmp_path / "services.jsonl", as_services(folder / "corpus.jsonl"))
     artifacts = tmp_path / "artifacts"
     assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-    endpoints = open_snapshot(artifacts).endpoints
+    snapshot = open_snapshot(artifacts)
     gains = []
     for judged in read(folder / "queries.jsonl")[::EVERY]:
-        hits = endpoints.search(judged["query"], 10, 0, EndpointFilters(per_service=0))
-        found = (json.loads(b"".join(endpoints.item(n, -1)))["x-id"] for n in hits.ordinals)
+        filters, query = EndpointFilters(per_service=0), snapshot.parser.parse(judged["query"])
+        hits = run_now(snapshot.engine.rank_endpoints(query, 10, 0, filters))
+        found = (
+            json.loads(b"".join(snapshot.endpoints.item(n, -1)))["x-id"] for n in hits.ordinals
+        )
         wanted = judged["relevant"]
         ideal = discounted_gain(sorted(wanted.values(), reverse=True)[:10])
         gains.append(discounted_gain([wanted.get(name, 0) for name in found]) / ideal)
@@ -171,7 +181,3 @@ def as_services(corpus: Path) -> list[Json]:
         service(f"tool-{number:05}", name=tool, category=category, endpoints=endpoints)
         for number, ((tool, category), endpoints) in enumerate(tools.items())
     ]
-
-
-def read(path: Path) -> list[Json]:
-    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -29,7 +29,7 @@ from service.api.query_string import (
     MAX_QUERY,
     PRICE,
 )
-from service.filtering.facets import ENDPOINT_FACETS, SERVICE_FACETS
+from service.filtering.facets import ENDPOINT_FACETS, MAX_COUNTED, SERVICE_FACETS
 from service.records import ID_PATTERN
 from service.snapshot_records import SNAPSHOT_ID_PATTERN
 
@@ -199,7 +199,8 @@ def _explain() -> Json:
 
 
 def _facets(names: Iterable[str]) -> Json:
-    facets = _array("facets", "Facets to count over all matches.", names)
+    counted = f"Facets to count over all matches: the {MAX_COUNTED} most frequent values of each."
+    facets = _array("facets", counted, names)
     return facets | {"style": "form", "explode": False}
 
 

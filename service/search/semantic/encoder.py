@@ -6,9 +6,8 @@ Sums are of integers, so that a text has the same vector on every processor.
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial, reduce
+from functools import lru_cache
 from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from service.search.stopwords import STOP_WORDS
 from service.storage.memory_map import open_array
 
 LONGEST_WORD = 24  # letters
-CACHED_WORDS = 1 << 13  # some 700 bytes each
+CACHED_WORDS = 1 << 14  # some 250 bytes each
 CONTINUATION = "##"
 """Prefix of a word piece that does not begin a word."""
 LARGEST = 127
@@ -32,13 +31,6 @@ LARGEST_SCALE = 4095
 """Largest scale of a row: sums of 4,000 products of components and scales fit in int32."""
 
 Vector = npt.NDArray[np.float32]
-
-
-class WordVector(NamedTuple):
-    """The sum of the vectors of the pieces of a word, int32[dimensions], and their count."""
-
-    sums: npt.NDArray[np.int32]
-    pieces: int
 
 
 class QueryVector(NamedTuple):
@@ -62,23 +54,21 @@ class Encoder:
         self.scales = open_array(folder / "scales.npy")
         check_encoder(folder, self.rows, self.scales, len(self.numbers))
         self.dimensions = self.rows.shape[1]
-        self._pieces = WordPieces(self.numbers)
-        # A cache of a bound method is a reference cycle, which would keep the files mapped.
-        self._cached_word = lru_cache(maxsize=CACHED_WORDS)(
-            partial(Encoder._encode_word, weakref.proxy(self))
-        )
+        self._factors = self.scales.astype(np.int32)
+        self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(WordPieces(self.numbers))
 
-    def word(self, word: str) -> WordVector | None:
-        """Return the vector of a folded word, or None where it has none."""
-        return self._cached_word(word) if is_encodable(word) else None
+    def pieces(self, word: str) -> tuple[int, ...]:
+        """Return the numbers of the pieces of a folded word, none where it has no vector."""
+        return self._cached_pieces(word) if is_encodable(word) else ()
 
-    def _encode_word(self, word: str) -> WordVector | None:
-        pieces = self._pieces(word)
+    def encode(self, pieces: Sequence[int]) -> QueryVector | None:
+        """Return the vector of a query of these pieces, or None where they add up to nothing."""
         if not pieces:
             return None
-        numbers = list(pieces)
-        vectors = scale_rows(self.rows[numbers], self.scales[numbers])
-        return WordVector(vectors.sum(axis=0, dtype=np.int32), len(pieces))
+        # `einsum` adds integers in one pass, and starts no threads.
+        rows, factors = self.rows.take(pieces, axis=0), self._factors.take(pieces)
+        components, squares = quantise(np.einsum("p,pd->d", factors, rows))
+        return QueryVector(components, 1 / sqrt(squares)) if squares else None
 
 
 class WordPieces:
@@ -132,14 +122,6 @@ _IDENTIFIER = re.compile(
 def scale_rows(rows: npt.NDArray[np.int8], scales: npt.NDArray[np.int16]) -> npt.NDArray[np.int32]:
     """Return the vectors of pieces, each row times its scale."""
     return rows * scales.astype(np.int32)[:, np.newaxis]
-
-
-def encode(words: Sequence[WordVector]) -> QueryVector | None:
-    """Return the vector of a query, or None where its words add up to nothing."""
-    if not words:
-        return None
-    components, squares = quantise(reduce(np.add, [word.sums for word in words]))
-    return QueryVector(components, 1 / sqrt(squares)) if squares else None
 
 
 def quantise(sums: npt.NDArray[np.int32]) -> tuple[Vector, int]:

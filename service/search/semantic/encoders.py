@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
 from service.errors import REBUILD, SnapshotUnsupported
-from service.search.semantic.encoder import Encoder, WordVector
+from service.search.semantic.encoder import Encoder, QueryVector
 
 
 class QueryEncoder(Protocol):
-    """Encodes the words of queries; a query has the sum of their vectors.
+    """Encodes queries by the pieces of their words.
 
     `indexer.encoder.encoding.DocumentEncoder` encodes documents to the same `dimensions`.
     """
@@ -21,8 +21,11 @@ class QueryEncoder(Protocol):
     def dimensions(self) -> int:
         """The number of components of a vector."""
 
-    def word(self, word: str) -> WordVector | None:
-        """Return the vector of a folded word, or None where it has none."""
+    def pieces(self, word: str) -> tuple[int, ...]:
+        """Return the numbers of the pieces of a folded word, none where it has no vector."""
+
+    def encode(self, pieces: Sequence[int]) -> QueryVector | None:
+        """Return the vector of a query of these pieces, or None where they add up to nothing."""
 
 
 ENCODERS: Mapping[str, Callable[[Path], QueryEncoder]] = MappingProxyType({"static": Encoder})

@@ -7,36 +7,40 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.search.analysis import words_of
+from service.search.analysis import query_words
 from service.search.config import SearchConfig
 from service.search.groups import is_among_first
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import QueryVector, encode, is_identifier
+from service.search.semantic.encoder import QueryVector, is_identifier
 from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vector_index import STEPS, Floats, Ordinals, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
 
 
 class VectorQuery(NamedTuple):
-    """The vector of a query, and the documents that it is compared with.
-
-    `weight` is the impact of a cosine of 1.
-    """
+    """The vector of a query, and the documents that it is compared with."""
 
     vectors: VectorIndex
     vector: QueryVector
-    weight: float
     config: SearchConfig
+    is_specific: bool
+
+    def weight(self, *, by_group: bool) -> float:
+        """Return the impact of a cosine of 1."""
+        config = self.config
+        weight = config.similarity_weight if by_group else config.document_similarity_weight
+        weight *= config.specific_weight if self.is_specific else 1
+        return weight * config.impact_scale
 
     def similarities(self, documents: Ordinals) -> Floats:
         """Return the cosine of the query and each of these documents."""
         return self.vectors.similarities(self.vector, documents)
 
-    def impacts(self, documents: Ordinals) -> Integers:
+    def impacts(self, documents: Ordinals, *, by_group: bool) -> Integers:
         """Return what similarity adds to the BM25F sum of each of these documents."""
         similarities = self.similarities(documents)
-        similarities *= np.float32(self.weight)
+        similarities *= np.float32(self.weight(by_group=by_group))
         return np.rint(similarities, out=similarities).astype(np.int64)
 
     def nearest(
@@ -52,19 +56,22 @@ class VectorQuery(NamedTuple):
         config = self.config
         candidates, similarities = self.vectors.probe(self.vector, mask, by_group=by_group)
         per_group = 1 if by_group else config.filled_per_group
-        similar = (similarities >= config.least_similarity).nonzero()[0]
-        steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
-        similar = candidates.take(similar)
         k = 4 * config.filled_up_to
         while True:
-            nearest = top_k(similar, steps, k)
-            listed = nearest[is_among_first(self.vectors.groups_of(nearest), per_group)]
-            if len(listed) >= config.filled_up_to or k >= len(similar):
+            least = config.least_similarity
+            if k < len(similarities):
+                kth = float(np.partition(similarities, len(similarities) - k)[-k])
+                least = max(least, kth - 1 / STEPS)  # those of the same step, too
+            similar = (similarities >= least).nonzero()[0]
+            steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
+            nearest = top_k(candidates.take(similar), steps, len(similar))
+            nearest = nearest[is_among_first(self.vectors.groups_of(nearest), per_group)]
+            if len(nearest) >= config.filled_up_to or k >= len(similarities):
                 break
             k *= 8
-        listed = listed[: config.filled_up_to]
-        units = self.vectors.units_of(listed, by_group=by_group)
-        return listed[~np.isin(units, matches)][:count]
+        nearest = nearest[: config.filled_up_to]
+        units = self.vectors.units_of(nearest, by_group=by_group)
+        return nearest[~np.isin(units, matches)][:count]
 
 
 def encode_query(
@@ -77,15 +84,14 @@ def encode_query(
     """
     texts = None
     if is_identifier(query):
-        meant = [chunk for chunk in query.split() if not is_identifier(chunk)]
-        texts = {word.text for chunk in meant for word in words_of(chunk)}
-    words = []
+        meant = " ".join(chunk for chunk in query.split() if not is_identifier(chunk))
+        texts = {word.text for word in query_words(meant)}
+    pieces: list[int] = []
     for each in expansions:
         if not each.required or (texts is not None and each.word not in texts):
             continue
-        word = encoder.word(each.word)
-        if not each.is_known and (word is None or word.pieces > 1):
-            word = encoder.word(each.alternative)
-        if word is not None:
-            words.append(word)
-    return encode(words)
+        own = encoder.pieces(each.word)
+        if not each.is_known and len(own) != 1:
+            own = encoder.pieces(each.alternative)
+        pieces += own
+    return encoder.encode(pieces)

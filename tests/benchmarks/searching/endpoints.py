@@ -1,4 +1,4 @@
-"""Times of searches for endpoints compared with Tantivy, over the same texts and queries."""
+"""Times of searches over services with endpoints, beside Tantivy over the same documents."""
 
 from __future__ import annotations
 
@@ -10,48 +10,65 @@ from pathlib import Path
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
-from service.filtering.endpoint_filters import EndpointFilters
-from service.search.config import ENDPOINT_SEARCH_CONFIG
+from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
-from tests.benchmarks.corpus import Document, Query, make_documents
-from tests.benchmarks.searching.peers import PAGE, Search, search_tantivy
-from tests.benchmarks.searching.services import OURS, measure, report
+from tests.benchmarks.corpus import Document, make_documents
+from tests.benchmarks.searching.peers import write_tantivy
+from tests.benchmarks.searching.report import report
+from tests.benchmarks.searching.services import TANTIVY
+from tests.benchmarks.searching.worker import Engine, make_workload, measure_in_turns
+from tests.support.artifacts import disk_usage
 
 ENDPOINTS = 5
-FIELDS = ("path", "description", "service_name", "service_description", "category")
-BOOSTS = {name: ENDPOINT_SEARCH_CONFIG.field_weights[name] for name in FIELDS}
+FIELDS = {
+    "title": "title",
+    "description": "description",
+    "service_name": "service_name",
+    "service_description": "service_description",
+    "category": "service_category",
+}
+"""Fields of Tantivy, and those of the index whose weights they have."""
+BOOSTS = {name: SEARCH_CONFIG.field_weights[field] for name, field in FIELDS.items()}
+ALONE = "services alone"
+"""A build of the same services without endpoints."""
 
 
 def bench_endpoints(count: int) -> None:
-    """Print the times of both engines for `count` services with ENDPOINTS endpoints each."""
+    """Print times of searches for endpoints and for services, ENDPOINTS of each of `count`."""
     documents = make_documents(count)
-    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        artifacts = Path(folder) / "artifacts"
-        source = Path(folder) / "services.jsonl"
+    workload = make_workload(documents)
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
+        folder = Path(name)
+        source, artifacts, alone = folder / "services.jsonl", folder / "artifacts", folder / "alone"
         write_services(documents, source)
-        build = build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
+        build = build_snapshot(BuildOptions(sources=(str(source),), out=artifacts, downloads=False))
+        other = BuildOptions(sources=(str(source),), out=alone, endpoints=False, downloads=False)
+        build_snapshot(other)
+        write_tantivy(_texts(documents), BOOSTS, folder / TANTIVY)
         started = time.perf_counter()
         snapshot = open_snapshot(artifacts)
         opened = time.perf_counter() - started
-        postings = artifacts / "snapshots" / snapshot.id / "endpoints" / "postings"
-        size = sum(path.stat().st_size for path in postings.iterdir())
-        endpoints = count * ENDPOINTS
         print(
-            f"\n{endpoints:,} endpoints: built in {build.seconds:.0f} s, opened in {opened:.3f} s, "
-            f"{size / endpoints:.0f} bytes of postings an endpoint"
+            f"\n{count:,} services with {count * ENDPOINTS:,} endpoints: built in "
+            f"{build.seconds:.0f} s, opened in {opened:.3f} s, {_describe_bytes(snapshot.folder)}"
         )
+        engines = {
+            "endpoints": Engine("endpoints", artifacts),
+            "services": Engine("services", artifacts),
+            "services, facets": Engine("services with facets", artifacts),
+            ALONE: Engine("services", alone),
+            f"{ALONE}, facets": Engine("services with facets", alone),
+            TANTIVY: Engine(TANTIVY, folder / TANTIVY),
+        }
+        times = measure_in_turns(engines, workload)
+    report("searches over endpoints", times, workload.measured, (TANTIVY, ALONE))
 
-        def ours(query: Query) -> int:
-            filters = EndpointFilters(
-                facets={"category": [query.category]} if query.category else {}
-            )
-            return snapshot.endpoints.search(query.words, PAGE, 0, filters).total
 
-        engines: dict[str, Search] = {OURS: ours}
-        peer = Path(folder) / "tantivy"
-        peer.mkdir()
-        engines["Tantivy"] = search_tantivy(_texts(documents), BOOSTS, peer)
-        report({name: measure(name, engines[name], documents) for name in engines})
+def _describe_bytes(snapshot: Path) -> str:
+    """Return the megabytes of the postings, vectors and lexicon of a snapshot."""
+    folders = [path for path in snapshot.rglob("*") if path.name in ("postings", "vectors")]
+    sizes = {str(path.relative_to(snapshot)): disk_usage(path) / 1e6 for path in sorted(folders)}
+    return ", ".join(f"{name} {size:.0f} MB" for name, size in sizes.items())
 
 
 def write_services(documents: list[Document], source: Path) -> None:
@@ -88,7 +105,7 @@ def _texts(documents: list[Document]) -> Iterator[dict[str, str]]:
     for number, service in enumerate(documents):
         for path, description in _endpoints(number, documents):
             yield {
-                "path": f"v1 {path}",
+                "title": f"v1 {path}",
                 "description": description,
                 "service_name": service.name,
                 "service_description": service.description,

@@ -1,113 +1,70 @@
-"""Search times compared with other engines, over the same documents and queries."""
+"""Times of searches for services without endpoints, beside other engines over the same texts."""
 
 from __future__ import annotations
 
-import gc
 import json
-import math
-import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions, EncoderKind, Ranking
-from service.filtering.filters import Filters
-from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.benchmarks.corpus import Document, Query, make_documents, make_queries
+from service.snapshot.snapshot import open_snapshot
+from tests.benchmarks.corpus import Document, make_documents
 from tests.benchmarks.searching import peers
 from tests.benchmarks.searching.peers import Search
+from tests.benchmarks.searching.report import report
+from tests.benchmarks.searching.worker import Engine, make_workload, measure, measure_in_turns
 
-PEERS: dict[str, Callable[[list[Document], Path], Search]] = {
-    "Tantivy": peers.open_tantivy,
+TANTIVY = "Tantivy"
+IN_PROCESS: dict[str, Callable[[list[Document], Path], Search]] = {
     "bm25s": peers.open_bm25s,
     "SQLite": peers.open_sqlite,
     "Whoosh": peers.open_whoosh,
 }
-QUERIES = 300
-# Whoosh takes tenths of a second for a query: run every fifth query only.
-STEPS = {"Whoosh": 5}
-OURS = "Ratecard"
+"""Peers that are measured once, in this process."""
+PEERS = (TANTIVY, *IN_PROCESS)
+STEPS = {"Whoosh": 7}
+"""Whoosh takes tenths of a second for a query: ask it every seventh, some of each kind."""
+BOOSTS = {"name": 2.0, "description": 1.0, "category": 1.0}
 
 
-def bench_search(count: int, names: list[str]) -> None:
-    """Print the times of each engine, and the ratio of ours to each."""
+def bench_search(count: int, names: Sequence[str]) -> None:
+    """Print the times of searches with vectors and by words, beside these peers."""
     documents = make_documents(count)
-    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        artifacts = Path(folder) / "artifacts"
-        source = Path(folder) / "services.jsonl"
-        build_catalogue(documents, source, artifacts)
-        lexical = Path(folder) / "lexical"
-        build_snapshot(
-            BuildOptions(sources=(str(source),), out=lexical, ranking=Ranking(EncoderKind.NONE))
-        )
+    workload = make_workload(documents)
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
+        folder = Path(name)
+        source = folder / "services.jsonl"
+        write_catalogue(documents, source)
+        engines = {}
+        for label, encoder in (("Ratecard", EncoderKind.STATIC), ("by words", EncoderKind.NONE)):
+            ranking = Ranking(encoder)
+            options = BuildOptions(sources=(str(source),), out=folder / label, ranking=ranking)
+            build_snapshot(options)
+            engines[label] = Engine("services", folder / label)
+        if TANTIVY in names:
+            peers.write_tantivy(map(asdict, documents), BOOSTS, folder / TANTIVY)
+            engines[TANTIVY] = Engine(TANTIVY, folder / TANTIVY)
         started = time.perf_counter()
-        snapshot = open_snapshot(artifacts)
+        snapshot = open_snapshot(folder / "Ratecard")
         opened = time.perf_counter() - started
-        snapshot_folder = artifacts / "snapshots" / snapshot.id
-        size = sum(path.stat().st_size for path in (snapshot_folder / "postings").iterdir())
-        print(f"\n{count:,} documents: open in {opened:.3f} s, postings {size / 1e6:.0f} MB")
-
-        def search_of(snapshot: Snapshot) -> Search:
-            def search(query: Query) -> int:
-                filters = Filters({"category": [query.category]} if query.category else {})
-                return snapshot.search(query.words, peers.PAGE, 0, filters).total
-
-            return search
-
-        engines = {OURS: search_of(snapshot), "by words": search_of(open_snapshot(lexical))}
-        for name in names:
-            engine_folder = Path(folder) / name
-            engine_folder.mkdir()
-            engines[name] = PEERS[name](documents, engine_folder)
-        report({name: measure(name, engines[name], documents) for name in engines})
+        postings = sum(path.stat().st_size for path in (snapshot.folder / "postings").iterdir())
+        print(f"\n{count:,} services: open in {opened:.3f} s, postings {postings / 1e6:.0f} MB")
+        times = measure_in_turns(engines, workload)
+        for peer in (peer for peer in names if peer in IN_PROCESS):
+            (folder / peer).mkdir()
+            search = IN_PROCESS[peer](documents, folder / peer)
+            times[peer] = measure(search, workload, STEPS.get(peer, 1))
+    report(f"{count:,} services without endpoints", times, workload.measured, names[:1])
 
 
-def build_catalogue(documents: list[Document], source: Path, artifacts: Path) -> None:
-    """Build a catalogue with a service for each document, in order."""
+def write_catalogue(documents: list[Document], source: Path) -> None:
+    """Write a service for each document, in order."""
     with source.open("w") as file:
         for number, document in enumerate(documents):
-            record = {
-                "id": f"{number:09}",
-                "name": document.name,
-                "description": document.description,
-                "category": document.category,
-                "endpoints": [],
-            }
+            record = {"id": f"{number:09}", "endpoints": []} | asdict(document)
             file.write(json.dumps(record) + "\n")
-    build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
-
-
-def measure(name: str, search: Search, documents: list[Document]) -> dict[int, float]:
-    """Return the seconds of each query by its number, after a warm-up with other queries."""
-    step = STEPS.get(name, 1)
-    for query in make_queries(documents, QUERIES // 2, seed=99)[:: step**2]:
-        search(query)
-    gc.collect()
-    times = {}
-    for number, query in list(enumerate(make_queries(documents, QUERIES, seed=7)))[::step]:
-        started = time.perf_counter()
-        search(query)
-        times[number] = time.perf_counter() - started
-    return times
-
-
-def report(times: dict[str, dict[int, float]]) -> None:
-    """Print a table: percentiles in microseconds, and the ratio of our time to each peer's."""
-    print("              p50 µs    p99 µs   ours / theirs: mean   worst   p99")
-    ours = times[OURS]
-    for name, seconds in times.items():
-        line = f"{name:10} {_percentile(seconds, 50):9.0f} {_percentile(seconds, 99):9.0f}"
-        if name != OURS:
-            ratios = [ours[number] / theirs for number, theirs in seconds.items()]
-            mean = math.exp(statistics.fmean(map(math.log, ratios)))
-            tails = _percentile(ours, 99) / _percentile(seconds, 99)
-            line += f"   {mean:18.4f} {max(ratios):7.2f} {tails:6.2f}"
-        print(line)
-
-
-def _percentile(seconds: dict[int, float], percent: int) -> float:
-    """Return a percentile in microseconds."""
-    ordered = sorted(seconds.values())
-    return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] * 1e6

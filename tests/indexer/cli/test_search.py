@@ -24,6 +24,7 @@ from tests.support.running import (
     run_indexer,
     service,
 )
+from tests.support.searching import rank_endpoints
 
 
 def test_results_are_a_table_in_order_of_rank(sample: Path) -> None:
@@ -202,7 +203,7 @@ def test_endpoints_are_a_table_in_order_of_rank(sample: Path) -> None:
     assert (process.returncode, process.stderr) == (0, "")
     head, *rows, blank, total, details = process.stdout.splitlines()
     assert head.split() == [*ENDPOINT_COLUMNS]
-    hits = open_snapshot(sample).endpoints.search("tide tables", 10, 0, EndpointFilters())
+    hits = rank_endpoints(open_snapshot(sample), "tide tables", 10, 0, EndpointFilters())
     cells = [re.split(" {2,}", row.strip()) for row in rows]
     assert len(cells) == len(hits.ordinals)
     assert cells[0][:3] == ["1", "GET", "https://api.tidewatch.example/v1/tides/:station/springs"]

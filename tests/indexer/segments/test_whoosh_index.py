@@ -17,6 +17,7 @@ from indexer.__main__ import main
 from indexer.errors import IndexerError
 from indexer.processes.resources import GIB, MIB
 from indexer.record_store import KEY_SIZE, write_record_store
+from indexer.search.parts import part_of
 from indexer.search.postings import compile_postings
 from indexer.segments import indexing
 from indexer.segments.indexing import Resources, index_in_parts
@@ -28,7 +29,7 @@ from service.snapshot.manifest import SEGMENTS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder
 from tests.support.running import Build, examples, service, write_lines
-from tests.support.searching import IDENTIFIERS, ORIGIN, WORDS, index_documents
+from tests.support.searching import IDENTIFIERS, ORIGIN, WORDS, write_segment
 from tests.support.workers import several_cpus
 
 texts = st.lists(st.sampled_from([*WORDS[:9], *IDENTIFIERS[:2], "the", "é"]), max_size=9).map(
@@ -51,11 +52,11 @@ def test_indexing_and_queries_produce_the_same_terms(text: str) -> None:
 def test_an_index_with_a_missing_document_is_not_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index_documents(tmp_path / "other", [("one", "", "")])
+    write_segment(tmp_path / "other", [("one", "", "")])
     other = index.open_dir(str(tmp_path / "other" / WHOOSH), readonly=True)
     monkeypatch.setattr(index, "open_dir", lambda *_, **__: other)
     with pytest.raises(IndexerError, match="has 1 documents, not 2; build again"):
-        index_documents(tmp_path / "segment", [("one", "", ""), ("two", "", "")])
+        write_segment(tmp_path / "segment", [("one", "", ""), ("two", "", "")])
 
 
 @settings(max_examples=examples(15), deadline=None)
@@ -63,17 +64,21 @@ def test_an_index_with_a_missing_document_is_not_compiled(
 def test_segments_compile_to_the_same_bytes_as_one(
     documents: list[tuple[str, str, str]], data: st.DataObject
 ) -> None:
-    cuts = data.draw(st.sets(st.integers(1, len(documents)), max_size=3))
-    bounds = sorted({0, *cuts, len(documents)})
+    cuts = data.draw(st.lists(st.integers(0, len(documents)), max_size=3))
+    bounds = sorted([0, *cuts, len(documents)])
     names, prior = [name for name, _, _ in documents], np.linspace(0, 1, len(documents))
     with tempfile.TemporaryDirectory() as name:
+        ordinals = np.arange(len(documents), dtype=np.int32)
         parts = [
-            index_documents(Path(name) / str(start), documents[start:stop], range(start, stop))
-            for start, stop in pairwise(bounds)
+            part_of(
+                write_segment(Path(name) / str(number), documents[start:stop]).services,
+                ordinals[start:stop],
+            )
+            for number, (start, stop) in enumerate(pairwise(bounds))
         ]
-        compile_postings(parts, names, prior, Path(name) / "parts")
-        whole = index_documents(Path(name) / "whole", documents)
-        compile_postings([whole], names, prior, Path(name) / "one")
+        compile_postings(parts, names, prior, ordinals, 0, Path(name) / "parts")
+        whole = part_of(write_segment(Path(name) / "whole", documents).services, ordinals)
+        compile_postings([whole], names, prior, ordinals, 0, Path(name) / "one")
         assert contents(Path(name) / "parts") == contents(Path(name) / "one")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.artifacts import overlays
 from tests.support.running import Json, endpoint, service, write_lines
+from tests.support.searching import rank_endpoints
 from tests.support.sources.x402 import accept, resource, v2
 
 PAID = {"payTo": ["0xPay"]}
@@ -25,11 +27,12 @@ def publish(folder: Path, records: list[Json], patches: Json | None = None) -> S
 
 
 def found(snapshot: Snapshot, query: str | None, **conditions: Any) -> int:
-    return snapshot.endpoints.search(query, 24, 0, EndpointFilters(**conditions)).total
+    return rank_endpoints(snapshot, query, 24, 0, EndpointFilters(**conditions)).total
 
 
 def listed(snapshot: Snapshot, query: str) -> int:
-    return snapshot.search_resources(query, 24, 0, NO_RESOURCE_FILTERS).total
+    search = snapshot.engine.search_resources(query, 24, 0, NO_RESOURCE_FILTERS)
+    return asyncio.run(search).total
 
 
 def test_a_resource_is_found_by_the_words_of_its_endpoint_and_of_its_service(
@@ -68,7 +71,7 @@ def test_a_resource_keeps_its_endpoint_where_a_catalogue_record_spells_it_otherw
         ),
     ]
     snapshot = publish(tmp_path, records)
-    hits = snapshot.endpoints.search(None, 24, 0, EndpointFilters(offers=PAID))
+    hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(offers=PAID))
     assert hits.total == 1
     assert hits.offers != [-1]
     assert listed(snapshot, "high") == 2
@@ -82,7 +85,7 @@ def test_tools_of_one_address_have_offers_of_their_own(tmp_path: Path) -> None:
     ]
     snapshot = publish(tmp_path, tools)
     for name in ("sun", "moon"):
-        hits = snapshot.endpoints.search(name, 24, 0, EndpointFilters(offers={"payTo": [name]}))
+        hits = rank_endpoints(snapshot, name, 24, 0, EndpointFilters(offers={"payTo": [name]}))
         assert hits.total == 1
         item = b"".join(snapshot.endpoints.item(hits.ordinals[0], hits.offers[0]))
         assert b'"tool":"%b"' % name.encode() in item
@@ -112,7 +115,7 @@ def test_tools_keep_their_offers_where_a_catalogue_record_spells_their_address_o
     )
     snapshot = publish(tmp_path, [tool("sun"), tool("moon"), record])
     for number, name in enumerate(("sun", "moon")):
-        hits = snapshot.endpoints.search(None, 24, 0, EndpointFilters(offers={"payTo": [name]}))
+        hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(offers={"payTo": [name]}))
         assert list(hits.ordinals) == [number]
 
 

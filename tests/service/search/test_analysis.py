@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,10 +12,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from whoosh import index
+from whoosh.analysis import Token
 
 from indexer.processes.resources import WHOOSH_MEMORY
 from indexer.segments.whoosh_index import Terms, WhooshWriter
-from service.search.analysis import analyse, name_key, query_words, term_of, words_of
+from service.search import analysis
+from service.search.analysis import (
+    ANALYZER,
+    CACHED_PIECES,
+    LONGEST_NORMALISED,
+    analyse,
+    name_key,
+    query_words,
+    term_of,
+    words_of,
+)
 from service.search.stopwords import STOP_WORDS
 
 HAN_KANA_HANGUL = "東京天気予報検索々カタログータひらがな가격비교검색"
@@ -67,6 +79,12 @@ def test_the_words_of_a_text(text: str, words: list[str]) -> None:
 )
 def test_only_words_in_english_letters_are_stemmed(words: list[str], term: str) -> None:
     assert {term_of(word) for word in words} == {term}
+
+
+@pytest.mark.parametrize("word", ["aed", "tos", "withings", "ons", "wa", "doe", "ani", "ha"])
+def test_a_word_has_the_term_of_no_stop_word(word: str) -> None:
+    assert word not in STOP_WORDS
+    assert term_of(word) not in map(term_of, STOP_WORDS)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +167,45 @@ def test_the_key_of_a_name_is_its_letters_and_digits(name: str) -> None:
 @pytest.mark.parametrize("name", ["😀", "!!", "", " ", "_"])
 def test_a_name_without_letters_and_digits_has_no_key(name: str) -> None:
     assert name_key(name) == ""
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40))
+@example("ﷺﷺ ﬁle")
+def test_queries_are_cut_into_the_words_of_documents(text: str) -> None:
+    words = {word.text for word in words_of(text)}
+    assert {word.text for word in query_words(text)} == (words - STOP_WORDS or words)
+
+
+@pytest.mark.parametrize(
+    "query", ["\ufdfa" * 2000, "x\ufdfa" * 1000, "\ufdfa " * 1000, "가힣" * 1000]
+)
+def test_a_query_is_analysed_up_to_its_normalised_length(
+    monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    analysed = []
+
+    def count(text: str) -> Iterator[Token]:
+        analysed.append(len(text))
+        yield from ANALYZER(text)
+
+    monkeypatch.setattr(analysis, "ANALYZER", count)
+    assert query_words(query)
+    assert sum(analysed) <= LONGEST_NORMALISED
+    assert len(name_key(query)) <= LONGEST_NORMALISED
+
+
+@pytest.mark.parametrize(
+    "piece", ["\ufdfa" * 15, "x-" * 7, "ab1" * 5, "天気予報検索東京株価為替地図"]
+)
+def test_no_piece_of_text_takes_much_of_the_cache(piece: str) -> None:
+    pieces = [f"{piece}{chr(0x4E00 + number)}" for number in range(500)]
+    tracemalloc.start()
+    for each in pieces:
+        words_of(each)
+    bytes_in_use, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert bytes_in_use / len(pieces) * CACHED_PIECES < 50_000_000
 
 
 @pytest.mark.parametrize("separator", ["", "a", "_"])

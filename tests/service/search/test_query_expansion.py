@@ -5,17 +5,31 @@ from __future__ import annotations
 import tempfile
 import tracemalloc
 from collections import Counter
-from itertools import permutations
+from itertools import combinations, permutations, product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.search.query_expansion import write_query_expansion
 from service.filtering.filters import Filters
+from service.search import spelling
+from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
-from service.search.spelling import edit_distance
+from service.search.query_expansion import Expansion, QueryExpander
+from service.search.spelling import (
+    COMPARED,
+    WALKED,
+    SpellingIndex,
+    edit_distance,
+    one_deletion_hashes,
+)
 from service.snapshot.snapshot import Snapshot
+from service.storage.hash_table import HashTable
+from service.storage.string_table import StringTable
 from tests.support.running import examples
 from tests.support.searching import (
     Document,
@@ -169,6 +183,74 @@ def test_edit_distance_equals_its_textbook_definition(left: str, right: str, mos
     assert edit_distance(left, right, most) == min(edits(left, right), most + 1)
 
 
+def with_two_edits(query: str) -> set[str]:
+    """Return words that two substitutions lead to: they share remainders with the query."""
+    return {
+        query[:i] + left + query[i + 1 : j] + right + query[j + 1 :]
+        for i, j in combinations(range(len(query)), 2)
+        for left, right in product("äöüß", repeat=2)
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "correction", "hostile"),
+    [
+        ("weatherforecasstz", "weatherforecasts", with_two_edits("weatherforecasstz")),
+        ("abcdefghijklmnopqrst", "abcdefghijklmnopqruv", with_two_edits("abcdefghijklmnopqrst")),
+    ],
+)
+def test_many_words_near_a_misspelt_one_neither_hide_its_correction_nor_take_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    correction: str,
+    hostile: set[str],
+) -> None:
+    vocabulary = {word: word for word in sorted([*hostile, correction])}
+    terms = [word.encode() for word in vocabulary]
+    frequencies = np.array([1 + 8 * (word == correction) for word in vocabulary])
+    write_query_expansion(tmp_path, vocabulary, terms, frequencies, SEARCH_CONFIG)
+    compared = []
+
+    def count(left: str, right: str, limit: int) -> int:
+        compared.append(right)
+        return edit_distance(left, right, limit)
+
+    monkeypatch.setattr(spelling, "edit_distance", count)
+    expander = QueryExpander(tmp_path, frequencies, frequencies, 10_000, 10_000, SEARCH_CONFIG)
+    (expansion,) = expander.expand(query_words(query))
+    assert len(hostile) > 1000
+    assert expansion.alternative == correction
+    assert len(compared) <= 2 * COMPARED
+    compared.clear()
+    expander.expand(query_words(query))
+    assert not compared
+
+
+def test_few_values_of_each_bucket_are_looked_at(tmp_path: Path) -> None:
+    query, looked_at = "weathre", []
+
+    class Tags(list[int]):
+        def __getitem__(self, position: Any) -> Any:
+            looked_at.append(position)
+            return super().__getitem__(position)
+
+    first = one_deletion_hashes(query)[0]
+    words = map("".join, product("abcdefghijklmnop", repeat=5))
+    in_one_bucket = [each for each in words if (one_deletion_hashes(each)[0] ^ first) >> 52 == 0]
+    assert len(in_one_bucket) > 4 * WALKED
+    vocabulary = {word: word for word in in_one_bucket}
+    frequencies = np.ones(len(vocabulary), np.int64)
+    terms = [word.encode() for word in vocabulary]
+    write_query_expansion(tmp_path, vocabulary, terms, frequencies, SEARCH_CONFIG)
+    one, two = HashTable(tmp_path / "one_deletion"), HashTable(tmp_path / "two_deletions")
+    for table in (one, two):
+        table._tags = Tags(table._tags)  # type: ignore[assignment]  # noqa: SLF001
+    spelling_index = SpellingIndex(StringTable(tmp_path / "words"), frequencies, one, two)
+    assert not spelling_index.corrections(query)
+    assert WALKED <= len(looked_at) <= 2 * WALKED
+
+
 def test_a_word_that_exists_is_not_expanded(tmp_path: Path) -> None:
     documents = [("form", "", "")] * 3 + [("farm", "", "")] * 150 + [("formal", "", "")]
     assert positions(catalogue(tmp_path, documents), "form") == [0, 1, 2]
@@ -190,6 +272,84 @@ def test_a_rare_word_is_also_corrected_if_a_neighbour_is_20_times_as_frequent(
 def test_a_rare_word_is_corrected_by_one_edit_only(tmp_path: Path) -> None:
     documents = [("forecasts", "", "")] * 60 + [("foecats", "", "")]
     assert positions(catalogue(tmp_path, documents), "foecats") == [60]
+
+
+WORDY = [
+    *[("Weather", "maps of the sea with wind for your boat", "")] * 3,
+    *[("Other", "made for you with your own data", "")] * 60,
+    ("Withings", "scales", ""),
+    ("AED", "finder of defibrillators", ""),
+    ("ToS", "reader", ""),
+    ("Wight", "island", ""),
+    ("Forrester", "reports", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return catalogue(tmp_path_factory.mktemp("wordy"), WORDY)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("withings", [63]),
+        ("aed", [64]),
+        ("tos", [65]),
+        ("wit", [63]),  # not "with"
+        ("weather wiht maps", [0, 1, 2, 66]),
+        ("weather yuor", [0, 1, 2]),
+        ("weather forr", [0, 1, 2, 67]),
+        ("wiht", [66]),
+        ("yuor", []),
+    ],
+)
+def test_content_words_are_not_taken_for_stop_words(
+    wordy: Snapshot, query: str, expected: list[int]
+) -> None:
+    assert sorted(positions(wordy, query)) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("weather wiht maps", [0, 1, 2]),  # with, rather than Wight
+        ("weather yuor", [0, 1, 2]),  # your
+        ("weather yuors", []),  # yours, which no service has
+        ("weather forr", []),  # Forrester, unfinished
+        ("weather wight", []),
+        ("wiht", [66]),
+        ("yuor", []),
+    ],
+)
+def test_a_misspelt_stop_word_is_no_required_word(
+    wordy: Snapshot, query: str, expected: list[int]
+) -> None:
+    hits = wordy.search(query, filters=Filters(match_all=True))
+    assert sorted(map(int, hits.ids)) == expected
+
+
+def test_rare_and_likely_words_are_those_of_few_and_of_many_services(tmp_path: Path) -> None:
+    documents = {"forecaster": 90, "forecasts": 40, "weathar": 90, "weather": 90, "zebra": 2}
+    services = {"forecaster": 2, "forecasts": 40, "weathar": 2, "weather": 90, "zebra": 2}
+    terms = [term.encode() for term in services]
+    of_documents, of_services = (
+        np.array(list(counts.values())) for counts in (documents, services)
+    )
+    vocabulary = {term: term for term in services}
+    write_query_expansion(tmp_path, vocabulary, terms, of_services, SEARCH_CONFIG)
+    expander = QueryExpander(tmp_path, of_documents, of_services, 1000, 1000, SEARCH_CONFIG)
+
+    def expand(word: str) -> Expansion:
+        (expansion,) = expander.expand(query_words(word))
+        return expansion
+
+    assert [expander.term(term) for term, _ in expand("weathar").terms] == ["weathar", "weather"]
+    unfinished = expand("foreca")
+    assert unfinished.alternative == "forecasts"
+    assert [expander.term(term) for term, _ in unfinished.terms] == ["forecasts", "forecaster"]
+    for word, is_specific in [("weathar", True), ("zebra", True), ("weather", False)]:
+        assert expander.is_specific([expand(word)]) is is_specific
 
 
 def test_long_unknown_words_do_not_fill_memory(tmp_path: Path) -> None:
@@ -334,9 +494,9 @@ def test_an_exact_name_is_first_only_if_the_filters_allow_it(tmp_path: Path) -> 
     assert catalogue(tmp_path, documents).search("weather", filters=filters).ids == [identifier(1)]
 
 
-def test_all_services_with_the_exact_name_come_first_across_pages(tmp_path: Path) -> None:
+def test_three_services_with_the_exact_name_come_first_across_pages(tmp_path: Path) -> None:
     documents = [("maps maps of seas", "maps", "")] * 9 + [("Maps", "", "")] * 30
     snapshot = catalogue(tmp_path, documents)
     pages = [snapshot.search("maps", 7, offset).ids for offset in range(0, 42, 7)]
     order = [int(service_id) for page in pages for service_id in page]
-    assert order == [*range(9, 39), *range(9)]
+    assert order == [9, 10, 11, *range(9), *range(12, 39)]

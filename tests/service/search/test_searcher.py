@@ -1,10 +1,10 @@
-"""Compiled ranking compared with a brute-force BM25F, paging, the prior, and match=all."""
+"""Compiled ranking compared with a brute-force BM25F, paging, and match=all."""
 
 from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.search.postings import compile_postings
 from service.filtering.filters import Filters
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
-from service.search.searcher import Searcher
+from service.search.groups import Ranked
 from service.search.stopwords import STOP_WORDS
-from service.search.top_k import TopK
+from service.search.top_k import unpack
+from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.searching import (
@@ -29,11 +29,11 @@ from tests.support.searching import (
     WORDS,
     BruteForceRanking,
     Document,
+    Index,
     catalogue,
     compiled,
     identifier,
     in_threads,
-    index_documents,
     positions,
     publish,
     rank,
@@ -57,9 +57,9 @@ offsets = st.sampled_from([0, 1, 3, 24, 300])
 
 
 class Corpus(NamedTuple):
-    """A searcher and a brute-force ranking over the same documents."""
+    """An index and a brute-force ranking of the same services."""
 
-    searcher: Searcher
+    searched: Index
     brute_force: BruteForceRanking
 
 
@@ -93,7 +93,7 @@ def make_corpus(folder: Path, size: int, most: int) -> Corpus:
     drawn_documents = list(zip(names, *others, strict=True))
     prior = rng.choice([0.0, 0.0, 0.3, 1.0], size).tolist()
     return Corpus(
-        compiled(folder, drawn_documents, prior), BruteForceRanking(folder, drawn_documents, prior)
+        compiled(folder, drawn_documents, prior), BruteForceRanking(drawn_documents, prior)
     )
 
 
@@ -113,12 +113,11 @@ def test_ranking_equals_brute_force_bm25f_on_small_corpora(
     drawn: list[Document], prior: list[float], searches: list[list[str]], match_all: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        searcher = compiled(folder, drawn, prior[: len(drawn)])
-        brute_force = BruteForceRanking(folder, drawn, prior)
+        index = compiled(Path(name), drawn, prior[: len(drawn)])
+        brute_force = BruteForceRanking(drawn, prior)
         for words in searches:
             expected = brute_force.ranking(words, match_all=match_all)
-            assert rank_all(searcher, " ".join(words), match_all=match_all) == expected
+            assert rank_all(index, " ".join(words), match_all=match_all) == expected
 
 
 @pytest.mark.parametrize(("size", "most"), [(1, 7), (41, 7), (300, 7), (8000, 7), (50_000, 2)])
@@ -136,9 +135,9 @@ def test_pages_equal_brute_force_bm25f(
 ) -> None:
     corpus, allowed = corpora(size, most), mask(size, share)
     expected = corpus.brute_force.ranking(words, allowed, match_all)
-    top = rank(corpus.searcher, " ".join(words), limit, offset, allowed, match_all)
+    top = rank(corpus.searched, " ".join(words), limit, offset, allowed, match_all)
     assert top.total == len(expected)
-    assert top.ordinals.tolist() == expected[offset : offset + limit]
+    assert top.documents.tolist() == expected[offset : offset + limit]
 
 
 @pytest.mark.parametrize("share", [None, 0.02])
@@ -147,7 +146,7 @@ def test_all_matches_of_a_large_corpus_are_ranked_like_brute_force(
     corpora: Corpora, words: list[str], share: float | None
 ) -> None:
     corpus, allowed = corpora(50_000, 2), mask(50_000, share)
-    order = rank_all(corpus.searcher, " ".join(words), allowed)
+    order = rank_all(corpus.searched, " ".join(words), allowed)
     assert order == corpus.brute_force.ranking(words, allowed)
 
 
@@ -164,14 +163,11 @@ def test_sums_beyond_16_bits_are_exact(tmp_path: Path) -> None:
     words = ["".join(letters) for letters in itertools.product("bcdfghjklmnprtvwxz", repeat=3)]
     shared, own = words[: 27 * 50], words[27 * 50 : 27 * 50 + 81 * 50]
     names = [(" ".join(shared[n // 3 * 50 :][:50] + own[n * 50 :][:50]), "", "") for n in range(81)]
-    searcher, brute_force = (
-        compiled(tmp_path, names),
-        BruteForceRanking(tmp_path, names, [0.0] * 81),
-    )
+    index, brute_force = compiled(tmp_path, names), BruteForceRanking(names)
     query = shared[:32] + own[50:82]
     assert max(brute_force.scores(query).values()) > np.iinfo(np.uint16).max
-    assert rank_all(searcher, " ".join(query)) == brute_force.ranking(query)
-    assert rank(searcher, " ".join(query), 1).ordinals.tolist() == [1]
+    assert rank_all(index, " ".join(query)) == brute_force.ranking(query)
+    assert rank(index, " ".join(query), 1).documents.tolist() == [1]
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -179,14 +175,14 @@ def test_sums_beyond_16_bits_are_exact(tmp_path: Path) -> None:
 def test_paging_returns_every_match_once_in_ranking_order(
     many: Corpus, words: list[str], limit: int, share: float | None, match_all: bool
 ) -> None:
-    searcher, query, allowed = many.searcher, " ".join(words), mask(8000, share)
-    whole = rank(searcher, query, 8000, 0, allowed, match_all)
+    index, query, allowed = many.searched, " ".join(words), mask(8000, share)
+    whole = rank(index, query, 8000, 0, allowed, match_all)
     pages = [
-        rank(searcher, query, limit, offset, allowed, match_all)
+        rank(index, query, limit, offset, allowed, match_all)
         for offset in range(0, whole.total + limit, limit)
     ]
-    assert [n for page in pages for n in page.ordinals.tolist()] == whole.ordinals.tolist()
-    assert {page.total for page in pages} == {whole.total} == {len(set(whole.ordinals.tolist()))}
+    assert [n for page in pages for n in page.documents.tolist()] == whole.documents.tolist()
+    assert {page.total for page in pages} == {whole.total} == {len(set(whole.documents.tolist()))}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -197,8 +193,8 @@ def test_the_order_of_the_words_does_not_matter(
     # `zzz` keeps the query from being the name of a service, which depends on the word order.
     one, other = (" ".join([*words, "zzz"]) for words in orders)
     for match_all in (False, True):
-        assert rank_all(many.searcher, one, match_all=match_all) == rank_all(
-            many.searcher, other, match_all=match_all
+        assert rank_all(many.searched, one, match_all=match_all) == rank_all(
+            many.searched, other, match_all=match_all
         )
 
 
@@ -207,15 +203,15 @@ def test_the_order_of_the_words_does_not_matter(
 def test_repeated_words_count_once(many: Corpus, words: list[str]) -> None:
     once = " ".join([*dict.fromkeys(words), "zzz"])
     twice = " ".join([*words, *words, "zzz"])
-    assert rank_all(many.searcher, twice) == rank_all(many.searcher, once)
+    assert rank_all(many.searched, twice) == rank_all(many.searched, once)
 
 
 def test_terms_beyond_64_distinct_ones_are_ignored(many: Corpus) -> None:
     assert SEARCH_CONFIG.query_terms == 64
     searched, ignored = WORDS[:64], WORDS[64:]
     expected = many.brute_force.ranking(searched)
-    assert rank_all(many.searcher, " ".join(searched + ignored)) == expected
-    assert rank_all(many.searcher, " ".join(searched * 3 + ignored)) == expected
+    assert rank_all(many.searched, " ".join(searched + ignored)) == expected
+    assert rank_all(many.searched, " ".join(searched * 3 + ignored)) == expected
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -223,10 +219,11 @@ def test_terms_beyond_64_distinct_ones_are_ignored(many: Corpus) -> None:
 def test_the_total_is_the_number_of_matches(
     many: Corpus, words: list[str], share: float | None, match_all: bool
 ) -> None:
-    plan = many.searcher.plan(" ".join(words), mask(8000, share), match_all=match_all)
-    top = plan.rank(8000)
-    assert len(top.ordinals) == top.total
-    assert sorted(top.ordinals.tolist()) == np.flatnonzero(plan.matches()).tolist()
+    ranking = many.searched.ranking(" ".join(words), mask(8000, share), match_all=match_all)
+    top = run_now(ranking.page(8000))
+    assert len(top.documents) == top.total == run_now(ranking.count())
+    matches = unpack(run_now(ranking.matches()))
+    assert sorted(top.documents.tolist()) == np.flatnonzero(matches).tolist()
 
 
 def test_concurrent_searches_have_the_results_of_sequential_ones(many: Corpus) -> None:
@@ -234,15 +231,15 @@ def test_concurrent_searches_have_the_results_of_sequential_ones(many: Corpus) -
     searches = [rng.choice(WORDS, rng.integers(1, 30)).tolist() for _ in range(60)]
     masks = [mask(8000, share) for share in (None, 0.5, 0.02)]
     tasks = [
-        partial(rank, many.searcher, " ".join(words), 30, 0, allowed, match_all)
+        partial(rank, many.searched, " ".join(words), 30, 0, allowed, match_all)
         for words, allowed, match_all in itertools.product(searches, masks, (False, True))
     ]
     sequential = [plain(task()) for task in tasks]
     assert [plain(top) for top in in_threads(4, tasks * 5)] == sequential * 5
 
 
-def plain(top: TopK) -> tuple[int, list[int]]:
-    return top.total, top.ordinals.tolist()
+def plain(top: Ranked) -> tuple[int, list[int]]:
+    return top.total, top.documents.tolist()
 
 
 def test_concurrent_filtered_searches_have_the_results_of_sequential_ones(
@@ -279,75 +276,6 @@ def priced(folder: Path, count: int) -> Snapshot:
         )
 
     return publish(folder, [record(number) for number in range(count)])
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(small_corpora, priors, st.lists(short_queries, min_size=1, max_size=4))
-def test_the_prior_is_bounded_and_adds_no_match(
-    drawn: list[Document], prior: list[float], searches: list[list[str]]
-) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        searcher = compiled(Path(name), drawn, prior[: len(drawn)])
-        without_prior = BruteForceRanking(Path(name), drawn, [0.0] * len(drawn))
-        for words in searches:
-            # `zzz` keeps the query from being the name of a service, which would rank first.
-            query = " ".join([*words, "zzz"])
-            relevance = without_prior.scores(words)
-            order = rank_all(searcher, query)
-            assert set(order) == set(relevance)
-            for before, after in itertools.combinations(order, 2):
-                bound = relevance[before] * (1 + SEARCH_CONFIG.prior_bound) + rounding(words)
-                assert relevance[after] <= bound
-
-
-def rounding(words: Sequence[str]) -> int:
-    """Return the largest rounding error: up to three impacts a word, each rounded twice."""
-    return 3 * len(words)
-
-
-def popular_and_unpopular(
-    folder: Path, popular: Document, unpopular: Document, others: int = 9
-) -> Snapshot:
-    """Publish a popular enriched service, an unused one, and others on another subject."""
-    quality = {"l30DaysTotalCalls": str(10**12), "l30DaysUniquePayers": "9"}
-    records = [
-        service(identifier(number), name=name, description=description, category=category, **fields)
-        for number, (name, description, category), fields in [
-            (0, popular, {"enriched": True, "endpoints": [endpoint() | {"quality": quality}]}),
-            (1, unpopular, {}),
-            *((2 + n, ("other", "thing", ""), {}) for n in range(others)),
-        ]
-    ]
-    return publish(folder, records, "--no-semantic")
-
-
-def test_the_prior_is_bounded_to_five_percent() -> None:
-    assert SEARCH_CONFIG.prior_bound == 0.05
-
-
-def test_the_more_popular_of_two_equal_matches_is_first(tmp_path: Path) -> None:
-    snapshot = popular_and_unpopular(tmp_path, ("maps of seas", "", ""), ("maps of land", "", ""))
-    assert positions(snapshot, "maps") == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("popular", "unpopular"),
-    [
-        (("weather", "", ""), ("weather seas", "", "")),
-        (("news", "weather at times", ""), ("weather", "", "")),
-        (("weather weather weather", "", ""), ("seas", "the weather", "")),
-    ],
-)
-def test_popularity_does_not_outrank_a_better_match(
-    tmp_path: Path, popular: Document, unpopular: Document
-) -> None:
-    snapshot = popular_and_unpopular(tmp_path, popular, unpopular)
-    assert positions(snapshot, "weather seas please")[0] == 1
-
-
-def test_popularity_does_not_add_matches(tmp_path: Path) -> None:
-    snapshot = popular_and_unpopular(tmp_path, ("maps", "of land", "Data"), ("seas", "", ""))
-    assert positions(snapshot, "seas") == [1]
 
 
 def test_a_name_weighs_more_than_a_description(tmp_path: Path) -> None:
@@ -397,14 +325,14 @@ def test_match_all_matches_a_service_by_the_words_of_its_name(
 
 def test_an_offset_past_the_end_is_empty(many: Corpus) -> None:
     for match_all in (False, True):
-        top = rank(many.searcher, "blt", 10, 10**30, match_all=match_all)
-        assert (top.total > 0, top.ordinals.tolist()) == (True, [])
+        top = rank(many.searched, "blt", 10, 10**30, match_all=match_all)
+        assert (top.total > 0, top.documents.tolist()) == (True, [])
 
 
 def test_an_empty_catalogue_has_no_matches(tmp_path: Path) -> None:
-    searcher = compiled(tmp_path, [])
-    assert plain(rank(searcher, "anything", 10)) == (0, [])
-    assert plain(rank(searcher, "anything at all", 10, match_all=True)) == (0, [])
+    index = compiled(tmp_path, [])
+    assert plain(rank(index, "anything", 10)) == (0, [])
+    assert plain(rank(index, "anything at all", 10, match_all=True)) == (0, [])
 
 
 @pytest.mark.parametrize("names", [["😀", "!!"], [f"{word} x" for word in WORDS], WORDS])
@@ -413,20 +341,3 @@ def test_catalogues_without_terms_or_without_dense_terms(tmp_path: Path, names: 
     expected = [number for number, name in enumerate(names) if "blt" in name]
     assert positions(snapshot, "blt") == expected
     assert snapshot.list().total == len(names)
-
-
-@pytest.mark.parametrize("sizes", [(60,), (1, 59), (20, 0, 30, 10)])
-def test_the_compiled_postings_do_not_depend_on_the_number_of_segments(
-    tmp_path: Path, sizes: tuple[int, ...]
-) -> None:
-    documents = [("weather maps", "of the seas", "Data"), ("seas", "weather", "")] * 30
-    compiled(tmp_path, documents)
-    copy, parts, first = tmp_path / "again", [], 0
-    for number, size in enumerate(sizes):
-        part = documents[first : first + size]
-        ordinals = range(first, first + size)
-        parts.append(index_documents(tmp_path / str(number), part, ordinals))
-        first += size
-    compile_postings(parts, [name for name, _, _ in documents], np.zeros(len(documents)), copy)
-    for path in (tmp_path / "postings").iterdir():
-        assert path.read_bytes() == (copy / path.name).read_bytes(), path.name

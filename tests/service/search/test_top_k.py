@@ -1,69 +1,260 @@
-"""The top k and the total of impact lists, compared with sums over every service."""
+"""The top k, totals and matches of impact lists, compared with sums over every document."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.search.postings import BLOCK_SIZE, IMPACT_BITS, DenseTerm, ImpactList
-from service.search.top_k import Accumulator, top_k
-
-SERVICES = 3 * BLOCK_SIZE
-# Seeds and sizes; few different impacts make many ties.
-impacts = st.tuples(st.integers(0, 2**32), st.integers(1, SERVICES))
-
-
-@settings(deadline=None)
-@given(
-    rare=st.lists(impacts, max_size=4),
-    dense=st.lists(impacts, max_size=3),
-    k=st.integers(0, 40) | st.just(SERVICES + 1),
-    allowed=st.none() | st.sets(st.integers(0, SERVICES - 1)),
+from service.search.groups import Groups
+from service.search.postings import (
+    BLOCK_SIZE,
+    FULL_WEIGHT,
+    IMPACT_BITS,
+    DenseList,
+    DenseTerm,
+    ImpactList,
+    Integers,
+    SparseList,
 )
-def test_the_top_k_and_the_total_are_exact(
-    rare: list[tuple[int, int]],
-    dense: list[tuple[int, int]],
-    k: int,
-    allowed: set[int] | None,
-) -> None:
-    rare_impacts = [random_impacts(*each) for each in rare]
-    dense_impacts = [random_impacts(*each) for each in dense]
-    sums = dict.fromkeys(range(SERVICES), 0)
-    for each in (*rare_impacts, *dense_impacts):
-        for ordinal, impact in each.items():
-            sums[ordinal] += impact
-    matches = [o for o in sums if sums[o] and (allowed is None or o in allowed)]
-    matches.sort(key=lambda ordinal: (-sums[ordinal], ordinal))
-    mask = None if allowed is None else np.isin(np.arange(SERVICES), list(allowed))
-    lists = [*map(rare_list, rare_impacts), *map(dense_list, dense_impacts)]
-    top = Accumulator(SERVICES).rank(lists, k, mask)
-    assert top.total == len(matches)
-    assert top.ordinals.tolist() == matches[:k]
+from service.search.top_k import (
+    ORDINAL_MASK,
+    SUM_BITS,
+    TIGHTEN_ABOVE,
+    Accumulator,
+    TopDocs,
+    count_bits,
+    intersect,
+    pack,
+    unpack,
+)
+from tests.support.running import examples
+
+DOCUMENTS = 3 * BLOCK_SIZE
+FEWEST_CHAMPIONS = 40
+# Seeds, sizes and weights; few different impacts make many ties.
+impacts = st.tuples(
+    st.integers(0, 2**32), st.integers(1, DOCUMENTS), st.sampled_from((FULL_WEIGHT, 154, 1))
+)
+lists_of_impacts = st.lists(impacts, max_size=4)
+ks = st.integers(0, 40) | st.sampled_from((DOCUMENTS, DOCUMENTS + 1, 10**6))
+# Runs of documents of each group, then some more documents of random groups.
+sizes = st.lists(st.sampled_from((0, 1, 1, 2, 3, 9, 64, 70)), min_size=1, max_size=24)
+allowed = st.none() | st.randoms(use_true_random=False)
 
 
-def random_impacts(seed: int, services: int) -> dict[int, int]:
-    """Return random impacts of some services."""
+class Case(NamedTuple):
+    """Impact lists, and the sum of each document in any of them."""
+
+    lists: list[ImpactList]
+    sums: dict[int, int]
+
+
+class Grouping(NamedTuple):
+    """Groups of documents, and the same as plain numbers."""
+
+    groups: Groups
+    of_document: list[int]
+    penalties: list[int]
+
+
+def case(rare: list[tuple[int, int, int]], dense: list[tuple[int, int, int]], own: Groups) -> Case:
+    sums: dict[int, int] = {}
+    lists: list[ImpactList] = []
+    for make, drawn in ((sparse_list, rare), (dense_list, dense)):
+        for seed, count, weight in drawn:
+            given = random_impacts(seed, count)
+            lists.append(make(given, weight, own))
+            for document, impact in given.items():
+                sums[document] = sums.get(document, 0) + max(1, impact * weight // FULL_WEIGHT)
+    return Case(lists, sums)
+
+
+def random_impacts(seed: int, documents: int) -> dict[int, int]:
+    """Return random impacts of some documents."""
     random = Random(seed)  # noqa: S311  # no secret
-    return {o: random.randint(1, 3) for o in random.sample(range(SERVICES), services)}
+    return {o: random.randint(1, 3) for o in random.sample(range(DOCUMENTS), documents)}
 
 
-def rare_list(given: dict[int, int]) -> ImpactList:
-    """Return a list without a dense column."""
-    return ImpactList(
-        np.array([ordinal << IMPACT_BITS | given[ordinal] for ordinal in sorted(given)], np.int64)
+def sparse_list(given: dict[int, int], weight: int, _: Groups) -> ImpactList:
+    weighted = {o: max(1, impact * weight // FULL_WEIGHT) for o, impact in given.items()}
+    return SparseList(
+        np.array([ordinal << IMPACT_BITS | weighted[ordinal] for ordinal in sorted(given)])
     )
 
 
-def dense_list(given: dict[int, int]) -> ImpactList:
+def dense_list(given: dict[int, int], weight: int, own: Groups) -> ImpactList:
     """Return a list with a dense column, as the indexer writes it."""
-    column = np.zeros(SERVICES, np.uint16)
+    column = np.zeros(DOCUMENTS, np.uint16)
     column[list(given)] = list(given.values())
     blocks = column.reshape(-1, BLOCK_SIZE)
-    bits = np.packbits(blocks > 0, axis=1, bitorder="little").view(np.uint64).ravel()
     ordinals = np.flatnonzero(column)
-    champions = top_k(ordinals, column[ordinals].astype(np.int64), len(ordinals))
-    dense = DenseTerm(blocks, blocks.max(axis=1).astype(np.int32), bits, champions, len(given))
-    return ImpactList(rare_list(given).postings, dense)
+    groups = own.of_document[ordinals]
+    group_mask = np.isin(np.arange(own.count), groups)
+    keys = np.sort(ordinals - ((column[ordinals] - own.penalties[groups]) << SUM_BITS))
+    _, firsts = np.unique(own.of_document[keys & ORDINAL_MASK], return_index=True)
+    champions = keys[np.sort(firsts)][:FEWEST_CHAMPIONS] & ORDINAL_MASK
+    term = DenseTerm(
+        blocks,
+        blocks.max(axis=1).astype(np.int32),
+        pack(column > 0),
+        pack(group_mask),
+        champions,
+        len(given),
+        int(group_mask.sum()),
+    )
+    return DenseList(term, weight)
+
+
+def grouping(sizes: list[int], random: Random) -> Grouping:
+    """Return groups whose runs are documents in turn; the others are of random groups."""
+    runs = [group for group, size in enumerate(sizes) for _ in range(size)][:DOCUMENTS]
+    others = sorted(random.randrange(len(sizes)) for _ in range(DOCUMENTS - len(runs)))
+    first = np.searchsorted(np.array(runs, np.int64), np.arange(len(sizes) + 1)).astype(np.int64)
+    penalties = [random.randint(0, 3) for _ in sizes]
+    of_document = runs + others
+    groups = Groups(first, np.array(of_document, np.int32), np.array(penalties, np.int64))
+    return Grouping(groups, of_document, penalties)
+
+
+def each_alone() -> Grouping:
+    """Return groups of one document each."""
+    numbers = np.arange(DOCUMENTS + 1)
+    groups = Groups(numbers, numbers[:-1].astype(np.int32), np.zeros(DOCUMENTS, np.int64))
+    return Grouping(groups, [*range(DOCUMENTS)], [0] * DOCUMENTS)
+
+
+def best_of_groups(sums: dict[int, int], own: Grouping, mask: list[bool] | None) -> list[int]:
+    """Return the sort key of the best document of each group that is allowed, sorted."""
+    best: dict[int, tuple[int, int]] = {}
+    for document, impact_sum in sums.items():
+        group = own.of_document[document]
+        if mask is None or mask[group]:
+            key = (own.penalties[group] - impact_sum, document)
+            best[group] = min(key, best.get(group, key))
+    return [document - ((-negated) << SUM_BITS) for negated, document in sorted(best.values())]
+
+
+def mask_of(units: int, random: Random | None) -> list[bool] | None:
+    return None if random is None else [random.random() < 0.4 for _ in range(units)]
+
+
+def array_of(mask: list[bool] | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    return None if mask is None else np.array(mask, np.bool_)
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(lists_of_impacts, lists_of_impacts, ks, allowed, st.booleans())
+def test_the_top_documents_and_their_count_are_exact(
+    rare: list[tuple[int, int, int]],
+    dense: list[tuple[int, int, int]],
+    k: int,
+    random: Random | None,
+    has_champions: bool,
+) -> None:
+    own, mask = each_alone(), mask_of(DOCUMENTS, random)
+    lists, sums = case(rare, dense, own.groups)
+    accumulator = Accumulator(DOCUMENTS, has_champions=has_champions)
+    expected = best_of_groups(sums, own, mask)
+    assert_top(accumulator.rank(lists, k, array_of(mask)), expected, k)
+    matches = accumulator.matches(lists, array_of(mask))
+    assert np.flatnonzero(unpack(matches)).tolist() == sorted(
+        key & ORDINAL_MASK for key in expected
+    )
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(lists_of_impacts, lists_of_impacts, ks, sizes, st.randoms(use_true_random=False), allowed)
+def test_the_top_groups_by_their_best_documents_are_exact(
+    rare: list[tuple[int, int, int]],
+    dense: list[tuple[int, int, int]],
+    k: int,
+    sizes: list[int],
+    drawn: Random,
+    random: Random | None,
+) -> None:
+    own, mask = grouping(sizes, drawn), mask_of(len(sizes), random)
+    lists, sums = case(rare, dense, own.groups)
+    accumulator = Accumulator(DOCUMENTS, own.groups)
+    expected = best_of_groups(sums, own, mask)
+    assert_top(accumulator.rank(lists, k, array_of(mask)), expected, k)
+    matches = accumulator.matches(lists, array_of(mask))
+    found = {own.of_document[key & ORDINAL_MASK] for key in expected}
+    assert np.flatnonzero(unpack(matches)).tolist() == sorted(found)
+    assert count_bits(matches) == len(expected)
+    assert accumulator.rank(lists, 0, array_of(mask)).total == len(expected)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(lists_of_impacts, ks, sizes, st.randoms(use_true_random=False))
+def test_the_best_of_given_documents_are_those_of_their_groups(
+    rare: list[tuple[int, int, int]], k: int, sizes: list[int], drawn: Random
+) -> None:
+    own = grouping(sizes, drawn)
+    _, sums = case(rare, [], own.groups)
+    documents = np.array(sorted(sums), np.int64)
+    given_sums = np.array([sums[document] for document in documents.tolist()], np.int64)
+    top = Accumulator(DOCUMENTS, own.groups).best(documents, given_sums, k)
+    assert_top(top, best_of_groups(sums, own, None), k)
+
+
+def assert_top(top: TopDocs, expected: list[int], k: int) -> None:
+    assert top.total == len(expected)
+    assert top.keys.tolist() == expected[:k]
+    assert top.ordinals.tolist() == [key & ORDINAL_MASK for key in expected[:k]]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.tuples(lists_of_impacts, lists_of_impacts), max_size=4))
+def test_an_intersection_has_the_documents_of_every_word(
+    words: list[tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]],
+) -> None:
+    cases = [case(rare, dense, each_alone().groups) for rare, dense in words]
+    expected = set.intersection(*(set(sums) for _, sums in cases)) if cases else set()
+    every = [lists for lists, _ in cases if lists]
+    if len(every) == len(cases):  # a word without lists is not satisfiable, which callers check
+        assert intersect(every).tolist() == sorted(expected)
+
+
+@pytest.mark.parametrize("dense_terms", [1, 2, 3])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_few_blocks_are_summed_where_the_best_stand_together(
+    dense_terms: int, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The champions raise the threshold, so that other blocks are skipped."""
+    blocks = 40 * TIGHTEN_ABOVE
+    documents = blocks * BLOCK_SIZE
+    impacts = np.full(documents, 5, np.uint16)
+    impacts[7 * BLOCK_SIZE : 8 * BLOCK_SIZE] = 900
+    of_document = np.arange(documents, dtype=np.int32) // (2 if grouped else 1)
+    count = int(of_document[-1]) + 1
+    first = np.arange(count + 1) * (2 if grouped else 1)
+    groups = Groups(first, of_document, np.zeros(count, np.int64))
+    stride = 2 if grouped else 1
+    term = DenseTerm(
+        impacts.reshape(-1, BLOCK_SIZE),
+        impacts.reshape(-1, BLOCK_SIZE).max(axis=1).astype(np.int32),
+        pack(impacts > 0),
+        pack(np.ones(count, np.bool_)),
+        np.arange(7 * BLOCK_SIZE, 8 * BLOCK_SIZE, stride),
+        documents,
+        count,
+    )
+    summed: list[int] = []
+    read: Callable[[DenseList, Integers], Integers] = DenseList.blocks
+
+    def blocks_of(own: DenseList, numbers: Integers) -> Integers:
+        summed.append(len(numbers))
+        return read(own, numbers)
+
+    monkeypatch.setattr(DenseList, "blocks", blocks_of)
+    # A weight keeps the champions of one term from being the answer.
+    accumulator = Accumulator(documents, groups if grouped else None)
+    top = accumulator.rank([DenseList(term, 200)] * dense_terms, 20, None)
+    assert (top.total, len(top.keys)) == (count, 20)
+    assert sum(summed) == dense_terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter, defaultdict
@@ -20,11 +21,11 @@ from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import ENDPOINT_FACETS
 from service.networks import network_key
 from service.search.analysis import term_of, words_of
-from service.search.config import ENDPOINT_SEARCH_CONFIG as CONFIG
+from service.search.config import SEARCH_CONFIG as CONFIG
 from service.snapshot.manifest import SEGMENTS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, examples, priced, service, write_lines
-from tests.support.searching import WORDS
+from tests.support.searching import WORDS, rank_endpoints
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
 
 USED = WORDS[:6] + WORDS[40:48]
@@ -114,6 +115,7 @@ class Endpoints:
 
     def __init__(self, snapshot: Snapshot) -> None:
         stored = [json.loads(snapshot.services.text(n)) for n in range(len(snapshot.services))]
+        self.others = [record for record in stored if not record["endpoints"]]
         self.services = [record for record in stored for _ in record["endpoints"]]
         self.all = [each for record in stored for each in record["endpoints"]]
         texts = snapshot.resources.texts
@@ -186,8 +188,12 @@ class Endpoints:
         return int(quality.get("l30DaysTotalCalls", 0))
 
     def scores(self, query: str) -> Counter[int]:
-        """Return BM25F in impact units, of the endpoints that have any of the words."""
+        """Return BM25F in impact units, of the endpoints that have any of the words.
+
+        Services without endpoints are documents of the same index.
+        """
         fields = [self._fields(number) for number in range(len(self.all))]
+        fields += [_fields_of(record) for record in self.others]
         totals: dict[str, Counter[str]] = {}
         scores: Counter[int] = Counter()
         for name in CONFIG.field_weights:
@@ -204,7 +210,9 @@ class Endpoints:
                         frequencies[number] += weight * count / norm
             found = len(frequencies)
             idf = log(1 + (len(fields) - found + 0.5) / (found + 0.5))
-            for number, frequency in frequencies.items():
+            for number in range(len(self.all)):
+                if not (frequency := frequencies.get(number, 0)):
+                    continue
                 use = min(1, log10(1 + self.calls(number)) / log10(1_000_001))
                 curated = self.services[number].get("enriched", False)
                 boost = 1 + CONFIG.prior_bound * (0.5 * curated + 0.5 * use)
@@ -216,15 +224,27 @@ class Endpoints:
         endpoint, owner = self.all[number], self.services[number]
         names = [parameter["name"] for parameter in endpoint.get("parameters", [])]
         texts = {
-            "path": endpoint["url"].split("/", 3)[3].replace("/", " "),
+            "title": endpoint["url"].split("/", 3)[3].replace("/", " "),
             "description": endpoint.get("description", ""),
             "parameters": " ".join(names),
             "tags": " ".join(endpoint.get("tags", [])),
             "service_name": owner["name"],
             "service_description": owner["description"],
-            "category": owner.get("category", ""),
+            "service_category": owner.get("category", ""),
         }
-        return {name: [term_of(w.text) for w in words_of(text)] for name, text in texts.items()}
+        return _terms(texts)
+
+
+def _fields_of(record: Json) -> dict[str, list[str]]:
+    texts = {"title": record["name"], "description": record["description"]}
+    return _terms(texts | {"category": record.get("category", "")})
+
+
+def _terms(texts: dict[str, str]) -> dict[str, list[str]]:
+    return {
+        name: [term_of(word.text) for word in words_of(texts.get(name, ""))]
+        for name in CONFIG.field_weights
+    }
 
 
 def satisfies(offer: Json, conditions: dict[str, list[str]]) -> bool:
@@ -295,7 +315,7 @@ def test_pages_counts_and_matches_equal_those_of_brute_force(
         seen[owner] += 1
         if not wanted.per_service or seen[owner] <= wanted.per_service:
             listed.append(number)
-    hits = snapshot.endpoints.search(query, limit, offset, wanted)
+    hits = rank_endpoints(snapshot, query, limit, offset, wanted)
     assert (hits.total, hits.listed) == (len(selected), len(listed))
     assert list(hits.ordinals) == listed[offset : offset + limit]
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
@@ -318,12 +338,12 @@ def test_a_count_of_a_facet_is_the_total_with_that_filter(
 ) -> None:
     def total(**fields: Any) -> int:
         values = {name: getattr(wanted, name) for name in wanted.__struct_fields__} | fields
-        return snapshot.endpoints.search(query or None, 1, 0, EndpointFilters(**values)).total
+        return rank_endpoints(snapshot, query or None, 1, 0, EndpointFilters(**values)).total
 
     wanted = EndpointFilters(
         facets=wanted.facets, max_price=wanted.max_price, counted=ENDPOINT_FACETS
     )
-    hits = snapshot.endpoints.search(query or None, 1, 0, wanted)
+    hits = rank_endpoints(snapshot, query or None, 1, 0, wanted)
     assert hits.facets is not None
     assert hits.facets.keys() == set(ENDPOINT_FACETS)
     for value in hits.facets["service"]:
@@ -352,7 +372,7 @@ def test_parts_of_the_listing_are_indexed_as_one(
         folders.append(folder)
     one, parts = folders
     assert len(list((parts / SEGMENTS / TEXTS).iterdir())) == 3
-    for room in ("endpoints", "endpoints/postings", "offers"):
+    for room in ("endpoints", "postings", "vectors", "offers"):
         files = {path.name: path.read_bytes() for path in (one / room).iterdir() if path.is_file()}
         assert files == {
             path.name: path.read_bytes() for path in (parts / room).iterdir() if path.is_file()
@@ -368,7 +388,7 @@ def test_facets_leave_out_services_without_endpoints(artifacts: Path, build: Bui
     for published, expected in ((records, [{"value": "Data", "count": 1}]), (records[:1], [])):
         assert build(published) == 0
         filters = EndpointFilters(counted=("category",))
-        hits = open_snapshot(artifacts).endpoints.search(None, 1, 0, filters)
+        hits = rank_endpoints(open_snapshot(artifacts), None, 1, 0, filters)
         assert hits.facets == {"category": expected}
 
 
@@ -381,13 +401,12 @@ def test_prices_are_compared_in_us_dollars_where_they_are_known(
         each["pricing"]["currency"] = currency
     assert build([service("a", endpoints=endpoints)]) == 0
     snapshot = open_snapshot(artifacts)
-    found, offers = snapshot.endpoints, snapshot.offers
+    engine, offers = snapshot.engine, snapshot.offers
     filters = EndpointFilters(max_usd_price=2, per_service=0)
-    assert list(found.search(None, 9, 0, filters).ordinals) == [0, 1]
+    assert list(rank_endpoints(snapshot, None, 9, 0, filters).ordinals) == [0, 1]
     wider = EndpointFilters(per_service=0)
-    assert found.count_excluded(None, filters, wider) == 3
-    assert found.count_excluded("one", filters, wider) == 3
-    assert found.count_excluded("one", wider, wider) == 0
+    assert asyncio.run(engine.count_excluded("one", filters, wider)) == 3
+    assert asyncio.run(engine.count_excluded("one", wider, wider)) == 0
     assert offers.cheapest_terms(3, {}) == (3.0, 3.0, "USDC", "", "")
     terms = offers.cheapest_terms(2, {})
     assert terms is not None

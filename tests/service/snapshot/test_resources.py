@@ -19,7 +19,9 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import Offers
+from service.filtering.urls import Urls
 from service.networks import network_key
+from service.search.postings import Integers, Mask
 from service.snapshot import resources as stored
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, Resources
 from tests.support.running import Json, examples
@@ -184,6 +186,63 @@ def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
         assert walked == list(range(len(sizes)))
         assert cut[-1] is False
         assert any(cut)
+
+
+def test_the_pages_of_a_cursor_compute_their_filters_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources = write(tmp_path / "resources", [{"type": "http"}] * 6)
+    computed = []
+    containing = Urls.containing
+
+    def counting(self: Urls, part: str) -> Mask:
+        computed.append(part)
+        return containing(self, part)
+
+    monkeypatch.setattr(Urls, "containing", counting)
+    for offset in range(0, 6, 2):
+        wanted = ResourceFilters(type="http", url_part="a.example")
+        assert read(resources.list(wanted, 2, offset)) == [offset, offset + 1]
+    assert computed == ["a.example"]
+    assert read(resources.list(ResourceFilters(url_part="/3"), 2, 0)) == [3]
+    assert computed == ["a.example", "/3"]
+
+
+def test_the_cache_of_filters_is_bounded_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "MAX_CACHED", 12)
+    resources = write(tmp_path / "resources", [{}] * 4)
+    computed = []
+    containing = Urls.containing
+
+    def counting(self: Urls, part: str) -> Mask:
+        computed.append(part)
+        return containing(self, part)
+
+    monkeypatch.setattr(Urls, "containing", counting)
+    for part in ("/0", "/1", "/2", "/0", "/3", "/0", "/1"):
+        assert read(resources.list(ResourceFilters(url_part=part), 9, 0)) == [int(part[1])]
+    assert computed == ["/0", "/1", "/2", "/3", "/1"]
+
+
+def test_many_extensions_are_compared_in_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields: list[Json] = [{"extensions": {key: {} for key in keys}} for keys in ("", "a", "ba")]
+    resources = write(tmp_path / "resources", fields)
+    passes = []
+    count = stored.count_in_rows
+
+    def counting(offsets: Integers, mask: Mask) -> Integers:
+        passes.append(len(mask))
+        return count(offsets, mask)
+
+    monkeypatch.setattr(stored, "count_in_rows", counting)
+    for extensions, expected in ((("a",), [1, 2]), (("a", "b", "a"), [2]), (("a", "?"), [])):
+        passes.clear()
+        assert read(resources.list(ResourceFilters(extensions=extensions), 9, 0)) == expected
+        assert len(passes) == 1
 
 
 def test_without_resources_every_page_is_empty(tmp_path: Path) -> None:

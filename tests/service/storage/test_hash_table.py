@@ -16,7 +16,7 @@ LOW = st.integers(0, 7)
 
 
 @given(st.lists(st.builds(int.__add__, HIGH, LOW) | st.integers(0, 2**64 - 1)))
-def test_the_values_of_a_hash_are_found_in_their_order(hashes: list[int]) -> None:
+def test_the_values_of_a_bucket_are_found_in_their_order(hashes: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table"
         values = np.arange(len(hashes), dtype=np.int32)
@@ -27,3 +27,13 @@ def test_the_values_of_a_hash_are_found_in_their_order(hashes: list[int]) -> Non
         assert all((hashes[value] ^ each) & 0xFF == 0 for value in candidates)
         own = [value for value in candidates if hashes[value] == each]
         assert own == [value for value in values.tolist() if hashes[value] == each]
+
+
+def test_a_limited_look_up_finds_the_first_values_of_a_bucket(tmp_path: Path) -> None:
+    # Distinct hashes in one bucket, with one tag: descending, so that their order is not theirs.
+    hashes = [(1 << 63) + (number << 8) for number in reversed(range(1000))]
+    write_hash_table(tmp_path / "t", np.array(hashes, np.uint64), np.arange(1000, dtype=np.int32))
+    table = HashTable(tmp_path / "t")
+    assert table.candidates(hashes[:1], 32) == list(range(32))
+    assert table.candidates([hashes[0], hashes[-1]], 2) == [0, 1, 0, 1]
+    assert table.candidates(hashes[:1]) == list(range(1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log2
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,21 @@ from service.storage.string_table import StringTable, write_string_table
 strings = st.sets(st.text("aé\U0010ffff", max_size=12), max_size=40)
 
 
-def table(folder: Path, distinct: set[str]) -> tuple[StringTable, list[str]]:
+class CountingTable(StringTable):
+    """Counts the strings that it compares."""
+
+    compared = 0
+
+    def encoded(self, number: int) -> bytes:
+        """Count a comparison."""
+        self.compared += 1
+        return super().encoded(number)
+
+
+def table(folder: Path, distinct: set[str]) -> tuple[CountingTable, list[str]]:
     encoded = sorted(string.encode() for string in distinct)
     write_string_table(folder / "strings", encoded)
-    return StringTable(folder / "strings"), [string.decode() for string in encoded]
+    return CountingTable(folder / "strings"), [string.decode() for string in encoded]
 
 
 @settings(deadline=None)
@@ -39,3 +51,19 @@ def test_a_prefix_finds_all_strings_that_begin_with_it(
     written, expected = table(tmp_path_factory.mktemp("strings"), distinct)
     matches = [string for string in expected if string.startswith(prefix)]
     assert [written[number] for number in written.with_prefix(prefix)] == matches
+
+
+@pytest.mark.parametrize("prefix", ["", "sameheadsameheadsame"])
+def test_a_string_is_found_by_few_comparisons_whatever_the_strings(
+    tmp_path: Path, prefix: str
+) -> None:
+    strings = {f"{prefix}{number:05}" for number in range(40_000)}
+    written, expected = table(tmp_path, strings)
+    for absent in (f"{prefix}20000x", f"{prefix}", f"{prefix}99999"):
+        for look_up in (written.find, written.with_prefix):
+            written.compared = 0
+            look_up(absent)
+            assert written.compared <= 2 * log2(len(expected)) + 4
+    written.compared = 0
+    assert written.find(expected[20_001]) == 20_001
+    assert written.compared <= log2(len(expected)) + 4

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from math import sqrt
+from operator import mul
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
 from service.errors import SnapshotDamaged, SnapshotUnsupported
-from service.search.semantic.encoder import Encoder, WordPieces, encode, is_encodable, is_identifier
+from service.search.semantic.encoder import (
+    LARGEST,
+    Encoder,
+    QueryVector,
+    WordPieces,
+    is_encodable,
+    is_identifier,
+)
 from service.search.semantic.encoders import open_encoder
+from tests.support.running import examples
 
 NUMBERS = {"un": 0, "##break": 1, "##able": 2, "break": 3, "##b": 4, "a": 5}
 
@@ -72,11 +84,12 @@ def test_addresses_and_hashes_have_no_meaning(text: str, expected: bool) -> None
     assert is_identifier(text) == expected
 
 
+def encode(encoder: Encoder, text: str) -> QueryVector | None:
+    return encoder.encode([piece for word in text.split() for piece in encoder.pieces(word)])
+
+
 def similarity(encoder: Encoder, left: str, right: str) -> float:
-    vectors = [
-        encode([vector for word in text.split() if (vector := encoder.word(word))])
-        for text in (left, right)
-    ]
+    vectors = [encode(encoder, text) for text in (left, right)]
     assert vectors[0] is not None
     assert vectors[1] is not None
     product = float(vectors[0].components @ vectors[1].components)
@@ -103,13 +116,29 @@ def test_a_text_is_as_near_to_itself_as_can_be(encoder: Encoder) -> None:
 
 
 def test_nothing_has_no_vector(encoder: Encoder, tmp_path: Path) -> None:
-    assert encode(()) is None
-    assert encoder.word("the") is None
+    assert encoder.encode(()) is None
+    assert encoder.pieces("the") == ()
     zeros = StaticEncoder("", ["aa"], np.zeros((1, 4), np.int8), np.ones(1, np.int16))
     write_encoder(tmp_path / "zeros", zeros)
-    zero = Encoder(tmp_path / "zeros").word("aa")
-    assert zero is not None
-    assert encode([zero]) is None
+    zero = Encoder(tmp_path / "zeros")
+    assert zero.pieces("aa") == (0,)
+    assert zero.encode(zero.pieces("aa")) is None
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.integers(0, 29_000), min_size=1, max_size=200))
+def test_a_vector_is_the_rounded_sum_of_the_pieces(encoder: Encoder, pieces: list[int]) -> None:
+    pieces = [piece % len(encoder.numbers) for piece in pieces]
+    rows = [encoder.rows[piece].tolist() for piece in pieces]
+    scales = [int(encoder.scales[piece]) for piece in pieces]
+    sums = [sum(map(mul, scales, column)) for column in zip(*rows, strict=True)]
+    largest = max(map(abs, sums))
+    expected = [round(total * (LARGEST / largest)) for total in sums]
+    vector = encoder.encode(pieces)
+    assert vector is not None
+    assert vector.components.dtype == np.float32
+    assert vector.components.tolist() == expected
+    assert vector.inverse_length == 1 / sqrt(sum(component**2 for component in expected))
 
 
 @pytest.mark.parametrize(

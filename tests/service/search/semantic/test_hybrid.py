@@ -5,23 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from service.api.listing import find, list_body
 from service.api.parameters import parse_search
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.search.config import SEARCH_CONFIG
-from service.snapshot.endpoints import searcher_of
+from service.snapshot.embedded import run_now
+from service.snapshot.engine import EndpointHits
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service
-from tests.support.searching import Document, catalogue, identifier, publish
+from tests.support.searching import (
+    Document,
+    catalogue,
+    identifier,
+    index_of,
+    publish,
+    rank_all,
+    rank_endpoints,
+)
 
 SUBJECTS = {
     "weather": "rain wind storm sunny temperature humidity forecast snow",
@@ -74,7 +85,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
             name=text(subject, 2),
             description=text(subject, 6),
             category=rng.choice(CATEGORIES),
-            endpoints=[endpoint() | {"url": f"https://a.example/{text(subject, 2)}"}],
+            endpoints=[
+                endpoint() | {"url": f"https://a.example/{text(subject, 2)}"}
+                for _ in range(rng.choice((0, 1, 1, 2, 5)))
+            ],
         )
 
     records = [record(number) for number in range(300)]
@@ -83,53 +97,77 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     return Both(publish(hybrid, records), publish(lexical, records, "--no-semantic"))
 
 
-def parts(snapshot: Snapshot, query: str, asked: Filters) -> tuple[list[float], list[float]]:
-    """Return the BM25F score and the cosine of every service, no cosines without a vector."""
-    searcher = searcher_of(snapshot._searcher)  # noqa: SLF001  # those of services that are no results
-    plan = searcher.plan(query, None, match_all=asked.match_all)
-    every = np.arange(len(snapshot.services))
-    words = [sum(word.score for word in each.words) for each in searcher.explain(plan, every)]
-    if plan.meaning is None:
-        return words, []
-    return words, plan.meaning.semantics.vectors.similarities(plan.meaning.query, every).tolist()
+class Scores(NamedTuple):
+    """What every document has: BM25F less the penalty of its service, and a cosine."""
+
+    words: list[float]
+    cosines: list[float]
+    weight: float
+
+
+def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
+    index, unit = index_of(snapshot), SEARCH_CONFIG.impact_scale
+    assert index.groups is not None
+    every = np.arange(index.parser.header.documents)
+    parsed = index.parser.parse(query)
+    scorer = index.searcher.scorer(parsed, None, by_group=True, match_all=match_all)
+    sums = run_now(scorer.impacts_at(every)).sum(axis=0)
+    words = ((sums - index.groups.penalties[index.services]) / unit).tolist()
+    if parsed.vector is None:
+        return Scores(words, [], 0)
+    cosines = parsed.vector.similarities(every).tolist()
+    return Scores(words, cosines, parsed.vector.weight(by_group=True) / unit)
+
+
+def best_documents(snapshot: Snapshot, query: str, asked: Filters) -> list[int]:
+    """Return the best document of each service that is found, best first."""
+    mask = snapshot.filters.mask(asked)
+    return rank_all(index_of(snapshot), query, mask, asked.match_all)
 
 
 @given(query=queries, asked=filters)
 def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     both: Both, query: str, asked: Filters
 ) -> None:
-    lexical = both.lexical.search(query, 300, 0, asked)
+    found, lexical = (best_documents(snapshot, query, asked) for snapshot in both)
+    words, cosines, weight = scores_of(both.hybrid, query, match_all=asked.match_all)
+    services = index_of(both.hybrid).services.tolist()
     hits = both.hybrid.search(query, 300, 0, asked)
-    scores, cosines = parts(both.hybrid, query, asked)
-    added = [ordinal for ordinal in hits.ordinals if ordinal not in set(lexical.ordinals)]
-    assert set(lexical.ordinals) <= set(hits.ordinals)
-    assert hits.total == len(hits.ordinals) == lexical.total + len(added)
+    assert list(hits.ordinals) == [services[document] for document in found]
+    assert hits.total == len(found) == len(set(hits.ordinals))
+    added = [document for document in found if document not in set(lexical)]
+    assert set(lexical) <= set(found)
     if not cosines:
-        assert list(hits.ordinals) == list(lexical.ordinals)
+        assert found == lexical
         return
-    allowed = both.hybrid.list(300, 0, Filters(facets=asked.facets)).ordinals
-    others = [ordinal for ordinal in allowed if ordinal not in set(lexical.ordinals)]
-    if asked.match_all or lexical.total >= FILLED:
+    matching = {services[document] for document in lexical}
+    allowed = {*both.hybrid.list(300, 0, Filters(facets=asked.facets)).ordinals} - matching
+    if asked.match_all or len(lexical) >= FILLED:
         assert added == []
     else:
-        near = sorted((cosines[n] for n in others if cosines[n] >= 0.25), reverse=True)
-        expected = near[: FILLED - lexical.total]
-        got = sorted((cosines[ordinal] for ordinal in added), reverse=True)
+        nearest = dict.fromkeys(allowed, -1.0)
+        for document, service_ in enumerate(services):
+            if service_ in allowed:
+                nearest[service_] = max(nearest[service_], cosines[document])
+        near = sorted((cosine for cosine in nearest.values() if cosine >= 0.25), reverse=True)
+        expected = near[: FILLED - len(lexical)]
+        got = sorted((cosines[document] for document in added), reverse=True)
         assert got == pytest.approx(expected, abs=1e-3)
-    searcher = searcher_of(both.hybrid._searcher)  # noqa: SLF001  # the weight of this very query
-    meaning = searcher.plan(query).meaning
-    assert meaning is not None
-    weight = meaning.weight / SEARCH_CONFIG.impact_scale
     assert weight in (
         pytest.approx(SEARCH_CONFIG.similarity_weight),
         pytest.approx(SEARCH_CONFIG.similarity_weight * SEARCH_CONFIG.specific_weight),
     )
-    exact = len(searcher.plan(query).exact)
-    best = [*lexical.ordinals[:DEPTH], *added]
-    ranked = hits.ordinals[exact : len(best)]
-    total = [scores[ordinal] + weight * cosines[ordinal] for ordinal in ranked]
+    explained = both.hybrid.search(query, 300, 0, replace(asked, explain=True)).explanations
+    assert explained is not None
+    exact = sum(each.is_exact_name for each in explained)
+    by_words = sorted(lexical, key=lambda n: (-words[n], n))
+    best = {*by_words[:DEPTH], *added}
+    assert set(found[:exact]) <= {*by_words}
+    ranked = [document for document in found[exact:] if document in best]
+    total = [words[document] + weight * cosines[document] for document in ranked]
     assert total == pytest.approx(sorted(total, reverse=True), abs=2e-3)
-    assert list(hits.ordinals[len(best) :]) == list(lexical.ordinals[DEPTH:])
+    rest = [n for n in by_words[DEPTH:] if n not in found[:exact]]
+    assert found[exact:] == ranked + rest
 
 
 @given(query=queries, asked=filters, limit=st.integers(1, 30), offset=st.integers(0, 320))
@@ -160,21 +198,28 @@ def test_totals_facets_and_other_orders_have_the_same_matches(
 def test_endpoints_are_ranked_alike_and_counted(
     both: Both, query: str, per_service: int, limit: int
 ) -> None:
-    endpoints = both.hybrid.endpoints
-    every = endpoints.search(query, 600, 0, EndpointFilters(per_service=0))
-    lexical = both.lexical.endpoints.search(query, 600, 0, EndpointFilters(per_service=0))
+    def found(snapshot: Snapshot, limit: int = 1000, **fields: Any) -> EndpointHits:
+        return rank_endpoints(snapshot, query, limit, 0, EndpointFilters(**fields))
+
+    every = found(both.hybrid, per_service=0)
+    lexical = found(both.lexical, per_service=0)
     assert set(lexical.ordinals) <= set(every.ordinals)
     assert every.total == every.listed == len(every.ordinals)
     assert every.total <= max(lexical.total, FILLED)
-    page = endpoints.search(query, limit, 0, EndpointFilters(per_service=per_service, explain=True))
-    assert page.total == every.total
-    if per_service != 1:  # each service has one endpoint
-        assert list(page.ordinals) == list(every.ordinals[:limit])
-    assert page.listed == every.total
+    owner_of = both.hybrid.endpoints.service_of
+    seen: Counter[int] = Counter()
+    listed = []
+    for ordinal in every.ordinals:
+        seen[owner_of(ordinal)] += 1
+        if not per_service or seen[owner_of(ordinal)] <= per_service:
+            listed.append(ordinal)
+    page = found(both.hybrid, limit, per_service=per_service, explain=True)
+    assert (page.total, page.listed) == (every.total, len(listed))
+    assert list(page.ordinals) == listed[:limit]
     assert page.explanations is not None
-    scores = [each.score for each in page.explanations[:DEPTH]]
+    scores = [each.score for each in page.explanations if each.similarity_score]
     assert scores == sorted(scores, reverse=True)
-    by_price = endpoints.search(query, 600, 0, EndpointFilters(per_service=0, sort="price"))
+    by_price = found(both.hybrid, per_service=0, sort="price")
     assert sorted(by_price.ordinals) == sorted(every.ordinals)
 
 
@@ -227,12 +272,12 @@ def test_services_without_a_word_of_the_query_are_found_by_its_meaning(
 
 
 def test_an_unfinished_word_means_what_it_is_completed_to(few: Snapshot) -> None:
-    plans = searcher_of(few._searcher).plan  # noqa: SLF001  # the vector of a query is nowhere else
-    unfinished, finished = plans("transla").meaning, plans("translation").meaning
+    parse = few.parser.parse
+    unfinished, finished = parse("transla").vector, parse("translation").vector
     assert unfinished is not None
     assert finished is not None
-    assert (unfinished.query.components == finished.query.components).all()
-    assert plans("thisisnowordatall").meaning is None
+    assert (unfinished.vector.components == finished.vector.components).all()
+    assert parse("thisisnowordatall").vector is None
 
 
 def test_a_service_whose_name_is_the_query_stays_first(few: Snapshot) -> None:
@@ -249,8 +294,8 @@ def test_an_explanation_adds_up(few: Snapshot) -> None:
     assert hits.explanations is not None
     assert len(hits.explanations) == len(hits.ids)
     for each in hits.explanations:
-        total = sum(word.score for word in each.words) + each.similarity_score
-        assert each.score == pytest.approx(total)
+        words = sum(word.score for word in each.words)
+        assert each.score == pytest.approx(words + each.similarity_score - each.size_penalty)
         assert each.similarity is not None
     tally = hits.explanations[hits.ids.index(identifier(2))]
     assert {(word.word, word.term) for word in tally.words} == {
@@ -284,7 +329,7 @@ def test_the_same_catalogue_has_the_same_vectors_with_any_number_of_workers(
         built = folder / "artifacts" / "snapshots" / snapshot.id
         paths = [path for path in built.rglob("*") if {"vectors", "encoder"} & {path.parent.name}]
         contents.append({path.relative_to(built): path.read_bytes() for path in paths})
-    assert len(contents[0]) == 6 + 7 + 3
+    assert len(contents[0]) == 6 + 3
     assert contents[0] == contents[1]
 
 
@@ -297,6 +342,7 @@ def test_explanations_are_additions_to_the_json_on_request(few: Snapshot) -> Non
     assert explained == plain
     assert set(explanations[0]) == {
         *("score", "words", "similarity", "similarityScore", "isExactName"),
+        *("sizePenalty", "endpoint"),
     }
     assert np.isfinite(explanations[0]["score"])
 
@@ -309,10 +355,10 @@ def test_a_service_with_many_similar_endpoints_leaves_room_for_others(tmp_path: 
     others = [
         service(identifier(n), name=f"Other {n}", endpoints=described(1)) for n in range(1, 9)
     ]
-    endpoints = publish(tmp_path, [crowd, *others]).endpoints
+    snapshot = publish(tmp_path, [crowd, *others])
     for per_service, listed in ((0, 11), (1, 9), (3, 11)):
         filters = EndpointFilters(per_service=per_service, counted=("service",))
-        hits = endpoints.search("thunder forecast", 24, 0, filters)
+        hits = rank_endpoints(snapshot, "thunder forecast", 24, 0, filters)
         assert (hits.total, hits.listed, len(hits.ordinals)) == (11, listed, listed)
         assert hits.facets is not None
         assert len(hits.facets["service"]) == 9
