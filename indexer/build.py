@@ -52,7 +52,7 @@ from service.artifacts.downloads import DOWNLOADS, read_download
 from service.publishing.artifacts import earlier_ids, kept_snapshots, make_current, publish, stage
 from service.publishing.downloads import make_downloads
 from service.records import Counts
-from service.snapshot.manifest import FORMAT, SEGMENTS, ClusterIndexes, File, Manifest, Source
+from service.snapshot.manifest import FORMAT, SEGMENTS, File, Manifest, Source
 from service.snapshot.publication import SNAPSHOTS
 
 if TYPE_CHECKING:
@@ -154,10 +154,10 @@ def _publish_again(
     manifest = find_whole(options.out, snapshot_id)
     if manifest is not None:
         folder = options.out / SNAPSHOTS / snapshot_id
-        if cluster is not None and manifest.indexes is not None:
-            if not cluster.has(folder, manifest.indexes):
+        if cluster is not None and manifest.index is not None:
+            if not cluster.has(folder, manifest.index):
                 return None
-            cluster.keep(manifest.indexes)
+            cluster.keep(manifest.index)
         _make_downloads(options, folder, manifest, progress)
         make_current(options.out, snapshot_id)
     return manifest
@@ -251,7 +251,7 @@ class _Build:
             endpoint_count = sum(entry.endpoints for entry in entries)
             resource_count = len(listed.keys)
             self._known.write(self._built / SEGMENTS / SOURCES, hash_program())
-            indexes = self._load(snapshot_id)
+            index = self._load(snapshot_id)
             manifest = Manifest(
                 format=FORMAT,
                 id=snapshot_id,
@@ -261,12 +261,12 @@ class _Build:
                 files=list_files(self._built, known=stored | indexed.files),
                 earlier=earlier_ids(self._options.out, snapshot_id),
                 encoder=ranking.search.encoder,
-                indexes=indexes,
+                index=index,
             )
             _make_downloads(self._options, self._built, manifest, self._progress)
             with self._progress.stage("publish"):
-                if self._cluster is not None and indexes is not None:
-                    self._cluster.switch(indexes)
+                if self._cluster is not None and index is not None:
+                    self._cluster.switch(index)
                 publish(self._options.out, self._built, manifest)
         report = make_report(
             manifest,
@@ -280,15 +280,15 @@ class _Build:
         report.loaded = self._loaded
         return report
 
-    def _load(self, snapshot_id: str) -> ClusterIndexes | None:
-        """Move the postings to the cluster, if there is one; returns its indexes."""
+    def _load(self, snapshot_id: str) -> str | None:
+        """Move the postings to the cluster, if there is one; returns the index."""
         if self._cluster is None:
             return None
         loaded = self._cluster.load(self._built, snapshot_id, self._progress)
         self._rejects.notes += loaded.notes
         self._loaded = loaded.bytes
         remove_postings(self._built)
-        return self._cluster.names(snapshot_id)
+        return self._cluster.index_of(snapshot_id)
 
     def _read(self, catalogue: Catalogue, discovery: Discovery) -> None:
         """Add the records of all sources to the catalogue, or to the rejects."""

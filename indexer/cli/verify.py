@@ -22,6 +22,6 @@ def run(options: argparse.Namespace) -> int:
     done = f"snapshot {snapshot_id} is whole: {count} files as they were published"
     if manifest.encoder:
         done += f", encoder {manifest.encoder}"
-    if manifest.indexes is not None:
-        done += f"; its postings are in {manifest.indexes.services}, {manifest.indexes.endpoints}"
+    if manifest.index is not None:
+        done += f"; its postings are in the index {manifest.index}"
     return answer(done)

@@ -1,4 +1,4 @@
-"""Loading a snapshot's indexes, switching the aliases to them, and removing what is not in use."""
+"""Loading the index of a snapshot, switching the alias to it, and removing old indexes."""
 
 from __future__ import annotations
 
@@ -28,24 +28,11 @@ from opensearchpy.exceptions import ConnectionError as NoConnection
 from opensearchpy.helpers import streaming_bulk
 
 from indexer.errors import IndexerError
-from indexer.opensearch.documents import (
-    Document,
-    Documents,
-    EndpointDocuments,
-    document_counts,
-    service_documents,
-)
+from indexer.opensearch.documents import Documents
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
-from service.filtering.facets import SERVICE_FACETS
-from service.opensearch.indexes import (
-    DOCUMENT_FACETS,
-    META,
-    index_names,
-    mapping,
-    settings,
-)
-from service.snapshot.manifest import ClusterIndexes
+from service.opensearch.index import FIELDS, META, ORDINAL, index_name, settings
+from service.search.postings import read_header
 
 TIMEOUT = 120.0
 """Seconds for one request: a bulk request may wait for merges."""
@@ -98,7 +85,7 @@ class SearchCluster:
 
     def __init__(self, options: ClusterOptions, artifacts: Path) -> None:
         self._options = options
-        self._prefix = options.prefix
+        self._alias = options.prefix
         self._owner = _read_owner(artifacts / OWNER)
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # errors are raised as well
         arguments = options.address.client_arguments()
@@ -106,63 +93,51 @@ class SearchCluster:
         arguments |= {"timeout": TIMEOUT, "maxsize": 2 * THREADS, "max_retries": 3}
         self._client = OpenSearch(**arguments)
 
-    def names(self, snapshot_id: str) -> ClusterIndexes:
-        """Return the names of the indexes of a snapshot."""
-        return index_names(self._prefix, snapshot_id)
+    def index_of(self, snapshot_id: str) -> str:
+        """Return the name of the index of a snapshot."""
+        return index_name(self._options.prefix, snapshot_id)
 
-    def has(self, folder: Path, indexes: ClusterIndexes) -> bool:
-        """Return whether the cluster has the whole indexes of a snapshot folder."""
-        with _failures("look at the indexes"):
-            states = self._states()
-            for name, count in zip(_both(indexes), document_counts(folder), strict=True):
-                if name not in states or not states[name].is_complete:
-                    return False
-                if self._count(name) != count:
-                    return False
-        return True
+    def has(self, folder: Path, index: str) -> bool:
+        """Return whether the cluster has the whole index of a snapshot folder."""
+        with _failures("look at the index"):
+            state = self._states().get(index)
+            is_complete = state is not None and state.is_complete
+            return is_complete and self._count(index) == read_header(folder / "postings").documents
 
-    def keep(self, indexes: ClusterIndexes) -> None:
-        """Copy the shards of existing indexes as often as the options say, and name them."""
+    def keep(self, index: str) -> None:
+        """Copy the shards of an existing index as often as the options say, and name it."""
         with _failures("change the replicas"):
             number = {"index": {"number_of_replicas": self._options.replicas}}
-            self._client.indices.put_settings(index=",".join(_both(indexes)), body=number)
-        self.switch(indexes)
+            self._client.indices.put_settings(index=index, body=number)
+        self.switch(index)
 
     def load(self, built: Path, snapshot_id: str, progress: Progress) -> Loaded:
-        """Load both indexes of a snapshot folder that still has its postings.
+        """Load the index of a snapshot folder that still has its postings.
 
         Raises ClusterFailed; the next build removes what was loaded until then.
         """
-        indexes = self.names(snapshot_id)
-        if self.has(built, indexes):
-            with _failures("take over the indexes"):
-                self._mark_complete(indexes)
-            return Loaded(0, 0, ["the cluster had the indexes of this catalogue already"])
-        services, endpoints = service_documents(built), EndpointDocuments(built)
-        total = services.count + endpoints.count
-        loaded = Loaded(total, 0)
-        with progress.stage("load the cluster", total) as stage, _failures("load the indexes"):
-            self._remove(_both(indexes))
-            for name, documents, facets in (
-                (indexes.services, services, SERVICE_FACETS),
-                (indexes.endpoints, endpoints, DOCUMENT_FACETS),
-            ):
-                self._create(name, documents.count, facets, has_services=documents is endpoints)
-                self._fill(name, documents, stage.advance)
-        with progress.stage("copy the shards"), _failures("complete the indexes"):
-            self._complete(indexes, loaded)
+        index = self.index_of(snapshot_id)
+        if self.has(built, index):
+            with _failures("take over the index"):
+                self._describe(index, IndexState(self._owner, is_complete=True))
+            return Loaded(0, 0, ["the cluster had the index of this catalogue already"])
+        documents = Documents(built)
+        loaded = Loaded(documents.count, 0)
+        stage = progress.stage("load the cluster", documents.count)
+        with stage as loading, _failures("load the index"):
+            self._remove([index])
+            self._create(index, documents.count)
+            self._fill(index, documents, loading.advance)
+        with progress.stage("copy the shards"), _failures("complete the index"):
+            self._complete(index, loaded)
         return loaded
 
-    def switch(self, indexes: ClusterIndexes) -> None:
-        """Name these indexes by the aliases, in one request."""
-        actions: list[dict[str, Any]] = []
-        for index in _both(indexes):
-            alias = index.rpartition("-")[0]
-            actions += [
-                {"remove": {"index": f"{alias}-*", "alias": alias, "must_exist": False}},
-                {"add": {"index": index, "alias": alias}},
-            ]
-        with _failures("switch the aliases"):
+    def switch(self, index: str) -> None:
+        """Name this index alone by the alias of its prefix, in one request."""
+        alias = index.rpartition("-")[0]
+        removed = {"index": f"{alias}-*", "alias": alias, "must_exist": False}
+        actions = [{"remove": removed}, {"add": {"index": index, "alias": alias}}]
+        with _failures("switch the alias"):
             self._client.indices.update_aliases(body={"actions": actions})
 
     def clean(self, kept: Collection[str]) -> list[str]:
@@ -172,12 +147,10 @@ class SearchCluster:
         them and may still load them. Complete ones are marked first, and removed when the grace
         period is over.
         """
-        used = {name for each in kept for name in _both(self.names(each))}
+        used = {self.index_of(each) for each in kept}
         now, notes, removed = datetime.now(UTC), [], []
         with _failures("remove old indexes"):
-            aliased = self._client.indices.get_alias(
-                name=",".join(_both(self._aliases())), ignore=(404,)
-            )
+            aliased = self._client.indices.get_alias(name=self._alias, ignore=(404,))
             used |= {name for name in aliased if name not in ("error", "status")}
             for name, state in self._states().items():
                 if not state.is_complete:
@@ -195,22 +168,22 @@ class SearchCluster:
             self._remove(removed)
         return notes
 
-    def _aliases(self) -> ClusterIndexes:
-        return ClusterIndexes(f"{self._prefix}-services", f"{self._prefix}-endpoints")
-
     def _states(self) -> dict[str, IndexState]:
         """Return the state of each index of the prefix that a build made."""
-        patterns = ",".join(f"{alias}-*" for alias in _both(self._aliases()))
         mappings = self._client.indices.get_mapping(
-            index=patterns, params={"expand_wildcards": "open", "ignore_unavailable": "true"}
+            index=f"{self._alias}-*",
+            params={"expand_wildcards": "open", "ignore_unavailable": "true"},
         )
-        # The pattern is that of prefixes which go on with `-services` or `-endpoints`, too.
-        own = re.compile(f"{re.escape(self._prefix)}-(services|endpoints)-[0-9a-f]+")
+        # The pattern is that of longer prefixes, too.
+        own = re.compile(f"{re.escape(self._alias)}(-services|-endpoints)?-[0-9a-f]+")
         states = {}
         for name, described in mappings.items():
-            meta = described["mappings"].get("_meta", {}).get(META)
-            if meta is not None and own.fullmatch(name):
-                states[name] = msgspec.convert(meta, IndexState)
+            meta, match = described["mappings"].get("_meta", {}).get(META), own.fullmatch(name)
+            if meta is not None and match is not None:
+                state = msgspec.convert(meta, IndexState)
+                # Of another folder, a name of two parts is that of a longer prefix.
+                if match[1] is None or state.owner == self._owner:
+                    states[name] = state
         return states
 
     def _age(self, name: str) -> float:
@@ -218,17 +191,14 @@ class SearchCluster:
         described = self._client.indices.get_settings(index=name)[name]["settings"]["index"]
         return time.time() - int(described["creation_date"]) / 1000
 
-    def _create(
-        self, name: str, documents: int, facets: Sequence[str], *, has_services: bool
-    ) -> None:
-        properties = mapping(facets, has_services=has_services)
+    def _create(self, name: str, documents: int) -> None:
         body = {
             "settings": {"index": settings(documents, self._options.shards)},
             "mappings": {
                 "dynamic": "strict",
                 "_source": {"enabled": False},
                 "_meta": {META: msgspec.to_builtins(IndexState(self._owner))},
-                "properties": properties,
+                "properties": FIELDS,
             },
         }
         self._client.indices.create(index=name, body=body)
@@ -241,7 +211,10 @@ class SearchCluster:
         """Load the documents of an index by several threads."""
 
         def fill(ordinals: range) -> int:
-            actions = (_action(name, document) for document in documents.read(ordinals))
+            actions = (
+                {"_index": name, "_id": str(document[ORDINAL]), "_source": document}
+                for document in documents.read(ordinals)
+            )
             loaded = streaming_bulk(
                 self._client,
                 actions,
@@ -274,24 +247,20 @@ class SearchCluster:
                 f"the index {name} has {count:,} documents of {documents.count:,}; build again"
             )
 
-    def _complete(self, indexes: ClusterIndexes, loaded: Loaded) -> None:
-        """Merge and copy the shards, and mark the indexes as complete."""
-        states = self._states()
-        for name in _both(indexes):
-            if name not in states:
-                self._remove([name])  # a bulk request has made it anew, without its fields
-                raise ClusterFailed(
-                    f"the index {name} was removed while it was loaded; build again"
-                )
-        names, replicas = ",".join(_both(indexes)), self._options.replicas
+    def _complete(self, name: str, loaded: Loaded) -> None:
+        """Merge and copy the shards, and mark the index as complete."""
+        indices = self._client.indices
+        if name not in self._states():
+            self._remove([name])  # a bulk request has made it anew, without its fields
+            raise ClusterFailed(f"the index {name} was removed while it was loaded; build again")
         merge = {"max_num_segments": 1, "request_timeout": LONGEST_MERGE}
-        merged = self._client.indices.forcemerge(index=names, params=merge)
+        merged = indices.forcemerge(index=name, params=merge)
         if merged["_shards"]["failed"]:
-            raise ClusterFailed(f"shards of {names} cannot be merged; look at the cluster's log")
-        number = {"index": {"number_of_replicas": replicas, "refresh_interval": None}}
-        self._client.indices.put_settings(index=names, body=number)
+            raise ClusterFailed(f"shards of {name} cannot be merged; look at the cluster's log")
+        number = {"number_of_replicas": self._options.replicas, "refresh_interval": None}
+        indices.put_settings(index=name, body={"index": number})
         health = self._client.cluster.health(
-            index=names,
+            index=name,
             params={  # the client takes `timeout` for its own unless there is another one
                 "wait_for_status": "green",
                 "timeout": f"{GREEN_WITHIN}s",
@@ -300,19 +269,15 @@ class SearchCluster:
             ignore=(408,),
         )
         if health["status"] == "red":
-            raise ClusterFailed(f"shards of {names} are on no node; look at _cat/shards")
+            raise ClusterFailed(f"shards of {name} are on no node; look at _cat/shards")
         if health["status"] != "green":
             loaded.notes.append(
                 f"{health['unassigned_shards']} copies of shards are on no node yet: a node that "
                 "is lost now takes a part of the index with it"
             )
-        stats = self._client.indices.stats(index=names, metric="store")
+        stats = indices.stats(index=name, metric="store")
         loaded.bytes = stats["_all"]["primaries"]["store"]["size_in_bytes"]
-        self._mark_complete(indexes)
-
-    def _mark_complete(self, indexes: ClusterIndexes) -> None:
-        for name in _both(indexes):
-            self._describe(name, IndexState(self._owner, is_complete=True))
+        self._describe(name, IndexState(self._owner, is_complete=True))
 
     def _count(self, name: str) -> int:
         """Return the number of documents; raises ClusterFailed where a shard does not answer."""
@@ -334,19 +299,6 @@ def _read_owner(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(secrets.token_hex(8))
     return path.read_text()
-
-
-def _both(indexes: ClusterIndexes) -> tuple[str, str]:
-    return indexes.services, indexes.endpoints
-
-
-def _action(name: str, document: Document) -> dict[str, Any]:
-    return {
-        "_index": name,
-        "_id": document.id,
-        "routing": document.routing,
-        "_source": document.fields,
-    }
 
 
 @contextmanager

@@ -11,19 +11,19 @@ from indexer.publishing.publication import Publisher
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.publishing.artifacts import stage, write_current, write_history
 from service.records import format_timestamp
-from service.snapshot.manifest import ClusterIndexes, verify
+from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 
 
 def roll_back(
     artifacts: Path,
     publisher: Publisher | None = None,
-    switch: Callable[[ClusterIndexes], None] | None = None,
+    switch: Callable[[str], None] | None = None,
 ) -> str:
     """Serve the newest whole snapshot that was published before the served one.
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
-    `switch` names the indexes of a snapshot by the aliases of a cluster.
+    `switch` names the index of a snapshot by the alias of a cluster.
     Returns a description of what was done. Raises SnapshotMissing when there is no such snapshot,
     and ArtifactsBusy while a build is at work.
     """
@@ -50,8 +50,8 @@ def roll_back(
         else:
             reasons = "".join(f"\n  {reason}" for reason in damaged)
             raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to{reasons}")
-        if switch is not None and manifest.indexes is not None:
-            switch(manifest.indexes)
+        if switch is not None and manifest.index is not None:
+            switch(manifest.index)
         write_history(artifacts, history)
         write_current(artifacts, publication.id, publication.checked_at)
         pushed = (publisher or Publisher()).publish(artifacts, Progress())
@@ -62,6 +62,6 @@ def roll_back(
         "the next build publishes again what its sources make"
     )
     notes = []
-    if switch is None and manifest.indexes is not None:
-        notes.append("the aliases of the cluster were left; --opensearch-url switches them")
+    if switch is None and manifest.index is not None:
+        notes.append("the alias of the cluster was left; --opensearch-url switches it")
     return "\n".join([*damaged, done, *notes, *map(str, pushed)])

@@ -1,4 +1,4 @@
-"""A client of a cluster: one search at a time is asked, whole answers alone are returned."""
+"""A client of a cluster: only whole responses that can be of the snapshot are returned."""
 
 from __future__ import annotations
 
@@ -6,95 +6,58 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-import orjson
-from msgspec import Struct
 from opensearchpy import AsyncOpenSearch
-from opensearchpy.exceptions import ConnectionError as NoConnection
+from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException, TransportError
 from opensearchpy.serializer import JSONSerializer
 
 from service.errors import EngineUnavailable, IndexMissing, Overloaded
 from service.opensearch.connection import CONNECTIONS, ClusterAddress
+from service.opensearch.index import ClusterIndex
+from service.opensearch.requests import SearchRequest
+from service.opensearch.responses import (
+    SEARCH_MEMBERS,
+    Health,
+    IndexDescription,
+    SearchResponse,
+    ShardCount,
+    decode_search,
+)
 
 MAX_SEARCHES = 256
 """Searches that run or wait for a connection; further ones are refused."""
 RETRIES = 2
-"""Further nodes that a search is sent to where a node does not answer: it changes nothing."""
-PATIENCE = 0.5
-"""Part of the timeout for which one node is waited for, so that a silent one is noticed in time."""
+"""Further nodes that a search is sent to where a node fails: it changes nothing."""
+RETRIED_STATUSES = (429, 502, 503, 504)
+NODE_TIMEOUT_SHARE = 0.5
+"""Share of the timeout after which the next node is asked."""
 DEAD_SECONDS = 5
-"""Seconds for which a node without connection is not asked again; they double with each failure."""
+"""Seconds for which a failing node is not asked again; they double with each failure."""
 LOG_INTERVAL = 5.0  # seconds
-STATUSES = {
+STATUSES: dict[str | int, str] = {
     401: "OpenSearch refuses the credentials of the service",
     403: "OpenSearch forbids the service to search, or blocks the index",
     413: "the request is larger than OpenSearch takes",
     429: "OpenSearch is overloaded",
 }
-NOT_FOUND = 404
-MISSING = "OpenSearch lacks an index of this snapshot; build it again"
-STRANGE = "OpenSearch answered something else"
-NO_ANSWER = (AttributeError, KeyError, TypeError, ValueError, msgspec.ValidationError)
-"""Exceptions of a look at an answer that is none of OpenSearch."""
-WANTED = (
-    "timed_out,_shards.total,_shards.successful,hits.total.value,hits.hits.sort,"
-    "hits.hits.matched_queries,aggregations"
-)
+INDEX_MISSING = "OpenSearch lacks the index of this snapshot; build it again"
+INVALID_RESPONSE = "the response is none of OpenSearch"
+PARTIAL_RESPONSE = "OpenSearch searched a part of the index only; try again"
+DECODING_ERRORS = (msgspec.MsgspecError, LookupError, ValueError, RecursionError)
 
 _log = logging.getLogger("uvicorn.error")
 
 
-class Shards(Struct):
-    """The shards that a search asked, and those that answered."""
-
-    total: int
-    successful: int
-
-
-class Total(Struct):
-    """The exact number of matches."""
-
-    value: int
-
-
-class Hit(Struct):
-    """A match: the values that it is sorted by, and the scores of named clauses."""
-
-    sort: list[float] = []
-    matched_queries: dict[str, float] = {}
-
-
-class HitPage(Struct):
-    """A page of matches."""
-
-    total: Total
-    hits: list[Hit] = []
-
-
-class SearchResponse(Struct):
-    """The answer of a cluster to a search."""
-
-    timed_out: bool
-    shards: Shards = msgspec.field(name="_shards")
-    hits: HitPage
-    aggregations: dict[str, Any] = {}
-
-    @property
-    def total(self) -> int:
-        """The exact number of matches."""
-        return self.hits.total.value
-
-
 class _Serializer(JSONSerializer):
-    """Decodes with orjson, which takes a fifth of the time."""
+    """Leaves the decoding of responses to `Cluster`, which knows their types."""
 
     def loads(self, s: str) -> Any:
-        return orjson.loads(s)
+        return s
 
 
 class Cluster:
@@ -112,71 +75,56 @@ class Cluster:
         self._searches = 0
         self._logged_at = float("-inf")
 
-    async def search(self, index: str, body: dict[str, Any]) -> SearchResponse:
-        """Search an index. Raises EngineUnavailable unless every shard answered, and Overloaded."""
+    async def search(self, index: ClusterIndex, request: SearchRequest) -> SearchResponse:
+        """Search an index. Raises EngineUnavailable unless every shard responded, and Overloaded.
+
+        The numbers of a response are within the bounds of the index.
+        """
         if self._searches >= MAX_SEARCHES:
             raise Overloaded("too many searches are waiting; try again in a second")
-        milliseconds = round(1000 * PATIENCE * self._timeout)
         options = {
             "allow_partial_search_results": "false",
             "include_named_queries_score": "true",
-            "filter_path": WANTED,
+            "filter_path": SEARCH_MEMBERS,
         }
-        body = {
-            "_source": False,
-            "stored_fields": "_none_",
-            "track_total_hits": True,
-            "timeout": f"{milliseconds}ms",
-            **body,
-        }
+        milliseconds = round(1000 * NODE_TIMEOUT_SHARE * self._timeout)
+        body = request.body(index) | {"timeout": f"{milliseconds}ms"}
         self._searches += 1
         try:
             async with self._failures():
-                answer = await self._connect().search(index=index, body=body, params=options)
-            with _decoding():
-                response = msgspec.convert(answer, SearchResponse)
+                text = await self._connect().search(index=index.name, body=body, params=options)
+                response = decode_search(text, index, request)
         finally:
             self._searches -= 1
-        if response.timed_out or response.shards.successful != response.shards.total:
-            raise EngineUnavailable("OpenSearch answered for a part of the index only; try again")
+        if response is None:
+            raise EngineUnavailable(PARTIAL_RESPONSE)
         return response
 
-    async def health(self, indexes: Sequence[str]) -> str:
-        """Return the status of the shards of some indexes: green, or yellow without replicas.
-
-        Raises EngineUnavailable where primary shards are missing, and IndexMissing.
-        """
+    async def check(self, index: str) -> None:
+        """Raise EngineUnavailable where primary shards of an index are missing, or IndexMissing."""
         # OpenSearch waits for an index that is missing; the client takes the `timeout` for its own
         # unless there is another one.
         params = {"level": "indices", "timeout": "1ms", "request_timeout": self._timeout}
         async with self._failures():
             health = self._connect().cluster.health
-            answer = await health(index=",".join(indexes), params=params, ignore=(408,))
-        with _decoding():
-            status: str = answer["status"]
-            known = {name: each["status"] for name, each in answer["indices"].items()}
-        for name in indexes:
-            if name not in known:
-                raise IndexMissing(MISSING)
-            if known[name] == "red":
-                raise EngineUnavailable(f"a shard of the index {name} is on no node of OpenSearch")
-        return status
+            text = await health(index=index, params=params, ignore=(408,))
+            known = msgspec.json.decode(text, type=Health).indices
+        if index not in known:
+            raise IndexMissing(INDEX_MISSING)
+        if known[index].status == "red":
+            raise EngineUnavailable(f"a shard of the index {index} is on no node of OpenSearch")
 
-    async def describe(self, index: str) -> tuple[dict[str, Any], dict[str, Any], int]:
+    async def describe(self, index: str) -> tuple[IndexDescription, int]:
         """Return the fields, the settings and the number of documents of an index."""
         async with self._failures():
             client = self._connect()
-            answers = await client.indices.get(index=index)
+            text = await client.indices.get(index=index)
             counted = await client.count(index=index)
-        with _decoding():
-            (described,) = answers.values()
-            fields = described["mappings"].get("properties", {})
-            shards = msgspec.convert(counted["_shards"], Shards)
-            count: int = counted["count"]
-            settings = described["settings"]["index"]
-        if shards.successful != shards.total:
+            (described,) = msgspec.json.decode(text, type=dict[str, IndexDescription]).values()
+            count = msgspec.json.decode(counted, type=ShardCount)
+        if not count.shards.is_whole:
             raise EngineUnavailable(f"a shard of the index {index} is on no node of OpenSearch")
-        return fields, settings, count
+        return described, count.count
 
     @asynccontextmanager
     async def deadline(self) -> AsyncIterator[None]:
@@ -186,7 +134,7 @@ class Cluster:
                 yield
         except TimeoutError as error:
             reason = f"OpenSearch did not answer within {self._timeout:g} seconds"
-            raise self._log(reason, error) from None
+            raise self._report(reason, error) from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -203,10 +151,10 @@ class Cluster:
             self._client = AsyncOpenSearch(
                 **self._arguments
                 | {
-                    "timeout": PATIENCE * self._timeout,
+                    "timeout": NODE_TIMEOUT_SHARE * self._timeout,
                     "max_retries": RETRIES,
                     "retry_on_timeout": True,
-                    "retry_on_status": (),
+                    "retry_on_status": RETRIED_STATUSES,
                 },
                 maxsize=CONNECTIONS,
                 dead_timeout=DEAD_SECONDS,
@@ -216,29 +164,29 @@ class Cluster:
 
     @asynccontextmanager
     async def _failures(self) -> AsyncIterator[None]:
-        """Raise EngineUnavailable for what a client may raise, and for a late answer."""
+        """Raise EngineUnavailable for an error, a late response or one that cannot be decoded."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with self.deadline():
                 yield
-        except (TimeoutError, ConnectionTimeout) as error:
+        except ConnectionTimeout as error:
             reason = f"OpenSearch did not answer within {self._timeout:g} seconds"
-            raise self._log(reason, error) from None
-        except NoConnection as error:
+            raise self._report(reason, error) from None
+        except ConnectionFailed as error:
             reason = "no node of OpenSearch can be reached"
             if isinstance(error.info, ssl.SSLError):
                 reason = "the certificate of OpenSearch is not trusted"
-            raise self._log(reason, error) from None
+            raise self._report(reason, error) from None
         except TransportError as error:
-            status = error.status_code if isinstance(error.status_code, int) else 0
-            if status == NOT_FOUND:
-                self._log(MISSING, error)
-                raise IndexMissing(MISSING) from None
-            reason = STATUSES.get(status, f"OpenSearch cannot search (status {status})")
-            raise self._log(reason, error) from None
-        except OpenSearchException as error:
-            raise self._log(STRANGE, error) from None
+            if _cause(error).get("type") == "index_not_found_exception":
+                self._report(INDEX_MISSING, error)
+                raise IndexMissing(INDEX_MISSING) from None
+            reason = f"OpenSearch cannot search (status {error.status_code})"
+            raise self._report(STATUSES.get(error.status_code, reason), error) from None
+        except (OpenSearchException, AttributeError, TypeError, *DECODING_ERRORS) as error:
+            # The client looks for members of errors that are not objects, too.
+            raise self._report(INVALID_RESPONSE, error) from None
 
-    def _log(self, reason: str, error: Exception) -> EngineUnavailable:
+    def _report(self, reason: str, error: Exception) -> EngineUnavailable:
         """Log a failure now and then: in an outage, every request fails."""
         now = time.monotonic()
         if now - self._logged_at >= LOG_INTERVAL:
@@ -247,23 +195,15 @@ class Cluster:
         return EngineUnavailable(f"{reason}; try again")
 
 
-@contextmanager
-def _decoding() -> Iterator[None]:
-    """Raise EngineUnavailable for an answer that is none of OpenSearch."""
-    try:
-        yield
-    except NO_ANSWER as error:
-        _log.error("%s: %r", STRANGE, error)
-        raise EngineUnavailable(f"{STRANGE}; try again") from None
-
-
 def _detail(error: Exception) -> str:
     """Return what OpenSearch says about an error, without the request."""
     if isinstance(error, TransportError):
-        info = error.info
-        cause = info.get("error") if isinstance(info, dict) else None
-        if isinstance(cause, dict):
-            causes = cause.get("root_cause") or [cause]
-            return "; ".join(f"{each.get('type')}: {each.get('reason')}" for each in causes[:3])
-        return str(error.error)[:300]
+        cause = _cause(error)
+        return str(cause.get("root_cause") or cause or error.error)[:300]
     return f"{type(error).__name__}: {error}"[:300]
+
+
+def _cause(error: TransportError) -> dict[str, Any]:
+    """Return the cause of an error that OpenSearch tells, empty where it tells none."""
+    cause = error.info.get("error") if isinstance(error.info, dict) else None
+    return cause if isinstance(cause, dict) else {}

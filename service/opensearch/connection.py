@@ -94,7 +94,7 @@ def connector_of(settings: Settings) -> Connector | None:
     if settings.engine != "opensearch":
         return None
     try:
-        from service.opensearch.engine import OpenSearch  # noqa: PLC0415  # optional dependencies
+        from service.opensearch.postings import OpenSearch  # noqa: PLC0415  # optional dependencies
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in MODULES:
             raise

@@ -42,16 +42,9 @@ class Source(Struct):
 
 IndexName = Annotated[
     str,
-    Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*-(services|endpoints)-[0-9a-f]+\Z", max_length=255),
+    Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*-[0-9a-f]+\Z", max_length=255),
 ]
 """One index: the manifest of a copy must not make a replica search what else a cluster has."""
-
-
-class ClusterIndexes(Struct, frozen=True):
-    """The names of the indexes that hold the postings of a snapshot in an OpenSearch cluster."""
-
-    services: IndexName
-    endpoints: IndexName
 
 
 class Manifest(Struct):
@@ -59,8 +52,8 @@ class Manifest(Struct):
 
     `files` holds each file by its path in the folder, but for the manifest; `earlier` the ids of
     the snapshots that were published before, at most EARLIER, oldest first. `encoder` names the
-    encoder of the vectors, empty without vectors: its kind, a blank and a hash. `indexes` are those
-    of a cluster that has the postings, None where the folder has them.
+    encoder of the vectors, empty without vectors: its kind, a blank and a hash. `index` is that
+    of a cluster which has the postings, None where the folder has them.
     """
 
     format: int
@@ -71,7 +64,7 @@ class Manifest(Struct):
     files: dict[str, File]
     earlier: list[str] = []
     encoder: str = ""
-    indexes: ClusterIndexes | None = None
+    index: IndexName | None = None
 
     @property
     def served_files(self) -> dict[str, File]:

@@ -41,7 +41,7 @@ class Snapshot(SnapshotData):
         self._postings: Postings
         if connect is not None:
             self._postings = connect(self)
-        elif manifest.indexes is None:
+        elif manifest.index is None:
             self._postings = EmbeddedPostings(self)
         else:
             self._postings = MissingPostings()

@@ -185,7 +185,7 @@ def test_explanations_add_up(client: httpx.Client) -> None:
     answer = search(client, q="reliable weather", explain="true")
     for each in answer["explanations"]:
         parts = sum(word["score"] for word in each["words"]) + each["similarityScore"]
-        assert each["score"] == pytest.approx(parts)
+        assert each["score"] == pytest.approx(parts - each["sizePenalty"])
     scores = [each["score"] for each in answer["explanations"]]
     assert scores == sorted(scores, reverse=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,15 +17,19 @@ from indexer.__main__ import main
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.opensearch.connection import ClusterAddress
-from service.opensearch.engine import OpenSearch
+from service.opensearch.postings import OpenSearch
 from service.records import Explanation
-from service.snapshot.endpoints import EndpointHits
+from service.search.postings import FULL_WEIGHT
+from service.snapshot.data import Hits
+from service.snapshot.embedded import EmbeddedPostings
+from service.snapshot.engine import EndpointHits
 from service.snapshot.publication import read_current
 from service.snapshot.resources import ResourceFilters, ResourcePage
-from service.snapshot.snapshot import Hits, Snapshot, open_folder, open_snapshot
+from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot
 from tests.opensearch.conftest import options_of
 from tests.support.cluster.cluster import Cluster
-from tests.support.running import SEEDS, SHARED, SOAK, Json, service, write_lines
+from tests.support.running import SEEDS, SHARED, SOAK, Json, endpoint, service, write_lines
+from tests.support.sources.x402 import accept, resource
 
 RELEVANCE = SHARED / "relevance"
 REQUESTS = 600 if SOAK else 60
@@ -44,8 +49,32 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("pair")
     sources = [str(SEEDS / "services.jsonl"), str(SEEDS / "resources.jsonl")]
-    return publish(cluster, tmp_path_factory.mktemp("pair"), sources, "equality")
+    sources.append(write_lines(folder / "mixed.jsonl", mixed_records()))
+    return publish(cluster, folder, sources, "equality")
+
+
+def mixed_records() -> list[Json]:
+    """Return services of up to 40 endpoints, many without any, and resources of feeds."""
+    rng = random.Random(0)  # noqa: S311  # repeatable
+    words = ["tides", "weather", "harbour", "reliable", "price", "gold", "data"]
+
+    def text() -> str:
+        return " ".join(rng.choices(words, k=rng.randint(1, 5)))
+
+    records: list[Json] = []
+    for number in range(80):
+        own = [
+            endpoint() | {"url": f"https://m{number}.example/{place}", "description": text()}
+            for place in range(rng.choice([0, 0, 1, 3, 40]))
+        ]
+        name = f"{text()} {number // 2}"  # some names are those of two services
+        records.append(service(f"m{number}", name=name, description=text(), endpoints=own))
+    for number in range(30):
+        url = f"https://m{number}.example/feed/{number}"
+        records.append(resource(url, accept()) | {"description": text()})
+    return records
 
 
 def read_lines(path: Path) -> list[Json]:
@@ -79,29 +108,17 @@ def test_random_requests_have_the_same_answers(pair: Pair) -> None:
     asyncio.run(compare())
 
 
-def test_matches_are_walked_in_the_order_of_a_sort(
+def test_pages_of_few_hits_make_the_same_ranking(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.opensearch.searcher.MAX_HITS", 2)
-    monkeypatch.setattr("service.opensearch.searcher.LEAST_CHUNK", 5)
-    monkeypatch.setattr("service.opensearch.searcher.LARGEST_CHUNK", 7)
-    filters = [Filters(sort="price"), Filters(sort="name", max_price=0.05)]
-    conditions = [
-        EndpointFilters(sort="price", offers={"network": ["base"]}),
-        EndpointFilters(sort="popularity", per_service=1),
-    ]
+    monkeypatch.setattr("service.opensearch.scorer.MAX_HITS", 7)
+    monkeypatch.setattr("service.opensearch.scorer.MAX_IMPACTS", 5)
+    monkeypatch.setattr("service.opensearch.scorer.THREAD_FROM", 1)
 
     async def compare() -> None:
-        engine, embedded = pair.clustered.engine, pair.embedded
         try:
-            for query in ("data", "weather", pair.names[0]):
-                for each in filters:
-                    expected = embedded.search(query, 9, 4, each)
-                    assert facts(await engine.search(query, 9, 4, each)) == facts(expected)
-                for chosen in conditions:
-                    listed = embedded.endpoints.search(query, 9, 4, chosen)
-                    answer = await engine.search_endpoints(query, 9, 4, chosen)
-                    assert facts(answer) == facts(listed)
+            for number in range(10):
+                await compare_answers(pair, random.Random(-number))  # noqa: S311  # repeatable
         finally:
             await pair.connector.close()
 
@@ -141,24 +158,53 @@ def test_judged_queries_have_the_same_first_ten(
     assert asyncio.run(count_equal()) == len(queries)
 
 
+def test_a_term_of_two_words_counts_twice(pair: Pair) -> None:
+    query = pair.embedded.parser.parse("weathar wheather")
+    ((first, weight),), ((second, _),) = (each.terms[:1] for each in query.known)
+    assert first == second
+    assert weight % FULL_WEIGHT  # so that the sum of two impacts is not their rounded sum
+
+    postings = EmbeddedPostings(pair.embedded), pair.connector.connect(pair.clustered)
+
+    async def compare(*, by_group: bool, match_all: bool) -> None:
+        scorers = [
+            each.scorer(query, None, by_group=by_group, match_all=match_all) for each in postings
+        ]
+        expected, top = [await each.top(50) for each in scorers]
+        assert top.total == expected.total > 0
+        assert top.keys.tolist() == expected.keys.tolist()
+        impacts = [await each.impacts_at(top.ordinals) for each in scorers]
+        assert impacts[0].tolist() == impacts[1].tolist()
+
+    async def compare_all() -> None:
+        try:
+            for by_group, match_all in product((True, False), repeat=2):
+                await compare(by_group=by_group, match_all=match_all)
+        finally:
+            await pair.connector.close()
+
+    asyncio.run(compare_all())
+
+
 async def compare_answers(pair: Pair, rng: random.Random) -> None:
     """Compare the answers of both engines to one random query of each kind."""
     query, limit = query_of(pair, rng), rng.choice([1, 5, 24, 200])
     offset = rng.choice([0, 0, 0, 3, 24, 190, 230, 1000])
     embedded, engine = pair.embedded, pair.clustered.engine
     filters = filters_of(rng)
-    expected = embedded.search(query, limit, offset, filters)
+    own = embedded.engine
+    expected = await own.search(query, limit, offset, filters)
     given = await engine.search(query, limit, offset, filters)
     assert facts(given) == facts(expected), (query, limit, offset, filters)
     conditions = endpoint_filters_of(rng)
-    listed = embedded.endpoints.search(query, limit, offset, conditions)
+    listed = await own.search_endpoints(query, limit, offset, conditions)
     answer = await engine.search_endpoints(query, limit, offset, conditions)
     assert facts(answer) == facts(listed), (query, limit, offset, conditions)
     wider = replace(conditions, max_usd_price=None)
-    count = embedded.endpoints.count_excluded(query, conditions, wider)
+    count = await own.count_excluded(query, conditions, wider)
     assert await engine.count_excluded(query, conditions, wider) == count
     chosen = ResourceFilters(network=rng.choice([None, "base"]), url_part=rng.choice([None, "api"]))
-    page = embedded.search_resources(query, limit, offset, chosen)
+    page = await own.search_resources(query, limit, offset, chosen)
     assert texts(await engine.search_resources(query, limit, offset, chosen)) == texts(page)
 
 
@@ -212,7 +258,7 @@ def facts(hits: Hits | EndpointHits) -> list[object]:
 def rounded(each: Explanation) -> tuple[object, ...]:
     words = [(word.word, word.term, round(word.score, 6)) for word in each.words]
     scores = (round(each.score, 6), round(each.similarity_score, 6))
-    return words, scores, each.similarity, each.is_exact_name
+    return words, scores, each.similarity, each.is_exact_name, each.endpoint
 
 
 def texts(page: ResourcePage) -> tuple[int, list[bytes]]:

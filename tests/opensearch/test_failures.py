@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.stub import Answer, Stub, run_stub
 from tests.support.processes import ServiceProcess, run_service
 from tests.support.running import eventually, serve, service, write_lines
+from tests.support.sources.x402 import resource
 
 RECORDS = [service(f"s{number}", description="tides") for number in range(60)]
 QUICK = ("--no-semantic", "--no-downloads", "--quiet")
 QUERY = "/v1/search/services?q=tides"
 PASSWORD = "hush-hush"  # noqa: S105  # of nothing
-ENDLESS: Answer = (200, {})
+NOTHING: Answer = (200, {})
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +32,10 @@ def artifacts(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return publish(tmp_path_factory.mktemp("failures"), options_of(cluster, "failures"))
 
 
-def publish(folder: Path, options: EngineOptions, *more: str) -> Path:
+def publish(folder: Path, options: EngineOptions, *more: str, sources: Sequence[str] = ()) -> Path:
     """Build the catalogue."""
     source, out = write_lines(folder / "source.jsonl", RECORDS), folder / "artifacts"
-    assert main(["build", source, "--out", str(out), *QUICK, *options.build, *more]) == 0
+    assert main(["build", source, *sources, "--out", str(out), *QUICK, *options.build, *more]) == 0
     return out
 
 
@@ -83,7 +84,7 @@ def test_without_a_shard_no_part_is_passed_off_as_whole(
     with serve(artifacts, *options.serve, *quick) as client:
         assert is_whole(client.get(QUERY))
         with httpx.Client(base_url=cluster.urls[0], timeout=60) as api:
-            shards = api.get(f"/_cat/shards/{prefix}-services-*?format=json").json()
+            shards = api.get(f"/_cat/shards/{prefix}-*?format=json").json()
         node = int(shards[0]["node"].removeprefix("node"))
         try:
             cluster.kill(node)
@@ -111,7 +112,7 @@ def test_an_index_that_is_loaded_again_is_never_searched_in_part(
         serve(artifacts, *options.serve, "--cache-bytes", "0") as client,
         ThreadPoolExecutor(1) as pool,
     ):
-        path = f"/{prefix}-services-{snapshot}/_doc/0?routing=0&refresh=true"
+        path = f"/{prefix}-{snapshot}/_doc/0?refresh=true"
         assert api.delete(path).status_code == 200
         again = pool.submit(publish, tmp_path, options)
         while not again.done():
@@ -122,7 +123,11 @@ def test_an_index_that_is_loaded_again_is_never_searched_in_part(
         assert is_whole(client.get(QUERY))
 
 
-def test_a_service_starts_and_lists_while_the_cluster_is_away(artifacts: Path) -> None:
+def test_a_service_starts_and_lists_while_the_cluster_is_away(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    listed = resource("https://feed.example/1") | {"description": "tides"}
+    artifacts = publish(tmp_path, options, sources=[write_lines(tmp_path / "feed.jsonl", [listed])])
     away = ("--engine", "opensearch", "--opensearch-url", "http://127.0.0.1:1")
     with serve(artifacts, "--mcp", *away) as client:
         assert error_of(client.get(QUERY)) == "engine_unavailable"
@@ -130,7 +135,7 @@ def test_a_service_starts_and_lists_while_the_cluster_is_away(artifacts: Path) -
         assert client.get("/discovery/search?query=tides").status_code == 503
         assert error_of(client.get("/readyz")) == "engine_unavailable"
         assert client.get("/healthz").status_code == 200
-        assert client.get("/v1/services").json()["total"] == len(RECORDS)
+        assert client.get("/v1/services").json()["total"] == len(RECORDS) + 1
         page = client.get("/?q=tides", headers={"Accept": "text/html"})
         assert page.status_code == 503
         assert "OpenSearch" in page.text
@@ -141,7 +146,7 @@ def test_an_index_that_someone_replaced_is_refused(
 ) -> None:
     artifacts = publish(tmp_path, options)
     snapshot = (artifacts / "CURRENT").read_text().strip()
-    name = f"{prefix}-services-{snapshot}"
+    name = f"{prefix}-{snapshot}"
     with (
         httpx.Client(base_url=cluster.urls[0], timeout=60) as api,
         run_service(artifacts, "--cache-bytes", "0", *options.serve) as server,
@@ -175,7 +180,7 @@ def test_snapshots_of_the_other_engine_are_refused(
 @pytest.fixture
 def stub() -> Iterator[Stub]:
     """A cluster that answers nothing of use, until a test says what it answers."""
-    with run_stub(lambda _: ENDLESS) as stub:
+    with run_stub(lambda _: NOTHING) as stub:
         yield stub
 
 
@@ -187,10 +192,10 @@ def served_by(
     return (*given, *credentials, "--cache-bytes", "0")
 
 
-def found(total: int = 1, **fields: Any) -> Answer:
+def found(**fields: Any) -> Answer:
     """Return an answer with one match."""
     shards = {"total": 3, "successful": 3}
-    hits = {"total": {"value": total}, "hits": [{"sort": [100.0, 0]}]}
+    hits = {"total": {"value": 1}, "hits": [{"sort": [100.0, 0]}]}
     return 200, {"timed_out": False, "_shards": shards, "hits": hits} | fields
 
 
@@ -199,8 +204,10 @@ def found(total: int = 1, **fields: Any) -> Answer:
     [
         found(timed_out=True),
         found(_shards={"total": 3, "successful": 2}),
-        (200, {"hits": "none"}),
-        (200, {}),
+        (200, '{"timed_out": false, "hi'),
+        (200, "<html>Welcome</html>"),
+        found(hits={"total": {"value": 1}, "hits": [{"sort": [100.0, len(RECORDS)]}]}),
+        (404, "<html>Not here</html>"),
         (400, {"error": {"type": "parsing_exception", "reason": "no"}, "status": 400}),
         (401, {}),
         (403, {"error": {"type": "cluster_block_exception", "reason": "blocked"}}),

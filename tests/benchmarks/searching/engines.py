@@ -16,7 +16,7 @@ from indexer.options import BuildOptions, ClusterOptions
 from indexer.report import Report
 from service.filtering.endpoint_filters import EndpointFilters
 from service.opensearch.connection import ClusterAddress
-from service.opensearch.engine import OpenSearch
+from service.opensearch.postings import OpenSearch
 from service.snapshot.engine import Engine
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot

@@ -14,13 +14,12 @@ from indexer.opensearch.loading import ClusterFailed, SearchCluster
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
 from service.opensearch.connection import ClusterAddress
-from service.snapshot.manifest import ClusterIndexes
 from tests.support.cluster.stub import Answer, Stub, run_stub
 from tests.support.running import service, write_lines
 
 SERVICES = 30
 ID = "0123456789abcdef0123"
-NAMES = (f"shop-services-{ID}", f"shop-endpoints-{ID}")
+NAME = f"shop-{ID}"
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +57,7 @@ class Busy:
             return 200, {"_shards": {"failed": 0}}
         if "_mapping" in path and method == "GET":
             loaded = any(each[1].startswith("/_bulk") for each in self.stub.requests)
-            states = {name: described("me", complete=False) for name in NAMES}
-            return 200, states if loaded else {}
+            return 200, {NAME: described("me", complete=False)} if loaded else {}
         if "_stats" in path:
             return 200, {"_all": {"primaries": {"store": {"size_in_bytes": 7}}}}
         return 200, {"status": "green", "acknowledged": True}
@@ -85,7 +83,7 @@ def test_refused_documents_are_sent_again(
     with run_stub(busy.answer) as stub:
         busy.stub = stub
         loaded = cluster_of(stub, tmp_path).load(built, ID, Progress(quiet=True))
-    assert (loaded.documents, loaded.bytes) == (2 * SERVICES, 7)
+    assert (loaded.documents, loaded.bytes) == (SERVICES, 7)
     assert set(busy.sent.values()) == {3}
 
 
@@ -102,28 +100,29 @@ def test_documents_that_are_always_refused_fail_the_load(
     assert max(busy.sent.values()) == loading.REPEATS + 1
 
 
-def test_aliases_are_switched_in_one_request(tmp_path: Path) -> None:
+def test_the_alias_is_switched_in_one_request(tmp_path: Path) -> None:
     with run_stub(lambda _: (200, {"acknowledged": True})) as stub:
-        cluster_of(stub, tmp_path).switch(ClusterIndexes(*NAMES))
+        cluster_of(stub, tmp_path).switch(NAME)
     ((method, path, body),) = stub.requests
     assert (method, path.partition("?")[0]) == ("POST", "/_aliases")
     actions = json.loads(body)["actions"]
-    assert [[*action] for action in actions] == [["remove"], ["add"]] * 2
-    assert [action["add"]["index"] for action in actions if "add" in action] == [*NAMES]
+    removed = {"index": "shop-*", "alias": "shop", "must_exist": False}
+    assert actions == [{"remove": removed}, {"add": {"index": NAME, "alias": "shop"}}]
 
 
 def test_indexes_that_an_alias_or_a_longer_prefix_has_stay(tmp_path: Path) -> None:
     old = "2001-01-01T00:00:00Z"
     indexes = {
-        f"shop-services-{ID}": described("other", complete=True, retired_at=old),
-        "shop-services-ffff": described("other", complete=True, retired_at=old),
+        NAME: described("other", complete=True, retired_at=old),
+        "shop-ffff": described("other", complete=True, retired_at=old),
         f"shop-services-services-{ID}": described("other", complete=True, retired_at=old),
-        f"shop-endpoints-x-endpoints-{ID}": described("other", complete=False),
+        f"shop-services-{ID}": described("other", complete=True, retired_at=old),
+        f"shop-x-{ID}": described("other", complete=False),
     }
 
     def answer(path: str) -> Answer:
         if "_alias" in path:
-            return 200, {f"shop-services-{ID}": {"aliases": {"shop-services": {}}}}
+            return 200, {NAME: {"aliases": {"shop": {}}}}
         if "_mapping" in path:
             return 200, indexes
         return 200, {"acknowledged": True}
@@ -131,4 +130,27 @@ def test_indexes_that_an_alias_or_a_longer_prefix_has_stay(tmp_path: Path) -> No
     with run_stub(answer) as stub:
         cluster_of(stub, tmp_path).clean([])
     removed = [path for method, path, _ in stub.requests if method == "DELETE"]
-    assert [path.partition("?")[0] for path in removed] == ["/shop-services-ffff"]
+    assert [path.partition("?")[0] for path in removed] == ["/shop-ffff"]
+
+
+def test_the_two_indexes_of_an_earlier_version_are_removed_by_their_folder(tmp_path: Path) -> None:
+    cleaned: list[tuple[str, str]] = []
+    (tmp_path / loading.OWNER).write_text("me")
+    names = (f"shop-services-{ID}", f"shop-endpoints-{ID}")
+    meta: dict[str, str] = {}
+
+    def answer(path: str) -> Answer:
+        if "_alias" in path:
+            return 404, {"error": "alias [shop] missing", "status": 404}
+        if "_mapping" in path:
+            return 200, {name: described("me", complete=True, **meta) for name in names}
+        return 200, {"acknowledged": True}
+
+    for retired_at in ("", "2001-01-01T00:00:00Z"):
+        meta = {"retired_at": retired_at} if retired_at else {}
+        with run_stub(answer) as stub:
+            cluster_of(stub, tmp_path).clean([ID])
+        cleaned += [(each[0], each[1].partition("?")[0]) for each in stub.requests]
+    marked = [("PUT", f"/{name}/_mapping") for name in names]
+    removed = [("DELETE", f"/{name}") for name in names]
+    assert [each for each in cleaned if each[0] != "GET"] == [*marked, *removed]

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = tuple[int, dict[str, Any]]
+Answer = tuple[int, dict[str, Any] | str]
+"""A status, and a body as JSON or as it is sent."""
 
 
 class Stub:
@@ -57,7 +58,7 @@ def run_stub(
                 stub.most = max(stub.most, stub.running)
                 stub.authorizations.append(self.headers.get("authorization", ""))
             status, content = stub.answer(self.path)
-            text = json.dumps(content).encode()
+            text = (content if isinstance(content, str) else json.dumps(content)).encode()
             with stub.lock:
                 stub.running -= 1
             self.send_response(status)

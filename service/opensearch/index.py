@@ -1,4 +1,4 @@
-"""The indexes of a snapshot in a cluster: their names, fields and settings.
+"""The index of a snapshot in a cluster: its name, fields and settings.
 
 There is one document for each document of the compiled postings, without a `_source`. `terms` has a
 token for each term: its number in the snapshot, and as its frequency the compiled BM25F impact. The
@@ -9,66 +9,52 @@ exact up to 2^24.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS
-from service.snapshot.manifest import ClusterIndexes
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 ORDINAL = "ordinal"
 """The number of a document in the snapshot."""
-TERMS = "terms"
 SERVICE = "service"
-"""The ordinal of the service of an endpoint, which is also its routing: the endpoints of a service
-are in one shard."""
-SIBLINGS = "siblings"
-"""The number of endpoints of the service of an endpoint."""
-DOCUMENT_FACETS = (*OFFER_FACETS, *ENDPOINT_KEYS)
-"""The facets of endpoints whose values are counted in the cluster, besides their services."""
+"""The number of its service: the group of the document."""
+TERMS = "terms"
+GROUP = "group"
+"""The token of every document whose impact is the largest penalty of a group, less that of its own
+group, and 1: scores are positive, and a constant more than sums less their penalties."""
 
 DELIMITER = "|"
-"""Between the number of a term and its impact."""
+"""Between a token and its impact."""
 META = "ratecard"
-"""Key of `_meta` of a mapping: what the indexer knows about an index."""
+"""Key of `_meta` of a mapping: the state of an index."""
 SIMILARITY = "impact"
 IMPACT = "return Math.max(1.0, Math.floor(doc.freq * query.boost));"
 """An impact of 0 would be no match, as in `service.search.postings`."""
+NUMBER = {"type": "integer"}
+FIELDS: dict[str, Any] = {
+    ORDINAL: NUMBER,
+    SERVICE: NUMBER,
+    TERMS: {
+        "type": "text",
+        "analyzer": "impacts",
+        "search_analyzer": "keyword",
+        "similarity": SIMILARITY,
+        "index_options": "freqs",
+        "norms": False,
+    },
+}
+"""The `properties` of the mapping."""
 
 
-def index_names(prefix: str, snapshot_id: str) -> ClusterIndexes:
-    """Return the names of the indexes of a snapshot."""
-    return ClusterIndexes(f"{prefix}-services-{snapshot_id}", f"{prefix}-endpoints-{snapshot_id}")
+class ClusterIndex(NamedTuple):
+    """The index of a snapshot, and its counts of documents and of their services."""
+
+    name: str
+    documents: int
+    groups: int
 
 
-def facet_field(name: str) -> str:
-    """Return the field of the numbers of a facet's values."""
-    return f"facet_{name}"
-
-
-def token(term: int, impact: int) -> str:
-    """Return the token of a term of a document."""
-    return f"{term}{DELIMITER}{impact}"
-
-
-def mapping(facets: Iterable[str], *, has_services: bool) -> dict[str, Any]:
-    """Return the fields of an index, as `properties` of a mapping."""
-    number = {"type": "integer"}
-    counted = {"type": "integer", "index": False}
-    fields: dict[str, Any] = {
-        ORDINAL: number,
-        TERMS: {
-            "type": "text",
-            "analyzer": "impacts",
-            "search_analyzer": "keyword",
-            "similarity": SIMILARITY,
-            "index_options": "freqs",
-            "norms": False,
-        },
-    }
-    fields |= {facet_field(name): counted for name in facets}
-    if has_services:
-        fields |= {SERVICE: number, SIBLINGS: number}
-    return fields
+def index_name(prefix: str, snapshot_id: str) -> str:
+    """Return the name of the index of a snapshot."""
+    return f"{prefix}-{snapshot_id}"
 
 
 def settings(documents: int, shards: int) -> dict[str, Any]:
