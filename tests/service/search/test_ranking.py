@@ -268,6 +268,7 @@ def test_the_well_known_one_of_2000_services_named_alike_is_first(
 def test_at_most_three_services_with_the_exact_name_come_first_across_pages(
     tmp_path: Path, named: int
 ) -> None:
+    assert EXACT_NAMES == 3
     better = [Service("maps maps of seas", "maps")] * 9
     index = compiled(tmp_path, [*better, *[Service("Maps")] * named])
     pages = [rank(index, "maps", 7, offset) for offset in range(0, 42, 7)]

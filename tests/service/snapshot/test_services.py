@@ -257,16 +257,16 @@ def test_the_search_of_an_open_snapshot_has_a_total_and_ids(sample: Path) -> Non
 
 def test_endpoints_are_listed_beside_many_services_without_any(tmp_path: Path) -> None:
     """The other documents of the index take several words of bits."""
-    own = [endpoint() | {"url": f"https://a.example/{n}"} for n in range(9)]
+    own = [endpoint() | {"url": f"https://a.example/{n}"} for n in range(70)]
     records = [service("a", endpoints=own)]
     records += [service(f"b{n:03}", name="Nothing", endpoints=[]) for n in range(300)]
     snapshot = publish(tmp_path, records, "--quiet", "--no-semantic")
     for query in (None, "one"):
-        for per_service, listed in ((0, 9), (3, 3)):
+        for per_service, listed in ((0, 70), (3, 3)):
             hits = rank_endpoints(
-                snapshot, query, 24, 0, EndpointFilters(per_service=per_service, max_price=1)
+                snapshot, query, 100, 0, EndpointFilters(per_service=per_service, max_price=1)
             )
-            assert (hits.total, hits.listed) == (9, listed)
+            assert (hits.total, hits.listed) == (70, listed)
             assert list(hits.ordinals) == [*range(listed)]
         everything = EndpointFilters(counted=ENDPOINT_FACETS, sort="price")
         assert rank_endpoints(snapshot, query, 24, 0, everything).listed == 3

@@ -194,6 +194,19 @@ def test_totals_facets_and_other_orders_have_the_same_matches(
     assert sum(int(each["count"]) for each in by_name.facets["category"]) == whole.total
 
 
+def test_few_filtered_matches_of_a_frequent_and_a_rare_word_are_all_kept(tmp_path: Path) -> None:
+    """Filling them up ranks, which must not change the bits of the matches."""
+    records = [service(identifier(n), name=f"Rain {n}", category="b") for n in range(60)]
+    for number, name in ((60, "Rain"), (61, "Zebra"), (62, "Stock")):
+        records.append(service(identifier(number), name=name, category="a"))
+    snapshot = publish(tmp_path, records, "--quiet")
+    only = Filters(facets={"category": ["a"]}, counted=("category",))
+    first = snapshot.search("rain zebra", 24, 0, only)
+    by_name = snapshot.search("rain zebra", 24, 0, replace(only, sort="name"))
+    assert {identifier(60), identifier(61)} <= {*first.ids}
+    assert (sorted(by_name.ids), by_name.facets) == (sorted(first.ids), first.facets)
+
+
 @given(query=queries, per_service=st.integers(0, 2), limit=st.integers(1, 40))
 def test_endpoints_are_ranked_alike_and_counted(
     both: Both, query: str, per_service: int, limit: int
