@@ -21,8 +21,7 @@ BEST_FIRST = [{"_score": "desc"}, {ORDINAL: "asc"}]
 BITS = "bits"
 """The aggregation of the matching units."""
 MAX_RUNS = 64
-"""Up to this many runs of a mask, a bitmap is made of runs: of ordinals it takes 100 times longer.
-"""
+"""Runs of a mask below which its bitmap is made of them, which takes a hundredth of the time."""
 
 
 class SearchRequest(NamedTuple):

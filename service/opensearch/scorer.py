@@ -82,7 +82,9 @@ class ClusterScorer:
 
     async def count(self) -> int:
         """Return the exact count of units that match."""
-        return (await self.top(0)).total
+        if self._shift is None and self._bits is None:
+            return (await self.top(0)).total
+        return count_bits(await self.matches())
 
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""

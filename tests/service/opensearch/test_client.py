@@ -204,6 +204,30 @@ def test_no_response_but_a_whole_one_of_the_index_is_returned(answer: Answer) ->
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        (200, "<html>Welcome</html>"),
+        (200, {"indices": []}),
+        (200, {"indices": {"any": {}}}),
+        (200, {"indices": {"any": {"status": "red"}}}),
+        (200, {"indices": {}}),
+        (404, "<html>Not here</html>"),
+    ],
+)
+def test_an_index_is_whole_only_if_opensearch_says_so(answer: Answer) -> None:
+    async def check(address: ClusterAddress) -> None:
+        cluster = Cluster(address)
+        try:
+            with pytest.raises(EngineUnavailable):
+                await cluster.check(INDEX.name)
+        finally:
+            await cluster.close()
+
+    with run_stub(lambda _: answer) as stub:
+        asyncio.run(check(ClusterAddress(stub.url)))
+
+
+@pytest.mark.parametrize(
     "aggregations",
     [
         {},

@@ -118,8 +118,9 @@ def test_services_are_counted_and_their_bits_kept_by_one_request() -> None:
         assert (await scorer.matches()).tolist() == [0b1011]
 
     asyncio.run(ask())
-    assert [each.has_bits for each in index.requests] == [True, False]
-    assert all(each.by_group for each in index.requests)
+    assert [(each.size, each.has_bits, each.by_group) for each in index.requests] == [
+        (2, True, True)
+    ]
 
 
 def test_impacts_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
