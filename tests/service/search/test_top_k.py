@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.search import top_k
 from service.search.groups import Groups
 from service.search.postings import (
     BLOCK_SIZE,
@@ -48,6 +49,14 @@ sizes = st.lists(st.sampled_from((0, 1, 1, 2, 3, 9, 64, 70)), min_size=1, max_si
 allowed = st.none() | st.randoms(use_true_random=False)
 
 
+@pytest.fixture(scope="module", autouse=True, params=[TIGHTEN_ABOVE, 0])
+def tighten_above(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the champions raise the threshold in small catalogues, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(top_k, "TIGHTEN_ABOVE", request.param)
+        yield
+
+
 class Case(NamedTuple):
     """Impact lists, and the sum of each document in any of them."""
 
@@ -72,7 +81,19 @@ def case(rare: list[tuple[int, int, int]], dense: list[tuple[int, int, int]], ow
             lists.append(make(given, weight, own))
             for document, impact in given.items():
                 sums[document] = sums.get(document, 0) + max(1, impact * weight // FULL_WEIGHT)
-    return Case(lists, sums)
+    return Case(_cut_champions(lists), sums)
+
+
+def _cut_champions(lists: list[ImpactList]) -> list[ImpactList]:
+    """Cut the champions to the same number for all terms, as the indexer does."""
+    dense = [each for each in lists if isinstance(each, DenseList)]
+    fewest = min((len(each.term.champions) for each in dense), default=0)
+    return [
+        each._replace(term=each.term._replace(champions=each.term.champions[:fewest]))
+        if isinstance(each, DenseList)
+        else each
+        for each in lists
+    ]
 
 
 def random_impacts(seed: int, documents: int) -> dict[int, int]:
