@@ -105,7 +105,7 @@ def test_a_failing_build_ends_its_workers(
         raise OSError(28, "No space left on device")
 
     before = children()
-    monkeypatch.setattr("indexer.indexing._write_endpoint_vectors", never_end)
+    monkeypatch.setattr("indexer.indexing._write_vectors", never_end)
     monkeypatch.setattr("indexer.indexing.write_filters", fail)
     with several_cpus(2):
         assert build([service("a"), service("b")]) == 1
