@@ -69,12 +69,12 @@ class Searcher:
 
         `match_all` requires that a document has every word of the query.
         """
-        words = [(each.required, self._postings.of_word(each.terms)) for each in query.known]
-        accumulator = self._accumulators[by_group]
-        lists = [*chain.from_iterable(own for _, own in words)]
+        accumulator, words = self._accumulators[by_group], query.known
+        own = [self._postings.of_word(each.terms) for each in words]
+        lists = [*chain.from_iterable(own)]
         if not match_all:
             return _AnyWord(accumulator, lists, mask)
-        required = [own for is_required, own in words if is_required]
+        required = [each for word, each in zip(words, own, strict=True) if word.required]
         documents = intersect(required if query.is_satisfiable else [])
         if mask is not None:
             documents = documents[mask.take(accumulator.units_of(documents))]

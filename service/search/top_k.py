@@ -101,22 +101,24 @@ class Accumulator(threading.local):
                 champions = term.champions[:k]
                 sums = dense[0].impacts_at(champions).astype(np.int64)
                 return TopDocs(total, self._keys(champions, sums, self.units_of(champions)))
-        bits = self._union(dense, mask) if dense else None
-        total = self._count(dense, bits, mask)
-        keys = NO_ORDINALS
+        bits, total, keys = None, 0, NO_ORDINALS
+        if dense:
+            bits = self._union(dense, mask)
+            total = self._count(dense, bits, mask)
         if sparse:
-            ordinals, sums = merge(sparse)
+            ordinals, sums, distinct = merge(sparse)
             units = self.units_of(ordinals)
             if mask is not None:
                 allowed = mask.take(units).nonzero()[0]
                 ordinals, sums, units = ordinals[allowed], sums[allowed], units[allowed]
+            elif self._groups is None and not dense:
+                return TopDocs(
+                    distinct, first_keys(ordinals - (sums << SUM_BITS), min(k, distinct))
+                )
             total += self._count_others(units, bits)
             for each in dense:
                 sums += each.impacts_at(ordinals)
-            keys = self._keys(ordinals, sums, units)
-            if self._groups is None and not dense:
-                return TopDocs(total, first_keys(keys, min(k, total)))
-            keys = self._first_units(keys, k)
+            keys = self._first_units(self._keys(ordinals, sums, units), k)
         if dense and k:
             # Units without a sparse term have to beat the last of the k that have one.
             threshold = -int(keys[k - 1] >> SUM_BITS) if len(keys) >= k else 1
@@ -173,9 +175,7 @@ class Accumulator(threading.local):
             bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
         return bits
 
-    def _count(self, dense: Sequence[DenseList], bits: Bits | None, mask: Mask | None) -> int:
-        if bits is None:
-            return 0
+    def _count(self, dense: Sequence[DenseList], bits: Bits, mask: Mask | None) -> int:
         if len(dense) == 1 and mask is None:
             return self._frequency_of(dense[0].term)
         return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
@@ -200,7 +200,7 @@ class Accumulator(threading.local):
         """Return the first keys of the k first units, sorted; the array is overwritten."""
         size = k
         while True:
-            size *= SPREAD
+            size *= 2 if self._groups is None else SPREAD
             first = self._distinct(first_keys(keys, size))
             if len(first) >= k or size >= len(keys):
                 return first[:k]
@@ -268,21 +268,22 @@ def _divide(lists: Iterable[ImpactList]) -> tuple[list[SparseList], list[DenseLi
     return sparse, dense
 
 
-def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers]:
+def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers, int]:
     """Merge the postings of lists and add up the impacts of each ordinal.
 
-    Returns the ordinals, ascending, and the sum of each, 0 where an ordinal repeats.
+    Returns the ordinals, ascending; the sum of each, 0 where an ordinal repeats; and the number of
+    distinct ordinals.
     """
     if len(lists) == 1:
         postings = lists[0].postings
-        return postings >> IMPACT_BITS, postings & IMPACT_MASK
+        return postings >> IMPACT_BITS, postings & IMPACT_MASK, len(postings)
     postings = np.concatenate([each.postings for each in lists])
     postings.sort(kind="stable")  # merges sorted lists in a third of the time of the default
     ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
     duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
     if len(duplicates):
         _add_duplicates(sums, duplicates + 1)
-    return ordinals, sums
+    return ordinals, sums, len(ordinals) - len(duplicates)
 
 
 def intersect(words: Sequence[Sequence[ImpactList]]) -> Integers:
