@@ -1,4 +1,4 @@
 """The catalogue: records validated, normalised, given ids, amended by overlays, and ordered.
 
-Imports `columns`, `sources`, `urls`, `text` and `errors`, and the test networks of `x402`.
+Imports `segments`, `columns`, `x402`, `sources` and what is below them.
 """

@@ -18,7 +18,8 @@ def describe_explanations(
             parts.append(f"{each.similarity_score:.2f} similarity {each.similarity:.2f}")
         first = " (its name is the query)" if each.is_exact_name else ""
         total = " + ".join(parts) or "nothing"
-        yield f"{rank:,}  {shorten(name)}: {each.score:.2f} = {total}{first}"
+        penalty = f" - {each.size_penalty:.2f} size" if each.size_penalty else ""
+        yield f"{rank:,}  {shorten(name)}: {each.score:.2f} = {total}{penalty}{first}"
 
 
 def _describe_term(word: str, term: str) -> str:

@@ -4,6 +4,6 @@
 one file, `columns` which columns count, and `rules` which rows are payments. `usage` counts the
 payments to each service.
 
-Imports `indexer.{errors,progress,resources,text,sources,snapshot.ecosystem}`. Without DuckDB
+Imports `indexer.{errors,progress,processes,text,sources,snapshot.ecosystem}`. Without DuckDB
 installed, `database` and `usage` can be imported.
 """

@@ -1,5 +1,4 @@
 """Writers of what `service.search` and `service.filtering` read.
 
-May import those, `indexer.encoder`, `indexer.columns`, `service.storage`, `indexer.x402` and the
-modules below it.
+May import those, `service.storage`, `service.networks`, `indexer.segments` and what is below it.
 """

@@ -1,5 +1,5 @@
 """Writers of resources, endpoints and ecosystem tables; identifying, rolling back, comparing.
 
-May import `service.search`, `service.snapshot`, `service.storage`, `indexer.search`,
-`indexer.columns`, `indexer.x402` and the modules below them.
+May import `indexer.publishing`, `indexer.search` and what is below them, and what describes, reads
+and publishes a snapshot in `service`.
 """

@@ -1,4 +1,4 @@
 """Sources: from the names on the command line to records, each with its place, and their rejects.
 
-Imports `feeds`, `options`, `progress`, `text` and `errors`.
+Imports `feeds`, `processes`, `options`, `progress`, `text` and `errors`.
 """

@@ -1,4 +1,4 @@
 """What every response has: headers, caching, compression, metrics and logs.
 
-May import `snapshot` and what is below it.
+May import `artifacts` and what is below it.
 """

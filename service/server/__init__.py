@@ -1,4 +1,4 @@
 """How uvicorn is run: options, workers, limits of connections.
 
-Used by `service.__main__` alone.
+Used by entry points alone: `python -m service`, `service.mcp` and `service.replicas`.
 """

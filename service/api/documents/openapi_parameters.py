@@ -59,7 +59,8 @@ def listing() -> list[Json]:
 
 def service_search(query: str) -> list[Json]:
     """Return the parameters of a search for services, with an example of a query."""
-    match = _choice("match", MATCHES, "Whether one term suffices, or every term must match.")
+    meaning = "Whether any word of the query suffices, or one endpoint must have every word."
+    match = _choice("match", MATCHES, meaning)
     return [_query("q", query) | {"required": True}, *listing(), match, _explain()]
 
 
