@@ -115,9 +115,12 @@ class Accumulator(threading.local):
                 return TopDocs(
                     distinct, first_keys(ordinals - (sums << SUM_BITS), min(k, distinct))
                 )
-            total += self._count_others(units, bits)
-            for each in dense:
-                sums += each.impacts_at(ordinals)
+            dense_sums = sums_at(dense, ordinals)
+            if self._groups is None:  # a sum of 0 is that of a repeated ordinal
+                total += int(np.count_nonzero((dense_sums == 0) & (sums > 0)))
+            else:
+                total += self._count_others(units, bits)
+            sums += dense_sums
             keys = self._first_units(self._keys(ordinals, sums, units), k)
         if dense and k:
             # Units without a sparse term have to beat the last of the k that have one.

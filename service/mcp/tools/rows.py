@@ -32,9 +32,9 @@ from service.snapshot import Snapshot
 MAX_URL = 200
 MAX_NAME = 60
 MAX_CURRENCY = 16
-MAX_SAYS = 105
+MAX_SAYS = 110
 MAX_LINE_URL = 80
-MAX_LINE_SAYS = 44
+MAX_LINE_SAYS = 40
 MAX_CURL = 600
 """Characters of the command of a first row; `how_to_call` has longer ones."""
 MAX_PARAMETERS = 6

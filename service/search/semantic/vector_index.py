@@ -27,6 +27,8 @@ LEAST_PROBED = 2500
 """...and at least so many: all in a small catalogue."""
 SPARE_CELLS = 16
 """Cells that are ordered beyond those that would do if all had the mean size."""
+SLACK = 1.3
+"""Rows that are looked up in a mask, for each that would do if it were a random choice."""
 STEPS = 1 << 16
 """Similarities are ordered in so many steps."""
 
@@ -104,14 +106,16 @@ class VectorIndex:
         """
         documents = len(self._documents)
         share = 1.0 if mask is None else np.count_nonzero(mask) / max(len(mask), 1)
-        probed = max(LEAST_PROBED, int(PROBED * sqrt(documents * share)))
-        if probed >= documents * share:
+        probed = int(PROBED * sqrt(documents * share))
+        if mask is None:
+            probed = max(probed, LEAST_PROBED)  # a mask has looked at the rows of more cells
+        if max(probed, LEAST_PROBED) >= documents * share:
             if mask is None:
                 return np.arange(documents)
             if by_group and self._groups is not None:
                 mask = mask.take(self._groups.of_document)
             return self._positions.take(mask.nonzero()[0])
-        keys, count = self._cell_keys(query), int(probed / share)
+        keys, count = self._cell_keys(query), int(probed * (1 if mask is None else SLACK) / share)
         while True:
             rows = self._first_rows(keys, count)
             is_all = len(rows) < count

@@ -71,7 +71,9 @@ class VectorQuery(NamedTuple):
             k *= 8
         nearest = nearest[: config.filled_up_to]
         units = self.vectors.units_of(nearest, by_group=by_group)
-        return nearest[~np.isin(units, matches)][:count]
+        is_match = (units[:, np.newaxis] == matches).any(axis=1)
+        others: Integers = nearest[~is_match]
+        return others[:count]
 
 
 def encode_query(
