@@ -27,7 +27,7 @@ from service.search.top_k import (
 
 EXACT_NAMES = 3
 """Services whose name is the query that come first: anybody may name a service so."""
-FAR = 1000
+DEEP_OFFSET = 1000
 """Offsets from here on are compared with the number of results before any is ranked."""
 
 
@@ -79,7 +79,7 @@ class Ranking:
 
     async def page(self, limit: int, offset: int = 0) -> Ranked:
         """Return one page of the best documents of all units, and the exact count of units."""
-        if offset >= FAR and offset >= (total := await self.count()):
+        if offset >= DEEP_OFFSET and offset >= (total := await self.count()):
             return Ranked(total, NO_ORDINALS)
         total, documents = await self._first(offset + limit)
         return Ranked(total, documents[offset : offset + limit])
@@ -87,7 +87,7 @@ class Ranking:
     async def listing(self, groups: Groups, per_group: int, limit: int, offset: int) -> Listed:
         """Return one page of the best documents, of each group at most `per_group`."""
         listed = -1
-        if offset >= FAR:
+        if offset >= DEEP_OFFSET:
             bits = await self.matches()
             listed = (total := count_bits(bits)) - groups.count_excess(bits, per_group)
             if offset >= listed:
