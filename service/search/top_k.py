@@ -195,8 +195,7 @@ class Accumulator(threading.local):
         is_next = units[1:] != units[:-1]
         if bits is None:
             return 1 + int(np.count_nonzero(is_next))
-        words = bits.take(units >> BLOCK_BITS) >> (units & (BLOCK_SIZE - 1)).astype(np.uint64)
-        is_other = (words & np.uint64(1)) == 0
+        is_other = ~unpack(bits).take(units)
         return int(is_other[0]) + int(np.count_nonzero(is_next & is_other[1:]))
 
     def _first_units(self, keys: Integers, k: int) -> Integers:
