@@ -38,6 +38,11 @@ class Filters(Struct, frozen=True):
     counted: tuple[str, ...] = ()
     explain: bool = False
 
+    @property
+    def has_conditions(self) -> bool:
+        """Whether any service might be left out."""
+        return bool(self.facets) or self.enriched is not None or self.max_price is not None
+
 
 NO_FILTERS = Filters()
 

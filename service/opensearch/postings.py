@@ -49,7 +49,7 @@ class ClusterPostings:
         search = partial(self._cluster.search, self._index)
         return ClusterScorer(search, query, mask, units, shift, match_all=match_all)
 
-    def cost(self, *_: Any) -> int:
+    def cost(self, *_: Any, **__: Any) -> int:
         """Return 0: the cluster adds up impacts."""
         return 0
 

@@ -12,7 +12,9 @@ import numpy as np
 from service.search.groups import Groups
 from service.search.postings import (
     CHAMPIONS,
+    FULL_WEIGHT,
     Bits,
+    DenseList,
     Header,
     ImpactList,
     Integers,
@@ -25,6 +27,9 @@ from service.search.top_k import Accumulator, TopDocs, intersect, pack
 
 SPARSE_COST, GATHER_COST = 24, 4
 """Costs of a posting that is merged, and of an impact that is looked up in a dense column."""
+ENOUGH = 16
+"""Postings of rare terms, for each result, whose units yield a threshold: a unit may have several,
+and at least 100 units are ranked for a page of 24."""
 
 
 class Scorer(Protocol):
@@ -57,6 +62,7 @@ class Searcher:
     """
 
     def __init__(self, folder: Path, header: Header, groups: Groups | None) -> None:
+        self._documents = header.documents
         self._postings = PostingLists(folder)
         by_document = Accumulator(header.documents, has_champions=groups is None)
         by_group = by_document if groups is None else Accumulator(header.documents, groups)
@@ -80,18 +86,37 @@ class Searcher:
             documents = documents[mask.take(accumulator.units_of(documents))]
         return _EveryWord(accumulator, lists, documents)
 
-    def cost(self, query: ParsedQuery, k: int) -> int:
-        """Return how long a search for the k best takes at most, in impacts of a dense column."""
-        cost, sparse, dense = 0, 0, 0
-        for each in chain.from_iterable(self._postings.of_word(e.terms) for e in query.known):
-            if isinstance(each, SparseList):
-                sparse += each.frequency
-                continue
-            dense += 1
-            cost += each.term.impacts.size
-            if k > CHAMPIONS:  # no threshold is known before all blocks are summed
-                cost += SPARSE_COST * each.frequency
-        return cost + sparse * (SPARSE_COST + GATHER_COST * dense)
+    def cost(
+        self,
+        query: ParsedQuery,
+        k: int,
+        *,
+        by_group: bool,
+        is_filtered: bool = False,
+        match_all: bool = False,
+    ) -> int:
+        """Return how long a search for the k best takes at most, in impacts of a dense column.
+
+        `is_filtered` tells that a mask leaves units out.
+        """
+        lists = [*chain.from_iterable(self._postings.of_word(each.terms) for each in query.known)]
+        sparse = sum(each.frequency for each in lists if isinstance(each, SparseList))
+        dense = [each for each in lists if isinstance(each, DenseList)]
+        cost = sum(each.term.impacts.size for each in dense)
+        if match_all:
+            required = (self._postings.of_word(each.terms) for each in query.known if each.required)
+            rarest = min((sum(each.frequency for each in own) for own in required), default=0)
+            return cost + rarest * (SPARSE_COST + 2 * GATHER_COST * len(lists))
+        cost += sparse * (SPARSE_COST + GATHER_COST * len(dense))
+        frequencies = [each.frequency for each in dense]
+        if k > CHAMPIONS:  # no threshold is known before all blocks are summed
+            cost += SPARSE_COST * sum(frequencies)
+        elif is_filtered:  # a mask may leave out all champions, also of a search that fills up
+            cost += SPARSE_COST * min(sum(frequencies), self._documents)
+        elif k and sparse < ENOUGH * k and not (by_group and _are_champions(lists, k)):
+            # Impacts of very frequent terms are alike, so that their threshold skips no block.
+            cost += SPARSE_COST * max(frequencies, default=0)
+        return cost
 
 
 class _AnyWord:
@@ -137,6 +162,14 @@ class _EveryWord:
 
     async def impacts_at(self, documents: Integers) -> Integers:
         return _impacts_at(self._lists, documents) * np.isin(documents, self._documents)
+
+
+def _are_champions(lists: Sequence[ImpactList], k: int) -> bool:
+    """Return whether the k best documents of groups are champions of the only list."""
+    if len(lists) != 1 or not isinstance(lists[0], DenseList):
+        return False
+    term, weight = lists[0]
+    return weight == FULL_WEIGHT and min(k, term.group_frequency) <= len(term.champions)
 
 
 def _impacts_at(lists: Sequence[ImpactList], documents: Integers) -> Integers:

@@ -11,10 +11,10 @@ from service.errors import Overloaded, SnapshotUnsupported
 from service.search.searcher import Scorer, Searcher
 from service.snapshot.data import SnapshotData
 
-THREAD_FROM = 6 << 20
+THREAD_FROM = 4 << 20
 """Cost of a search from which it runs in a thread: below, it takes some milliseconds."""
-YIELD_FROM = 1 << 20
-"""Cost of a search after which other tasks have their turn: a page asks for many."""
+YIELD_FROM = 1 << 16
+"""Cost of a search after which other tasks have their turn: a page asks for ten."""
 MAX_WAITING = 32
 """Searches that run in the thread or wait for it; further ones are refused."""
 
@@ -53,7 +53,7 @@ class MissingPostings:
             "`--engine opensearch`, or build it for the embedded engine"
         )
 
-    def cost(self, *_: Any) -> int:
+    def cost(self, *_: Any, **__: Any) -> int:
         """Return 0: there is nothing to add up."""
         return 0
 

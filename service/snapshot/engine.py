@@ -13,11 +13,11 @@ from service.filtering.endpoint_filters import EndpointFilters, Selection
 from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
 from service.records import Explanation
-from service.search.groups import Ranked, list_groups
+from service.search.groups import GROWTH, MARGIN, Ranked, list_groups
 from service.search.postings import Integers, Mask, block_count
 from service.search.query import ParsedQuery
 from service.search.ranking import Ranking
-from service.search.searcher import Scorer
+from service.search.searcher import SPARSE_COST, Scorer
 from service.search.top_k import NO_ORDINALS, pack, unpack
 from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.resources import ResourceFilters, ResourcePage
@@ -52,7 +52,15 @@ class Postings(Protocol):
     ) -> Scorer:
         """Return the matches of a query among the units of a mask."""
 
-    def cost(self, query: ParsedQuery, k: int) -> int:
+    def cost(
+        self,
+        query: ParsedQuery,
+        k: int,
+        *,
+        by_group: bool,
+        is_filtered: bool = False,
+        match_all: bool = False,
+    ) -> int:
         """Return how long a search for the k best takes here, in numbers that it looks at."""
 
     async def run(self, search: Coroutine[Any, Any, T], cost: int) -> T:
@@ -80,7 +88,13 @@ class Engine:
         parsed = self._data.parser.parse(query)
         cost = self._data.filters.cost(filters.facets, filters.counted)
         k = offset + limit if filters.sort == "relevance" else 0
-        cost += self._postings.cost(parsed, k)
+        cost += self._postings.cost(
+            parsed,
+            k,
+            by_group=True,
+            is_filtered=filters.has_conditions,
+            match_all=filters.match_all,
+        )
         return await self._postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
     async def search_endpoints(
@@ -91,8 +105,7 @@ class Engine:
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
         parsed = None if query is None else self._data.parser.parse(query)
-        k = offset + limit if filters.sort == "relevance" else 0
-        cost = self._cost(parsed, filters, k)
+        cost = self._cost(parsed, filters, offset + limit)
         if parsed is None:
             search = self.list_endpoints(limit, offset, filters)
         else:
@@ -118,7 +131,8 @@ class Engine:
         cost, parsed = data.resources.cost(filters), None
         if query is not None:
             parsed = data.parser.parse(query)
-            cost += self._postings.cost(parsed, offset + limit)
+            # Few documents are resources: most champions are endpoints.
+            cost += self._postings.cost(parsed, offset + limit, by_group=False, is_filtered=True)
         search = self._search_resources(parsed, limit, offset, filters)
         return await self._postings.run(search, cost)
 
@@ -272,13 +286,19 @@ class Engine:
             page = endpoints.filters.page(mask, filters.sort, limit, offset, selected.offers)
         return self._endpoint_hits(total, listed, page, filters, mask)
 
-    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, k: int) -> int:
+    def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, stop: int) -> int:
+        """Return the cost of a page that ends at `stop`, or of counting if that is 0."""
         endpoints, names = self._data.endpoints, (*filters.facets, *filters.offers)
         cost = endpoints.filters.cost(names, filters.counted)
+        if filters.per_service:
+            cost += SPARSE_COST * min(len(endpoints), MARGIN * GROWTH * stop)
         if query is not None:
+            k = stop if filters.sort == "relevance" else 0
             # A page may have to pass over all documents of the largest service.
             k += endpoints.groups.largest if k and filters.per_service else 0
-            cost += self._postings.cost(query, k)
+            cost += self._postings.cost(
+                query, k, by_group=False, is_filtered=filters.has_conditions
+            )
         return cost
 
     def _endpoint_hits(

@@ -19,7 +19,8 @@ from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.search import top_k
 from service.search.postings import BLOCK_SIZE, CHAMPIONS, DenseList, Integers, SparseList
-from service.search.top_k import Accumulator
+from service.search.searcher import GATHER_COST, SPARSE_COST
+from service.search.top_k import SPREAD, Accumulator
 from service.settings import Settings
 from service.snapshot import embedded
 from service.snapshot.data import Hits
@@ -209,16 +210,12 @@ def test_a_deep_page_costs_more_than_the_first(
     snapshot: Snapshot, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate.opened.set()
-    cost = EmbeddedPostings(snapshot).cost(snapshot.parser.parse("tides"), CHAMPIONS)
+    parsed, postings = snapshot.parser.parse("tides"), EmbeddedPostings(snapshot)
+    cost = postings.cost(parsed, 24, by_group=True)
     monkeypatch.setattr(embedded, "THREAD_FROM", cost + 1)
-    for offset, is_apart in ((0, False), (CHAMPIONS - 24, False), (CHAMPIONS, True)):
+    for offset, is_apart in ((0, False), (CHAMPIONS, True)):
         gate.threads.clear()
         asyncio.run(snapshot.engine.search("tides", 24, offset))
-        assert {name.startswith("search") for name in gate.threads} == {is_apart}
-        gate.threads.clear()
-        asyncio.run(
-            snapshot.engine.search_endpoints("tides", 24, offset, EndpointFilters(per_service=0))
-        )
         assert {name.startswith("search") for name in gate.threads} == {is_apart}
 
 
@@ -245,9 +242,72 @@ def test_the_cost_of_a_search_bounds_the_impacts_that_it_looks_at(
         looked_at.clear()
         scorer = postings.scorer(parsed, None, by_group=by_group)
         top = embedded.run_now(scorer.top(k))
-        assert sum(looked_at) <= postings.cost(parsed, k)
-        assert (postings.cost(parsed, k) > 0) == (top.total > 0)
-    assert postings.cost(parsed, 0) <= postings.cost(parsed, k)
+        cost = postings.cost(parsed, k, by_group=by_group)
+        assert sum(looked_at) <= cost
+        assert (cost > 0) == (top.total > 0)
+        assert postings.cost(parsed, 0, by_group=by_group) <= cost
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+@pytest.mark.parametrize("query", ["tides", "sun", "tides sun", "tides 17", "tides sun 17 30"])
+def test_the_cost_of_a_search_bounds_the_documents_that_reach_the_threshold(
+    snapshot: Snapshot, query: str, monkeypatch: pytest.MonkeyPatch, *, is_filtered: bool
+) -> None:
+    reached: list[int] = []
+    units_of = Accumulator.units_of
+
+    def looked_up(own: Accumulator, ordinals: Integers) -> Any:
+        reached.append(len(ordinals))
+        return units_of(own, ordinals)
+
+    monkeypatch.setattr(Accumulator, "units_of", looked_up)
+    parsed, postings = snapshot.parser.parse(query), EmbeddedPostings(snapshot)
+    for by_group in (True, False):
+        units = snapshot.parser.header.groups if by_group else snapshot.parser.header.documents
+        mask = np.arange(units) == units - 1 if is_filtered else None
+        reached.clear()
+        embedded.run_now(postings.scorer(parsed, mask, by_group=by_group).top(100))
+        cost = postings.cost(parsed, 100, by_group=by_group, is_filtered=is_filtered)
+        assert SPARSE_COST * max(reached) <= cost or max(reached) <= SPREAD * 100
+
+
+def test_the_cost_of_a_search_for_all_words_bounds_the_documents_of_the_rarest(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    impacts_at = DenseList.impacts_at
+
+    def read(own: DenseList, ordinals: Integers) -> Any:
+        looked_at.append(len(ordinals))
+        return impacts_at(own, ordinals)
+
+    monkeypatch.setattr(DenseList, "impacts_at", read)
+    parsed, postings = snapshot.parser.parse("tides sun"), EmbeddedPostings(snapshot)
+    scorer = postings.scorer(parsed, None, by_group=True, match_all=True)
+    embedded.run_now(scorer.top(24))
+    any_word = postings.cost(parsed, 0, by_group=True)
+    cost = postings.cost(parsed, 24, by_group=True, match_all=True)
+    assert SPARSE_COST * max(looked_at) + GATHER_COST * sum(looked_at) <= cost - any_word
+
+
+def test_other_tasks_have_their_turn_between_the_searches_of_a_page(snapshot: Snapshot) -> None:
+    async def run() -> list[str]:
+        order: list[str] = []
+
+        async def search() -> None:
+            order.append("search")
+
+        async def page() -> None:
+            for _ in range(3):
+                await EmbeddedPostings(snapshot).run(search(), 1 << 18)
+
+        async def client() -> None:
+            order.append("client")
+
+        await asyncio.gather(page(), client())
+        return order
+
+    assert asyncio.run(run()) == ["search", "client", "search", "search"]
 
 
 def test_the_cost_of_a_search_has_that_of_its_filters_and_facets(
