@@ -141,7 +141,7 @@ class Ranking:
         sums = impacts.sum(axis=0)
         similarities, added = np.zeros(len(documents)), np.zeros_like(sums)
         if self._vector is not None:
-            best = (await self._best(self._config.reranked)).ordinals
+            best = (await self._best(self._config.reranked)).ordinals[: self._config.reranked]
             is_added = np.isin(documents, best) | (sums == 0)
             similarities = self._vector.similarities(documents).astype(np.float64)
             added = np.where(is_added, self._vector.impacts(documents, by_group=self._by_group), 0)
