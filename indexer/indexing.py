@@ -138,9 +138,8 @@ class Indexer:
         columns = self._kept.records.columns
         rows = columns.find(keys).astype(np.int64)
         new = np.flatnonzero(~_have_segments(columns, rows, known))
-        with (
-            self._progress.stage("index", len(new)) as stage,
-            index_in_parts(
+        with self._progress.stage("index", len(new)) as stage:
+            indexed = index_in_parts(
                 folder,
                 self._built,
                 new,
@@ -150,9 +149,7 @@ class Indexer:
                 encoder,
                 self._resources,
                 stage.advance,
-            ) as results,
-        ):
-            indexed = results()
+            )
         columns = _take(columns, rows, [part.columns for part in indexed], new)
         keys = columns.texts
         written = [open_written(part.segment) for part in indexed if part.segment is not None]
