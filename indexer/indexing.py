@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -84,7 +84,6 @@ class Indexer:
         self._options = options
         self._encoder = encoder
         self._resources = resources
-        self._has_endpoints = options.endpoints
         self._kept = kept
         self._progress = progress
 
@@ -104,7 +103,10 @@ class Indexer:
         `keys` are the hashes of the stored services.
         """
         built, ranking = self._built, self._options.ranking
-        encoder = self._write_encoder()
+        encoder = None
+        if self._encoder is not None:
+            encoder = built / "encoder"
+            write_encoder(encoder, self._encoder)
         used, counts, columns = self._update_segments(keys, encoder)
         segments = [(each.stored.folder, each.ordinals) for each in used]
         services = _Services(
@@ -114,7 +116,7 @@ class Indexer:
         beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
         with self._progress.stage("compile"):
             indexed = write_endpoints(
-                built, columns, listed, offers, encoder, indexed=self._has_endpoints
+                built, columns, listed, offers, encoder, indexed=self._options.endpoints
             )
             vectors = (built, segments, encoder, indexed)
             with nullcontext() if encoder is None else beside(_write_vectors, vectors):
@@ -130,14 +132,16 @@ class Indexer:
     ) -> tuple[list[UsedSegment], SegmentCounts, RecordColumns]:
         """Read the records and index the texts that are new, and merge segments."""
         name = "" if self._encoder is None else self._encoder.name
-        origin = Origin(hash_program(), name, self._has_endpoints)
+        origin = Origin(hash_program(), name, self._options.endpoints)
         folder = self._staging / "segments"
         with self._progress.stage("read what is kept"):
             kept = list(find_segments(self._kept, origin))
         known = {key for stored in kept for key in split_keys(stored.keys)}
         columns = self._kept.records.columns
         rows = columns.find(keys).astype(np.int64)
-        new = np.flatnonzero(~_have_segments(columns, rows, known))
+        texts = split_keys(columns.texts)
+        is_known = [row >= 0 and texts[row] in known for row in rows.tolist()]
+        new = np.flatnonzero(np.logical_not(is_known))
         with self._progress.stage("index", len(new)) as stage:
             indexed = index_in_parts(
                 folder,
@@ -166,14 +170,6 @@ class Indexer:
             used = use_segments([*others, *map(open_written, folders)], keys)
         added = sum(len(each.keys) for each in written)
         return used, SegmentCounts(added, len(used), len(merged)), columns
-
-    def _write_encoder(self) -> Path | None:
-        """Write the encoder, by which queries and documents are encoded; returns its folder."""
-        if self._encoder is None:
-            return None
-        folder = self._built / "encoder"
-        write_encoder(folder, self._encoder)
-        return folder
 
 
 def _take(
@@ -229,11 +225,3 @@ def _write_vectors(
             rows[numbers], inverse_lengths[numbers] = vectors
     own = EncodedTexts(rows, inverse_lengths)
     write_vectors(built / "vectors", add_services(own, services, documents.services))
-
-
-def _have_segments(
-    columns: RecordColumns, rows: npt.NDArray[np.int64], known: Collection[bytes]
-) -> npt.NDArray[np.bool_]:
-    """Return for each service, by its row in the columns or -1, whether it has a segment."""
-    texts = split_keys(columns.texts)
-    return np.array([row >= 0 and texts[row] in known for row in rows.tolist()], np.bool_)

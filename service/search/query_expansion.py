@@ -161,24 +161,18 @@ class QueryExpander:
         for _, text, position in sorted(expandable)[: self._config.expanded_words]:
             exact = expansions[position]
             if exact.is_known:
-                terms = [*exact.terms, self._correction(text)]
-                expansions[position] = exact._replace(terms=terms)
+                weight = round(self._config.one_edit_weight * FULL_WEIGHT)
+                correction = self._corrections[self._words.find(text)], weight
+                expansions[position] = exact._replace(terms=[*exact.terms, correction])
             else:
-                expansions[position] = self._alternatives(text)
+                # Longer words are only completed, which takes two binary searches.
+                is_cached = len(text) <= LONGEST_CORRECTION
+                candidates = self._cached_candidates if is_cached else self._candidates
+                expansions[position] = candidates(text)
         if any(each.required for each in expansions):
             return expansions
         # Like a query of stop words, one of misspelt stop words requires them.
         return [each._replace(required=True) for each in expansions]
-
-    def _correction(self, text: str) -> WeightedTerm:
-        """Return the term that a word in very few documents probably misspells."""
-        term = self._corrections[self._words.find(text)]
-        return term, round(self._config.one_edit_weight * FULL_WEIGHT)
-
-    def _alternatives(self, text: str) -> Expansion:
-        # Longer words are only completed, which takes two binary searches.
-        is_cached = len(text) <= LONGEST_CORRECTION
-        return self._cached_candidates(text) if is_cached else self._candidates(text)
 
     def _candidates(self, text: str) -> Expansion:
         """Return the likeliest completions and corrections of a word that no service has."""

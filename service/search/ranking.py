@@ -147,6 +147,8 @@ class Ranking:
             added = np.where(is_added, self._vector.impacts(documents, by_group=self._by_group), 0)
         penalties = self._penalties_of(documents)
         is_exact = np.isin(documents, (await self._find_exact()).documents)
+        parts = (impacts.T, sums, similarities, added, penalties, is_exact)
+        columns = [part.tolist() for part in parts]
         return [
             Explanation(
                 score=(lexical + similar - penalty) / unit,
@@ -160,15 +162,7 @@ class Ranking:
                 size_penalty=penalty / unit,
                 is_exact_name=exact,
             )
-            for own, lexical, similarity, similar, penalty, exact in zip(
-                impacts.T.tolist(),
-                sums.tolist(),
-                similarities.tolist(),
-                added.tolist(),
-                penalties.tolist(),
-                is_exact.tolist(),
-                strict=True,
-            )
+            for own, lexical, similarity, similar, penalty, exact in zip(*columns, strict=True)
         ]
 
     async def _first(self, k: int) -> Ranked:
