@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -109,10 +108,8 @@ class Indexer:
             write_encoder(encoder, self._encoder)
         used, counts, columns = self._update_segments(keys, encoder)
         segments = [(each.stored.folder, each.ordinals) for each in used]
-        services = _Services(
-            columns.service_runs["name"].strings(),
-            np.array([popularity(entry.enriched, entry.calls) for entry in entries]),
-        )
+        names = columns.service_runs["name"].strings()
+        prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
         beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
         with self._progress.stage("compile"):
             indexed = write_endpoints(
@@ -124,7 +121,7 @@ class Indexer:
                 write_summaries(built, columns, read_record_store(built, "records"))
                 write_filters(built / "filters", columns, [entry.calls for entry in entries])
                 outliers = find_outliers(columns)
-                _compile(built, segments, indexed, services, ranking.search)
+                _compile(built, segments, indexed, names, prior, ranking.search)
         return IndexReport(outliers, counts, link_segments(built, used))
 
     def _update_segments(
@@ -183,21 +180,15 @@ def _take(
     return concatenate_columns([kept, *parts]).take(rows)
 
 
-class _Services(NamedTuple):
-    """The names and the priors (float64) of the services, in listing order."""
-
-    names: Sequence[str]
-    prior: npt.NDArray[np.float64]
-
-
 def _compile(
     built: Path,
     segments: Segments,
     indexed: IndexedEndpoints,
-    services: _Services,
+    names: Sequence[str],
+    prior_of_services: npt.NDArray[np.float64],
     config: SearchConfig,
 ) -> None:
-    """Write the postings of the documents."""
+    """Write the postings of the documents, given the names and the priors of the services."""
     documents, parts = indexed.documents, [indexed.others]
     for folder, ordinals in segments:
         parts += segment_parts(read_segment(folder), ordinals, documents)
@@ -205,10 +196,8 @@ def _compile(
     prior = np.zeros(len(documents.services))
     prior[:endpoints] = indexed.prior[:endpoints]
     own = np.flatnonzero(documents.own != GONE)
-    prior[documents.own[own]] = services.prior[own]
-    compile_postings(
-        parts, services.names, prior, documents.services, endpoints, built / "postings", config
-    )
+    prior[documents.own[own]] = prior_of_services[own]
+    compile_postings(parts, names, prior, documents.services, endpoints, built / "postings", config)
 
 
 def _write_vectors(

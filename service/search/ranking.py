@@ -124,9 +124,9 @@ class Ranking:
 
     async def best_documents(self, units: Sequence[int]) -> Integers:
         """Return the best document of each of some units."""
-        owned = [self._documents_of(unit) for unit in units]
-        if not owned:
-            return NO_ORDINALS
+        if self._groups is None or not units:
+            return np.array(units, np.int64)
+        owned = [self._groups.documents_of(unit) for unit in units]
         sums = (await self._scorer.impacts_at(np.concatenate(owned))).sum(axis=0)
         parts = np.split(sums, np.cumsum([len(own) for own in owned])[:-1])
         return np.array([own[part.argmax()] for own, part in zip(owned, parts, strict=True)])
@@ -242,9 +242,6 @@ class Ranking:
 
     def _units_of(self, documents: Integers) -> Units:
         return documents if self._groups is None else self._groups.of_document.take(documents)
-
-    def _documents_of(self, unit: int) -> Integers:
-        return np.array([unit]) if self._groups is None else self._groups.documents_of(unit)
 
     def _penalties_of(self, documents: Integers) -> Integers:
         if self._groups is None:
