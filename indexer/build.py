@@ -27,7 +27,7 @@ from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import InvalidRecord
 from indexer.indexing import Indexer
 from indexer.opensearch.documents import remove_postings
-from indexer.options import BuildOptions, ClusterOptions, EncoderKind, Ranking
+from indexer.options import BuildOptions, ClusterOptions, Ranking
 from indexer.payments.database import open_payments
 from indexer.payments.usage import ServiceUsage, count_usage, fill_usage, read_addresses
 from indexer.processes.resources import available_cpus, available_memory, worker_count
@@ -117,7 +117,7 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
 def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]:
     """Return the packaged encoder, if texts are encoded, and the ranking with its name."""
     ranking = options.ranking
-    encoder = None if ranking.encoder is EncoderKind.NONE else load_encoder()
+    encoder = None if not ranking.is_semantic else load_encoder()
     name = "" if encoder is None else encoder.name
     return encoder, replace(ranking, search=replace(ranking.search, encoder=name))
 

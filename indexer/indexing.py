@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +83,6 @@ class Indexer:
         self._options = options
         self._encoder = encoder
         self._resources = resources
-        self._has_endpoints = options.endpoints
         self._kept = kept
         self._progress = progress
 
@@ -104,17 +102,18 @@ class Indexer:
         `keys` are the hashes of the stored services.
         """
         built, ranking = self._built, self._options.ranking
-        encoder = self._write_encoder()
+        encoder = None
+        if self._encoder is not None:
+            encoder = built / "encoder"
+            write_encoder(encoder, self._encoder)
         used, counts, columns = self._update_segments(keys, encoder)
         segments = [(each.stored.folder, each.ordinals) for each in used]
-        services = _Services(
-            columns.service_runs["name"].strings(),
-            np.array([popularity(entry.enriched, entry.calls) for entry in entries]),
-        )
+        names = columns.service_runs["name"].strings()
+        prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
         beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
         with self._progress.stage("compile"):
             indexed = write_endpoints(
-                built, columns, listed, offers, encoder, indexed=self._has_endpoints
+                built, columns, listed, offers, encoder, indexed=self._options.endpoints
             )
             vectors = (built, segments, encoder, indexed)
             with nullcontext() if encoder is None else beside(_write_vectors, vectors):
@@ -122,7 +121,7 @@ class Indexer:
                 write_summaries(built, columns, read_record_store(built, "records"))
                 write_filters(built / "filters", columns, [entry.calls for entry in entries])
                 outliers = find_outliers(columns)
-                _compile(built, segments, indexed, services, ranking.search)
+                _compile(built, segments, indexed, names, prior, ranking.search)
         return IndexReport(outliers, counts, link_segments(built, used))
 
     def _update_segments(
@@ -130,17 +129,18 @@ class Indexer:
     ) -> tuple[list[UsedSegment], SegmentCounts, RecordColumns]:
         """Read the records and index the texts that are new, and merge segments."""
         name = "" if self._encoder is None else self._encoder.name
-        origin = Origin(hash_program(), name, self._has_endpoints)
+        origin = Origin(hash_program(), name, self._options.endpoints)
         folder = self._staging / "segments"
         with self._progress.stage("read what is kept"):
             kept = list(find_segments(self._kept, origin))
         known = {key for stored in kept for key in split_keys(stored.keys)}
         columns = self._kept.records.columns
         rows = columns.find(keys).astype(np.int64)
-        new = np.flatnonzero(~_have_segments(columns, rows, known))
-        with (
-            self._progress.stage("index", len(new)) as stage,
-            index_in_parts(
+        texts = split_keys(columns.texts)
+        is_known = [row >= 0 and texts[row] in known for row in rows.tolist()]
+        new = np.flatnonzero(np.logical_not(is_known))
+        with self._progress.stage("index", len(new)) as stage:
+            indexed = index_in_parts(
                 folder,
                 self._built,
                 new,
@@ -150,9 +150,7 @@ class Indexer:
                 encoder,
                 self._resources,
                 stage.advance,
-            ) as results,
-        ):
-            indexed = results()
+            )
         columns = _take(columns, rows, [part.columns for part in indexed], new)
         keys = columns.texts
         written = [open_written(part.segment) for part in indexed if part.segment is not None]
@@ -170,14 +168,6 @@ class Indexer:
         added = sum(len(each.keys) for each in written)
         return used, SegmentCounts(added, len(used), len(merged)), columns
 
-    def _write_encoder(self) -> Path | None:
-        """Write the encoder, by which queries and documents are encoded; returns its folder."""
-        if self._encoder is None:
-            return None
-        folder = self._built / "encoder"
-        write_encoder(folder, self._encoder)
-        return folder
-
 
 def _take(
     kept: RecordColumns,
@@ -190,21 +180,15 @@ def _take(
     return concatenate_columns([kept, *parts]).take(rows)
 
 
-class _Services(NamedTuple):
-    """The names and the priors (float64) of the services, in listing order."""
-
-    names: Sequence[str]
-    prior: npt.NDArray[np.float64]
-
-
 def _compile(
     built: Path,
     segments: Segments,
     indexed: IndexedEndpoints,
-    services: _Services,
+    names: Sequence[str],
+    prior_of_services: npt.NDArray[np.float64],
     config: SearchConfig,
 ) -> None:
-    """Write the postings of the documents."""
+    """Write the postings of the documents, given the names and the priors of the services."""
     documents, parts = indexed.documents, [indexed.others]
     for folder, ordinals in segments:
         parts += segment_parts(read_segment(folder), ordinals, documents)
@@ -212,10 +196,8 @@ def _compile(
     prior = np.zeros(len(documents.services))
     prior[:endpoints] = indexed.prior[:endpoints]
     own = np.flatnonzero(documents.own != GONE)
-    prior[documents.own[own]] = services.prior[own]
-    compile_postings(
-        parts, services.names, prior, documents.services, endpoints, built / "postings", config
-    )
+    prior[documents.own[own]] = prior_of_services[own]
+    compile_postings(parts, names, prior, documents.services, endpoints, built / "postings", config)
 
 
 def _write_vectors(
@@ -232,11 +214,3 @@ def _write_vectors(
             rows[numbers], inverse_lengths[numbers] = vectors
     own = EncodedTexts(rows, inverse_lengths)
     write_vectors(built / "vectors", add_services(own, services, documents.services))
-
-
-def _have_segments(
-    columns: RecordColumns, rows: npt.NDArray[np.int64], known: Collection[bytes]
-) -> npt.NDArray[np.bool_]:
-    """Return for each service, by its row in the columns or -1, whether it has a segment."""
-    texts = split_keys(columns.texts)
-    return np.array([row >= 0 and texts[row] in known for row in rows.tolist()], np.bool_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,17 +13,6 @@ from service.publishing.artifacts import KEPT
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
-
-
-class EncoderKind(StrEnum):
-    """How texts are encoded, to rank by meaning as well as by words.
-
-    NONE: not at all
-    STATIC: by the encoder that the package carries
-    """
-
-    NONE = "none"
-    STATIC = "static"
 
 
 class Policy(Struct, frozen=True):
@@ -61,9 +49,9 @@ class Limits(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """How texts are encoded, and the parameters of searches."""
+    """Whether searches rank by meaning, too, by the packaged encoder; and their parameters."""
 
-    encoder: EncoderKind = EncoderKind.STATIC
+    is_semantic: bool = True
     search: SearchConfig = SEARCH_CONFIG
 
 

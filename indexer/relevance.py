@@ -117,11 +117,6 @@ def evaluate(
     return judgements
 
 
-def mean(values: list[float]) -> float:
-    """Return the arithmetic mean."""
-    return math.fsum(values) / len(values)
-
-
 def discounted_gain(grades: list[float]) -> float:
     """Return the DCG of grades in the order of the results, with the gain 2^grade - 1."""
     return math.fsum((2**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))

@@ -131,13 +131,11 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
         last = _last_build.decode((artifacts / LAST).read_bytes())
         if fingerprint.outline != last.outline:
             return None
-        served = read_current(artifacts).id
-        listed = _state_of(rejects)
+        published = (_state_of(rejects), read_current(artifacts).id)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, SnapshotUnavailable):
         return None
-    if (listed, served) != (last.rejects, last.report.snapshot):
-        return None
-    if fingerprint.digest != last.digest:
+    is_same = published == (last.rejects, last.report.snapshot)
+    if not is_same or fingerprint.digest != last.digest:
         return None
     return msgspec.structs.replace(
         last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0, loaded=0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from service.cli import Parser
-from service.server.options import add_settings, read_settings
+from service.server.options import add_settings, read_settings, settings_parser
 from service.server.run import serve
 
 EXAMPLES = (
@@ -28,14 +28,8 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service") ->
 
 
 def _parser(prog: str) -> Parser:
-    parser = Parser(
-        prog=prog,
-        usage="%(prog)s [OPTION...]",
-        description="Serve the published snapshot over HTTP. Each option has an environment "
-        "variable, which it overrides.",
-        examples=[example.format(prog=prog) for example in EXAMPLES],
-    )
-    parser.add_version()
+    description = "Serve the published snapshot over HTTP."
+    parser = settings_parser(prog, "[OPTION...]", description, EXAMPLES)
     add_settings(parser)
     return parser
 

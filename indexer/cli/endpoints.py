@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
 
 from indexer.cli.command import command_line
-from indexer.cli.explanation import describe_explanations
-from indexer.cli.terminal import UNBOUNDED, answer, answer_drawn
+from indexer.cli.results import Row, describe_page, draw_explanations, draw_results
+from indexer.cli.terminal import answer, answer_drawn
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
-from service.api.endpoints import EndpointRequest, endpoint_list_body, find_endpoints
+from service.api.endpoints import EndpointRequest, endpoint_list_body, find_endpoints, is_upto
 from service.api.parameters import format_decimal
 from service.networks import network_label
 from service.records import EndpointList, FoundEndpoint, Pricing
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console
 
 COLUMNS = ("#", "method", "url", "service", "price", "network")
-STYLES = {"url": "bold", "price": "green"}
 
 _endpoints = msgspec.json.Decoder(EndpointList)
 
@@ -43,19 +42,12 @@ def search_endpoints(
         page = _endpoints.decode(body)
         if page.endpoints:
             prices = map(snapshot.endpoints.price_of, hits.ordinals, hits.offers)
-            rows = [
-                _cells(rank, endpoint, price)
-                for rank, (endpoint, price) in enumerate(
-                    zip(page.endpoints, prices, strict=False), page.offset + 1
-                )
-            ]
-            _draw_page(console, rows)
-            console.print()
+            ranks = range(page.offset + 1, page.offset + len(page.endpoints) + 1)
+            rows = [*map(_row, ranks, page.endpoints, prices)]
+            draw_results(console, COLUMNS, rows)
         if page.explanations:
             urls = [endpoint.url for endpoint in page.endpoints]
-            for line in describe_explanations(page.explanations, urls, page.offset):
-                console.print(line, soft_wrap=True, markup=False, highlight=False)
-            console.print()
+            draw_explanations(console, page.explanations, urls, page.offset)
         for line in _summarise(page, options):
             console.print(line, style="dim", soft_wrap=True)
 
@@ -65,7 +57,7 @@ def search_endpoints(
 def describe_price(pricing: Pricing) -> str:
     """Return the price of a request; that of the scheme `upto` is a ceiling."""
     ceiling = pricing.max_amount or pricing.amount
-    if (pricing.scheme or "").casefold() == "upto" and ceiling:
+    if is_upto(pricing) and ceiling:
         return shorten(f"at most {ceiling} {pricing.currency}")
     lowest = pricing.amount or pricing.min_amount or ""
     highest = pricing.amount or pricing.max_amount or ""
@@ -74,33 +66,8 @@ def describe_price(pricing: Pricing) -> str:
     return shorten(str(PriceRange(lowest, highest, pricing.currency)))
 
 
-def _draw_page(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    """Draw a table with one line for each endpoint or, where that is too wide, a list."""
-    from rich.table import Table  # noqa: PLC0415  # an optional dependency
-    from rich.text import Text  # noqa: PLC0415  # the same
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in COLUMNS:
-        table.add_column(name, style=STYLES.get(name), no_wrap=True)
-    table.columns[0].justify = "right"
-    for row in rows:
-        table.add_row(*map(Text, row))
-    unbounded = console.options.update(width=UNBOUNDED)
-    if console.measure(table, options=unbounded).maximum <= console.width:
-        console.print(table)
-        return
-    for row in rows:
-        rank, method, url, *details = row
-        item = Table.grid(padding=(0, 2, 0, 0))
-        item.add_column(justify="right", min_width=3)
-        item.add_column(overflow="fold")
-        item.add_row(rank, Text(f"{method} {url}".strip(), "bold"))
-        item.add_row("", Text(" · ".join(filter(None, details))))
-        console.print(item)
-
-
-def _cells(rank: int, endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Sequence[str]:
-    """Return the cells of an endpoint, with the terms of the offer that satisfies the filters.
+def _row(rank: int, endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:
+    """Return the row of an endpoint, with the terms of the offer that satisfies the filters.
 
     `price` is that of the offer, None if it is that of the record.
     """
@@ -114,14 +81,10 @@ def _cells(rank: int, endpoint: FoundEndpoint, price: tuple[float, str] | None) 
         pricing = Pricing(
             amount=format_decimal(amount), currency=currency or pricing.currency, scheme=scheme
         )
-    return (
-        f"{rank:,}",
-        shorten(endpoint.method),
-        shorten(endpoint.url),
-        endpoint.service.id,
-        describe_price(pricing),
-        shorten(network_label(network)),
-    )
+    method, url = shorten(endpoint.method), shorten(endpoint.url)
+    details = endpoint.service.id, describe_price(pricing), shorten(network_label(network))
+    title = [(f"{method} {url}".strip(), "bold")]
+    return Row((f"{rank:,}", method, url, *details), title, details)
 
 
 def _summarise(page: EndpointList, options: argparse.Namespace) -> Iterator[str]:
@@ -134,11 +97,7 @@ def _summarise(page: EndpointList, options: argparse.Namespace) -> Iterator[str]
     if not page.endpoints:
         yield f"{page.listed:,} endpoints are listed, and --offset skips them all"
         return
-    first, last = page.offset + 1, page.offset + len(page.endpoints)
-    count = f"{page.listed:,} endpoint{'s' * (page.listed != 1)}"
-    if first > 1 or last < page.listed:
-        count = f"{first:,}–{last:,} of {count}"
-    if page.listed < page.total:
-        count += f" (at most 3 of a service; {page.total:,} match)"
-    yield f"{count}; --offset {last} has the next" if last < page.listed else count
+    is_cut = page.listed < page.total
+    note = f" (at most 3 of a service; {page.total:,} match)" if is_cut else ""
+    yield describe_page("endpoint", page.offset, len(page.endpoints), page.listed, note)
     yield f"details: {command_line(options, 'show', page.endpoints[0].service.id)}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 import msgspec
 from msgspec import Struct
 
 from indexer.cli.options.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import answer
-from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval, mean
+from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval
 from indexer.text import shorten
 
 SUMMARY = "judge the ranking of a corpus by queries"
@@ -108,8 +109,8 @@ def _measure(judgements: Sequence[Judgement]) -> dict[str, object]:
     ndcg = [judgement.ndcg for judgement in judgements]
     return {
         "queries": len(judgements),
-        "ndcg@10": mean(ndcg),
-        "recall@24": mean([judgement.recall for judgement in judgements]),
+        "ndcg@10": fmean(ndcg),
+        "recall@24": fmean([judgement.recall for judgement in judgements]),
         "interval": interval(ndcg),
     }
 
@@ -125,7 +126,7 @@ def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> Compari
     better = [change for change in reversed(changes) if change.after > change.before]
     gains = [right.ndcg - left.ndcg for left, right in zip(before, after, strict=True)]
     return Comparison(
-        mean(gains),
+        fmean(gains),
         interval(gains),
         len(better),
         len(worse),
@@ -136,9 +137,9 @@ def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> Compari
 
 def _describe_run(judgements: Sequence[Judgement]) -> str:
     ndcg = [judgement.ndcg for judgement in judgements]
-    recall = mean([judgement.recall for judgement in judgements])
+    recall = fmean([judgement.recall for judgement in judgements])
     low, high = interval(ndcg)
-    return f"{len(ndcg):7}   {mean(ndcg):7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
+    return f"{len(ndcg):7}   {fmean(ndcg):7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
 
 
 def _describe_comparison(comparison: Comparison) -> Iterable[str]:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from indexer.catalogue.record import count_calls
 from indexer.cli.command import add_artifacts_option, command_line
 from indexer.cli.endpoints import search_endpoints
-from indexer.cli.explanation import describe_explanations
-from indexer.cli.terminal import UNBOUNDED, answer, answer_drawn
+from indexer.cli.results import Row, describe_page, draw_explanations, draw_results
+from indexer.cli.terminal import answer, answer_drawn
 from indexer.errors import Misuse
 from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
@@ -44,10 +44,7 @@ EXAMPLES: tuple[str, ...] = (
 FILTERS = ("category", "network", "max_price")
 OPTIONS = {"q": "QUERY", "maxPrice": "--max-price"}
 """The names of request parameters on the command line, where they differ."""
-CALLS = "calls/30d"
-COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", CALLS)
-NUMBERS = ("#", CALLS)
-STYLES = {"name": "bold", "price": "green"}
+COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", "calls/30d")
 
 T = TypeVar("T")
 
@@ -110,13 +107,11 @@ def run(options: argparse.Namespace) -> int:
     def draw(console: Console) -> None:
         page = _services.decode(body)
         if page.services:
-            _draw_page(console, page)
-            console.print()
+            ranks = range(page.offset + 1, page.offset + len(page.services) + 1)
+            draw_results(console, COLUMNS, [*map(_row, ranks, page.services)])
         if page.explanations:
             ids = [service.id for service in page.services]
-            for line in describe_explanations(page.explanations, ids, page.offset):
-                console.print(line, soft_wrap=True, markup=False, highlight=False)
-            console.print()
+            draw_explanations(console, page.explanations, ids, page.offset)
         for line in _summarise(snapshot, request, page, options):
             console.print(line, style="dim", soft_wrap=True)
 
@@ -159,46 +154,18 @@ def _parse(options: argparse.Namespace, parse: Callable[[bytes], T]) -> T:
         raise Misuse(f"{name} {reason}") from error
 
 
-def _draw_page(console: Console, page: ServiceList) -> None:
-    """Draw a table with one line for each service or, where that is too wide, a list."""
-    from rich.table import Table  # noqa: PLC0415  # an optional dependency
-    from rich.text import Text  # noqa: PLC0415  # the same
-
-    rows = [_cells(rank, service) for rank, service in enumerate(page.services, page.offset + 1)]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in COLUMNS:
-        table.add_column(name, style=STYLES.get(name), no_wrap=True)
-    for name in NUMBERS:
-        table.columns[COLUMNS.index(name)].justify = "right"
-    for row in rows:
-        table.add_row(*map(Text, row))
-    unbounded = console.options.update(width=UNBOUNDED)
-    if console.measure(table, options=unbounded).maximum <= console.width:
-        console.print(table)
-        return
-    for row in rows:
-        cells = dict(zip(COLUMNS, row, strict=True))
-        details = [cells["id"], cells["category"], cells["networks"], f"{cells[CALLS]} calls"]
-        details += ["curated"] if cells["curated"] else []
-        item = Table.grid(padding=(0, 2, 0, 0))
-        item.add_column(justify="right", min_width=3)
-        item.add_column(overflow="fold")
-        title = Text.assemble((cells["name"], "bold"), "  ", (cells["price"], "green"))
-        item.add_row(cells["#"], title)
-        item.add_row("", Text(" · ".join(filter(None, details))))
-        console.print(item)
-
-
-def _cells(rank: int, service: Service) -> tuple[str, ...]:
-    return (
-        f"{rank:,}",
+def _row(rank: int, service: Service) -> Row:
+    name, category, price = (
         shorten(service.name),
-        service.id,
         shorten(service.category or ""),
-        ", ".join(networks_of(service)),
         price_of(service),
-        "yes" if service.enriched else "",
-        f"{calls_of(service):,}",
+    )
+    networks, calls = ", ".join(networks_of(service)), f"{calls_of(service):,}"
+    curated = service.enriched
+    return Row(
+        (f"{rank:,}", name, service.id, category, networks, price, "yes" if curated else "", calls),
+        [(name, "bold"), ("  ", ""), (price, "green")],
+        [service.id, category, networks, f"{calls} calls", "curated" if curated else ""],
     )
 
 
@@ -211,11 +178,7 @@ def _summarise(
     elif not page.services:
         yield f"there are {page.total:,} services, and --offset skips them all"
     else:
-        first, last = page.offset + 1, page.offset + len(page.services)
-        count = f"{page.total:,} service{'s' * (page.total != 1)}"
-        if first > 1 or last < page.total:
-            count = f"{first:,}–{last:,} of {count}"
-        yield f"{count}; --offset {last} has the next" if last < page.total else count
+        yield describe_page("service", page.offset, len(page.services), page.total)
         yield f"details: {command_line(options, 'show', page.services[0].id)}"
 
 

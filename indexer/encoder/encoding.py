@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
@@ -94,7 +94,7 @@ class TextEncoder:
         starts = np.cumsum(texts) - texts
         title = quantise_rows(self._sum(pieces, starts, titles))
         whole = quantise_rows(self._sum(pieces, starts, texts))
-        self._encoded.append(quantise_rows(add_vectors(whole, title, TITLE_WEIGHT).sums))
+        self._encoded.append(add_vectors(whole, title, TITLE_WEIGHT))
         del self._pieces[:], self._titles[:], self._texts[:]
 
     @cached_property
@@ -129,7 +129,7 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
     """The numbers of the word pieces of a text without blanks."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._of_word = _WordPieceNumbers(numbers)
+        self._of_word = lru_cache(CACHED_PIECES)(WordPieces(numbers))
 
     def __missing__(self, text: str) -> tuple[int, ...]:
         pieces = list(chain.from_iterable(self.words_of(text)))
@@ -143,19 +143,5 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
         """Return the numbers of the pieces of each word of a text without blanks."""
         if is_identifier(text):
             return []
-        return [self._of_word[word.text] for word in words_of_piece(text) if not word.redundant]
-
-
-class _WordPieceNumbers(dict[str, tuple[int, ...]]):
-    """The numbers of the pieces of a word."""
-
-    def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._pieces_of = WordPieces(numbers)
-
-    def __missing__(self, word: str) -> tuple[int, ...]:
-        pieces = self._pieces_of(word) if is_encodable(word) else ()
-        if len(word) <= LONGEST_CACHED:
-            if len(self) == CACHED_PIECES:
-                self.clear()
-            self[word] = pieces
-        return pieces
+        words = [word.text for word in words_of_piece(text) if not word.redundant]
+        return [self._of_word(word) if is_encodable(word) else () for word in words]

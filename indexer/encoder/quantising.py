@@ -40,22 +40,9 @@ def concatenate(vectors: Iterable[EncodedTexts]) -> EncodedTexts:
     return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
 
 
-class Sums(NamedTuple):
-    """Sums of vectors that are scaled to length 1, in integers, and the lengths of the sums."""
-
-    sums: npt.NDArray[np.int32]
-    lengths: npt.NDArray[np.float64]
-
-
-def add_vectors(left: EncodedTexts, right: EncodedTexts, weight: float = 1.0) -> Sums:
-    """Return left + weight · right, of vectors of length 1."""
+def add_vectors(left: EncodedTexts, right: EncodedTexts, weight: float = 1.0) -> EncodedTexts:
+    """Return left + weight · right, of vectors that are scaled to length 1."""
     factors = [each.inverse_lengths.astype(np.float64)[:, np.newaxis] for each in (left, right)]
     factors[1] *= weight
     sums = np.rint((left.rows * factors[0] + right.rows * factors[1]) * UNIT_LENGTH)
-    # |a + b|² = |a|² + |b|² + 2ab. The product is one of integers: a sum of fractions depends on
-    # their order.
-    products = np.einsum("ij,ij->i", left.rows, right.rows, dtype=np.int64)
-    squares = 2 * products * factors[0][:, 0] * factors[1][:, 0]
-    squares += left.inverse_lengths > 0
-    squares += weight**2 * (right.inverse_lengths > 0)
-    return Sums(sums.astype(np.int32), np.sqrt(np.maximum(squares, 0)))
+    return quantise_rows(sums.astype(np.int32))

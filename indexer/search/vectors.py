@@ -40,11 +40,10 @@ def add_services(
     for start in range(0, len(sums), BATCH):
         batch = slice(start, start + BATCH)
         owners = service_of[batch]
-        added = add_vectors(
+        sums[batch], inverse_lengths[batch] = add_vectors(
             EncodedTexts(vectors.rows[batch], vectors.inverse_lengths[batch]),
             EncodedTexts(services.rows[owners], services.inverse_lengths[owners]),
         )
-        sums[batch], inverse_lengths[batch] = quantise_rows(added.sums)
     return EncodedTexts(sums, inverse_lengths)
 
 

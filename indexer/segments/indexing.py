@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +55,6 @@ class Indexed(NamedTuple):
 _text = msgspec.json.Decoder(ServiceText)
 
 
-@contextmanager
 def index_in_parts(
     folder: Path,
     built: Path,
@@ -67,12 +65,11 @@ def index_in_parts(
     encoder: Path | None,
     resources: Resources,
     advance: Advance,
-) -> Iterator[Callable[[], list[Indexed]]]:
-    """Extract the columns of stored services while the body of a `with` statement runs.
+) -> list[Indexed]:
+    """Extract the columns of stored services, and index those whose texts are not `known`.
 
-    Services whose texts are not `known` are indexed, in numbered folders of `folder`. `ordinals`
-    ascend, `keys` are the hashes of their records. Yields a function that waits for the parts and
-    returns them in this order. `advance` is called from other threads.
+    Segments are numbered folders of `folder`. `ordinals` ascend, `keys` are the hashes of their
+    records. Returns the parts in this order. `advance` is called from other threads.
     """
     parts = resources.parts(len(ordinals))
     share = whoosh_memory(resources.memory, parts)
@@ -83,10 +80,10 @@ def index_in_parts(
         )
     ]
     if parts == 1:
-        yield lambda: [index_services(*tasks[0], advance)]
-        return
+        return [index_services(*tasks[0], advance)]
     with start_workers(index_services, tasks, advance) as results:
-        yield results
+        indexed: list[Indexed] = results()
+    return indexed
 
 
 def index_services(

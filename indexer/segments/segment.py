@@ -35,7 +35,6 @@ from indexer.segments.vectors import (
     load_vectors,
     read_first_endpoints,
     save_vectors,
-    write_first_endpoints,
 )
 from indexer.segments.whoosh_index import FIELDS, WhooshWriter
 
@@ -200,7 +199,7 @@ def merge_segments(
 def write_segment(folder: Path, segment: Segment, origin: Origin) -> None:
     """Write the files of a segment, its header last."""
     np.save(folder / "keys.npy", segment.keys)
-    write_first_endpoints(folder, segment.first_endpoints)
+    np.save(folder / "first_endpoints.npy", segment.first_endpoints)
     fields = {f"service {name}": field for name, field in segment.services.fields.items()}
     fields |= {f"endpoint {name}": field for name, field in segment.endpoints.fields.items()}
     fields |= {"words": segment.services.words, "endpoint words": segment.endpoints.words}

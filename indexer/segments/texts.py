@@ -7,8 +7,9 @@ when all texts were added.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -93,7 +94,7 @@ class TokenFields:
     """The tokens of the texts of documents, by field."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._pieces = _PieceNumbers()
+        self._pieces = defaultdict[str, int](count().__next__)  # numbered as they come
         self._tokens = {name: (array("i"), array("i")) for name in names}
 
     def add(self, contents: Sequence[str]) -> None:
@@ -104,10 +105,10 @@ class TokenFields:
             tokens.extend(map(number, content.split()))
             counts.append(len(tokens) - before)
 
-    def analyse(self, owners: Numbers | None = None, count: int = 0) -> Analysed:
+    def analyse(self, owners: Numbers | None = None, owner_count: int = 0) -> Analysed:
         """Analyse the documents.
 
-        Words are those of `count` owners of the documents, or of the documents themselves.
+        Words are those of `owner_count` owners of the documents, or of the documents themselves.
         """
         cut = _Words(self._pieces)
         fields, pairs = {}, []
@@ -118,19 +119,11 @@ class TokenFields:
             documents = np.repeat(documents, sizes)
             fields[name] = count_pairs(cut.terms, cut.term_ranks[words], documents, len(counts))
             pairs.append((words, documents if owners is None else owners[documents]))
-        total = len(counts) if owners is None else count
+        total = len(counts) if owners is None else owner_count
         words, documents = (np.concatenate(each) for each in zip(*pairs, strict=True))
         occurrences = count_pairs(cut.entries, cut.entry_ranks[words], documents, total)
         ones = np.ones_like(occurrences.counts)
         return Analysed(fields, occurrences._replace(counts=ones))
-
-
-class _PieceNumbers(dict[str, int]):
-    """Numbers of pieces in the order in which they came first."""
-
-    def __missing__(self, piece: str) -> int:
-        number = self[piece] = len(self)
-        return number
 
 
 class _Words:
@@ -140,7 +133,7 @@ class _Words:
     term_ranks, entry_ranks: int64[words], the position of the term and of the entry of each word
     """
 
-    def __init__(self, pieces: Sequence[str] | dict[str, int]) -> None:
+    def __init__(self, pieces: Iterable[str]) -> None:
         numbers: dict[str, int] = {}
         cut = [
             [numbers.setdefault(word.text, len(numbers)) for word in words_of_piece(piece)]

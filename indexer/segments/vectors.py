@@ -89,11 +89,6 @@ def endpoint_numbers(own: First, numbers: Numbers, first_endpoints: First) -> Nu
     return np.where(np.repeat(is_gone, sizes), GONE, moved).astype(np.int32)
 
 
-def write_first_endpoints(folder: Path, first_endpoints: First) -> None:
-    """Write the first endpoints of a segment."""
-    np.save(folder / "first_endpoints.npy", first_endpoints)
-
-
 def read_first_endpoints(folder: Path) -> First:
     """Read the first endpoints of a segment."""
     first_endpoints: First = np.load(folder / "first_endpoints.npy", allow_pickle=False)

@@ -146,12 +146,6 @@ def write_endpoints(
     return IndexedEndpoints(documents, part, other_documents, vectors, prior)
 
 
-def declared_endpoint(resource: bytes) -> bytes:
-    """Return the JSON of the endpoint that the stored text of a listed resource declares."""
-    declared, _ = read_resource(SourceRecord("", resource), _any_policy)
-    return declared.endpoint
-
-
 def _facts(columns: RecordColumns) -> Iterator[bytes]:
     runs, strings = columns.service_runs, columns.strings.strings()
     facts = zip(
@@ -273,7 +267,9 @@ class _Join:
 
     def read(self, resource: int) -> bytes:
         """Return the JSON of the endpoint that a listed resource declares."""
-        return declared_endpoint(self._texts.text(resource))
+        record = SourceRecord("", self._texts.text(resource))
+        declared, _ = read_resource(record, _any_policy)
+        return declared.endpoint
 
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.

@@ -10,7 +10,7 @@ DENSE_SHARE of the documents.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -107,11 +107,8 @@ class Facet(ABC):
         counts = self.counts(matches)
         numbers = counts.nonzero()[0]
         numbers = top_k(numbers, counts[numbers], MAX_COUNTED)
-        return self.named(zip(numbers.tolist(), counts[numbers].tolist(), strict=True))
-
-    def named(self, counts: Iterable[tuple[int, int]]) -> FacetCount:
-        """Return the counts of values, which are given by their numbers, by name."""
-        return [{"value": self._values[number], "count": count} for number, count in counts]
+        pairs = zip(numbers.tolist(), counts[numbers].tolist(), strict=True)
+        return [{"value": self._values[number], "count": count} for number, count in pairs]
 
     def nearest(self, value: str) -> list[str] | None:
         """Return up to 3 values to try in place of an unknown one, None for a known one.

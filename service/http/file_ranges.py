@@ -33,15 +33,14 @@ class Transfers:
     Sending takes time of the event loop that searches wait for. For one event loop.
     """
 
-    def __init__(self, rate: int = RATE) -> None:
-        self._rate = rate
+    def __init__(self) -> None:
         self._running = 0
         self._turn = asyncio.Lock()
 
     async def wait(self, size: int) -> None:
         """Wait until so many further bytes may be sent."""
         async with self._turn:
-            await asyncio.sleep(size / self._rate)
+            await asyncio.sleep(size / RATE)
 
     @contextmanager
     def count(self) -> Iterator[None]:

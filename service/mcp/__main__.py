@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from service.artifacts.manager import SnapshotManager
 from service.cli import Parser
 from service.opensearch.connection import connector_of
-from service.server.options import add_settings, option, read_settings
+from service.server.options import add_settings, option, read_settings, settings_parser
 from service.server.run import serve
 from service.settings import ServerSettings, Settings, variable
 
@@ -88,14 +88,8 @@ async def serve_stdio(settings: Settings) -> None:
 
 
 def _parser(prog: str) -> Parser:
-    parser = Parser(
-        prog=prog,
-        usage="%(prog)s [--http] [OPTION...]",
-        description="Serve the published snapshot to agents by MCP, over standard input and "
-        "output. Each option has an environment variable, which it overrides.",
-        examples=[example.format(prog=prog) for example in EXAMPLES],
-    )
-    parser.add_version()
+    description = "Serve the published snapshot to agents by MCP, over standard input and output."
+    parser = settings_parser(prog, "[--http] [OPTION...]", description, EXAMPLES)
     parser.add_argument(
         "--http", action="store_true", help="serve streamable HTTP at /mcp, for many clients"
     )

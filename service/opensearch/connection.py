@@ -45,7 +45,7 @@ class ClusterAddress(Struct, frozen=True):
         ]
 
     def client_arguments(self) -> dict[str, Any]:
-        """Return the arguments of a client of opensearch-py, which neither retries nor sniffs.
+        """Return the arguments of a client of opensearch-py that reach the nodes.
 
         Raises ValueError for a malformed URL, and OSError where a file cannot be read.
         """
@@ -66,9 +66,6 @@ class ClusterAddress(Struct, frozen=True):
             hosts.append(host)
         arguments: dict[str, Any] = {
             "hosts": hosts,
-            "timeout": self.timeout,
-            "max_retries": 0,
-            "retry_on_timeout": False,
             "http_compress": False,
         }
         if any(host["use_ssl"] for host in hosts):

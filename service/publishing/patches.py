@@ -23,8 +23,6 @@ PIECE = 2**25
 MAX_PREFIX = 2**26
 """Bytes of the earlier file that a piece is compressed after."""
 ARRAY_MAGIC = b"\x93NUMPY\x01"
-ALIGNMENT = 64
-"""NumPy pads the head of an array to a multiple of it."""
 
 Size = Annotated[int, Meta(ge=0)]
 

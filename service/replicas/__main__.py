@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.cli import Parser
-from service.server.options import add_settings, read_settings
+from service.server.options import add_settings, read_settings, settings_parser
 from service.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -75,14 +75,10 @@ def _end_with_supervisor() -> None:
 
 
 def _parser(prog: str) -> Parser:
-    parser = Parser(
-        prog=prog,
-        usage="%(prog)s --follow URL [OPTION...]",
-        description="Keep an artifacts folder as its origin publishes, for a service that runs "
-        "beside. Each option has an environment variable, which it overrides.",
-        examples=[example.format(prog=prog) for example in EXAMPLES],
+    description = (
+        "Keep an artifacts folder as its origin publishes, for a service that runs beside."
     )
-    parser.add_version()
+    parser = settings_parser(prog, "--follow URL [OPTION...]", description, EXAMPLES)
     parser.add_argument("--once", action="store_true", help="look once; exit with 1 if that failed")
     parser.add_argument("--supervised", action="store_true", help="end with standard input")
     add_settings(parser, OPTIONS)

@@ -98,7 +98,8 @@ class Groups:
             borrowed &= self._last
             less_one ^= borrowed
             remaining &= less_one
-        return _count(remaining) + self._count_excess_across(bits, per_group)
+        excess = int(np.add.reduce(np.bitwise_count(remaining), dtype=np.int64))
+        return excess + self._count_excess_across(bits, per_group)
 
     def _count_excess_across(self, bits: Bits, per_group: int) -> int:
         words, low, last_words, high = self._across
@@ -130,10 +131,6 @@ async def list_groups(
         if len(page) >= offset + limit or len(documents) >= total:
             return page[offset : offset + limit]
         k *= GROWTH
-
-
-def _count(bits: Bits) -> int:
-    return int(np.add.reduce(np.bitwise_count(bits), dtype=np.int64))
 
 
 def _flags(documents: int, ordinals: Integers) -> Bits:

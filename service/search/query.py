@@ -64,24 +64,13 @@ class QueryParser:
         vectors: VectorIndex | None = None,
     ) -> None:
         self.header = header
-        analysis = self.header.config.analysis
+        analysis = header.config.analysis
         if analysis != SEARCH_CONFIG.analysis:
             raise SnapshotUnsupported(
                 f"{folder} has terms of analysis {analysis}, this version searches those of "
                 f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
             )
-        frequencies, group_frequencies = (
-            open_array(folder / f"{name}_frequencies.npy").astype(np.int64)
-            for name in ("document", "group")
-        )
-        self._expander = QueryExpander(
-            folder,
-            frequencies,
-            group_frequencies,
-            header.documents,
-            header.groups,
-            header.config,
-        )
+        self._expander = QueryExpander(folder, header)
         self._name_hashes = open_array(folder / "name_hashes.npy")
         self._named = open_array(folder / "named.npy")
         self._encoder, self._vectors = encoder, vectors

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.search.analysis import LONGEST_CACHED, Word, term_of
-from service.search.config import SearchConfig
-from service.search.postings import FULL_WEIGHT, Integers, WeightedTerm
+from service.search.postings import FULL_WEIGHT, Header, WeightedTerm
 from service.search.semantic.encoder import is_encodable
 from service.search.spelling import LONGEST_CORRECTION, SpellingIndex
 from service.search.stopwords import STOP_WORDS
@@ -50,27 +49,20 @@ class QueryExpander:
     word), `corrections.npy` (int32[words], the term that a rare word probably misspells, or -1),
     `one_deletion` and `two_deletions` (hash tables of `SpellingIndex`).
 
-    `document_frequencies` and `service_frequencies`, int64[terms], are the counts of documents and
-    of services that have each term: the idf of a term is that of its documents, but how rare or
-    likely it is depends on the services.
+    `document_frequencies.npy` and `group_frequencies.npy`, int32[terms], are the counts of
+    documents and of services that have each term: the idf of a term is that of its documents, but
+    how rare or likely it is depends on the services.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        document_frequencies: Integers,
-        service_frequencies: Integers,
-        documents: int,
-        services: int,
-        config: SearchConfig,
-    ) -> None:
+    def __init__(self, folder: Path, header: Header) -> None:
         self._terms = StringTable(folder / "terms")
         self._words = StringTable(folder / "words")
         word_terms = open_array(folder / "word_terms.npy")
         self._term_of_word = items_of(word_terms)
         self._corrections = items_of(open_array(folder / "corrections.npy"))
         self._stop_words = frozenset(map(self._words.find, STOP_WORDS)) - {-1}
-        self._word_frequencies = service_frequencies.take(word_terms)
+        service_frequencies = open_array(folder / "group_frequencies.npy")
+        self._word_frequencies = service_frequencies.take(word_terms).astype(np.int64)
         self._word_frequencies[list(self._stop_words)] = 0  # they complete and correct no word
         self._spelling = SpellingIndex(
             self._words,
@@ -78,10 +70,10 @@ class QueryExpander:
             HashTable(folder / "one_deletion"),
             HashTable(folder / "two_deletions"),
         )
-        self._document_frequency_of = items_of(document_frequencies)
+        self._document_frequency_of = items_of(open_array(folder / "document_frequencies.npy"))
         self._service_frequency_of = items_of(service_frequencies)
-        self._documents, self._services = documents, services
-        self._config = config
+        self._documents, self._services = header.documents, header.groups
+        self._config = header.config
         # Caches of bound methods are reference cycles, which would keep the files mapped.
         this = weakref.proxy(self)
         self._cached_lookup = lru_cache(maxsize=CACHED_WORDS)(partial(QueryExpander._look_up, this))
@@ -161,24 +153,18 @@ class QueryExpander:
         for _, text, position in sorted(expandable)[: self._config.expanded_words]:
             exact = expansions[position]
             if exact.is_known:
-                terms = [*exact.terms, self._correction(text)]
-                expansions[position] = exact._replace(terms=terms)
+                weight = round(self._config.one_edit_weight * FULL_WEIGHT)
+                correction = self._corrections[self._words.find(text)], weight
+                expansions[position] = exact._replace(terms=[*exact.terms, correction])
             else:
-                expansions[position] = self._alternatives(text)
+                # Longer words are only completed, which takes two binary searches.
+                is_cached = len(text) <= LONGEST_CORRECTION
+                candidates = self._cached_candidates if is_cached else self._candidates
+                expansions[position] = candidates(text)
         if any(each.required for each in expansions):
             return expansions
         # Like a query of stop words, one of misspelt stop words requires them.
         return [each._replace(required=True) for each in expansions]
-
-    def _correction(self, text: str) -> WeightedTerm:
-        """Return the term that a word in very few documents probably misspells."""
-        term = self._corrections[self._words.find(text)]
-        return term, round(self._config.one_edit_weight * FULL_WEIGHT)
-
-    def _alternatives(self, text: str) -> Expansion:
-        # Longer words are only completed, which takes two binary searches.
-        is_cached = len(text) <= LONGEST_CORRECTION
-        return self._cached_candidates(text) if is_cached else self._candidates(text)
 
     def _candidates(self, text: str) -> Expansion:
         """Return the likeliest completions and corrections of a word that no service has."""

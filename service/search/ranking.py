@@ -124,9 +124,9 @@ class Ranking:
 
     async def best_documents(self, units: Sequence[int]) -> Integers:
         """Return the best document of each of some units."""
-        owned = [self._documents_of(unit) for unit in units]
-        if not owned:
-            return NO_ORDINALS
+        if self._groups is None or not units:
+            return np.array(units, np.int64)
+        owned = [self._groups.documents_of(unit) for unit in units]
         sums = (await self._scorer.impacts_at(np.concatenate(owned))).sum(axis=0)
         parts = np.split(sums, np.cumsum([len(own) for own in owned])[:-1])
         return np.array([own[part.argmax()] for own, part in zip(owned, parts, strict=True)])
@@ -141,12 +141,14 @@ class Ranking:
         sums = impacts.sum(axis=0)
         similarities, added = np.zeros(len(documents)), np.zeros_like(sums)
         if self._vector is not None:
-            best = (await self._best(self._config.reranked)).ordinals
+            best = (await self._best(self._config.reranked)).ordinals[: self._config.reranked]
             is_added = np.isin(documents, best) | (sums == 0)
             similarities = self._vector.similarities(documents).astype(np.float64)
             added = np.where(is_added, self._vector.impacts(documents, by_group=self._by_group), 0)
         penalties = self._penalties_of(documents)
         is_exact = np.isin(documents, (await self._find_exact()).documents)
+        parts = (impacts.T, sums, similarities, added, penalties, is_exact)
+        columns = [part.tolist() for part in parts]
         return [
             Explanation(
                 score=(lexical + similar - penalty) / unit,
@@ -160,15 +162,7 @@ class Ranking:
                 size_penalty=penalty / unit,
                 is_exact_name=exact,
             )
-            for own, lexical, similarity, similar, penalty, exact in zip(
-                impacts.T.tolist(),
-                sums.tolist(),
-                similarities.tolist(),
-                added.tolist(),
-                penalties.tolist(),
-                is_exact.tolist(),
-                strict=True,
-            )
+            for own, lexical, similarity, similar, penalty, exact in zip(*columns, strict=True)
         ]
 
     async def _first(self, k: int) -> Ranked:
@@ -248,9 +242,6 @@ class Ranking:
 
     def _units_of(self, documents: Integers) -> Units:
         return documents if self._groups is None else self._groups.of_document.take(documents)
-
-    def _documents_of(self, unit: int) -> Integers:
-        return np.array([unit]) if self._groups is None else self._groups.documents_of(unit)
 
     def _penalties_of(self, documents: Integers) -> Integers:
         if self._groups is None:

@@ -14,6 +14,18 @@ from service.replicas.signatures import read_public_key
 from service.settings import ServerSettings, Settings, describe, variable
 
 
+def settings_parser(prog: str, usage: str, description: str, examples: Iterable[str]) -> Parser:
+    """Return the parser of a program whose options are settings; examples may have `{prog}`."""
+    parser = Parser(
+        prog=prog,
+        usage=f"%(prog)s {usage}",
+        description=f"{description} Each option has an environment variable, which it overrides.",
+        examples=[example.format(prog=prog) for example in examples],
+    )
+    parser.add_version()
+    return parser
+
+
 def add_settings(parser: Parser, names: Iterable[str] = ServerSettings.__struct_fields__) -> None:
     """Add an option for each of these settings."""
     application = parser.add_argument_group("settings of the application")

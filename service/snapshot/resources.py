@@ -41,8 +41,8 @@ class ResourceFilters(Struct, frozen=True):
 
     The conditions on entries of `accepts` must hold together on one of them: `network` and
     `scheme`, compared as they are given, `offers`, compared by their keys, and `max_usd_price`.
-    `extensions` must all be keys of
-    `extensions`, one of `tags` a tag, and `url_part` a part of the URL in any case.
+    `extensions` must all be keys of the extensions, one of `tags` a tag, and `url_part` a part of
+    the URL in any case.
     """
 
     type: str | None = None

@@ -12,7 +12,7 @@ from service.api.endpoints import (
     EndpointRequest,
     format_endpoint_query,
 )
-from service.api.parameters import ListRequest, format_decimal, format_query
+from service.api.parameters import ListRequest, format_query
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import (
     ENDPOINT_KEYS,
@@ -23,7 +23,7 @@ from service.filtering.facets import (
 )
 from service.filtering.filters import Filters
 from service.snapshot import Snapshot
-from service.web.filters import MAX_CHIPS, Chip, Choice, choices_of, prices_of
+from service.web.filters import MAX_CHIPS, Chip, Choice, choices_of, prices_of, removals_of_flags
 
 FACETS = ("category", "network", "method")
 """The facets to choose from."""
@@ -141,12 +141,7 @@ def _removals(filters: EndpointFilters) -> Iterable[tuple[str, EndpointFilters]]
         for value in values:
             rest = [other for other in values if other != value]
             yield value or "None", _without(filters, name, rest)
-    if filters.max_price is not None:
-        price = format_decimal(filters.max_price)
-        yield f"Up to {price}", replace(filters, max_price=None)
-    if filters.enriched is not None:
-        label = "Curated" if filters.enriched else "Not curated"
-        yield label, replace(filters, enriched=None)
+    yield from removals_of_flags(filters)
     if filters.per_service != DEFAULT_PER_SERVICE:
         label = (
             f"Up to {filters.per_service} of a service"

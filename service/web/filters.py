@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from service.api.listing import find
 from service.api.parameters import ListRequest, format_decimal, format_query
 from service.api.query_string import Page
+from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import MAX_COUNTED, SERVICE_KEYS, FacetCount, Normaliser
 from service.filtering.filters import Filters
 from service.snapshot import Snapshot
+
+F = TypeVar("F", Filters, EndpointFilters)
 
 MAX_CHIPS = 20
 """Selected filters with a link that removes one: each link has all others, which is quadratic."""
@@ -119,11 +122,16 @@ def _removals(filters: Filters) -> Iterable[tuple[str, Filters]]:
         for value in values:
             rest = [other for other in values if other != value]
             yield value or "None", replace(filters, facets=filters.facets | {name: rest})
+    yield from removals_of_flags(filters)
+    if filters.match_all:
+        yield "All words", replace(filters, match_all=False)
+
+
+def removals_of_flags(filters: F) -> Iterator[tuple[str, F]]:
+    """Yield the labels of the maximum price and of curation, and the filters without them."""
     if filters.max_price is not None:
         price = format_decimal(filters.max_price)
         yield f"Up to {price}", replace(filters, max_price=None)
     if filters.enriched is not None:
         label = "Curated" if filters.enriched else "Not curated"
         yield label, replace(filters, enriched=None)
-    if filters.match_all:
-        yield "All words", replace(filters, match_all=False)

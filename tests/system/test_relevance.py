@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.encoder.packaged import describe
-from indexer.relevance import discounted_gain, evaluate, mean
+from indexer.relevance import discounted_gain, evaluate
 from service.filtering.endpoint_filters import EndpointFilters
 from service.search.analysis import term_of, words_of
 from service.snapshot.embedded import run_now
@@ -87,7 +88,7 @@ def compare(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, float], dict[
 def test_services_are_found_by_what_their_endpoints_do(tmp_path: Path) -> None:
     judgements = evaluate(*group_by_tool(RELEVANCE / "stabletoolbench", tmp_path))
     assert len(judgements) == 765
-    assert mean([judgement.ndcg for judgement in judgements]) >= 0.82
+    assert fmean([judgement.ndcg for judgement in judgements]) >= 0.82
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,23 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from indexer.errors import Misuse
-from indexer.options import EncoderKind, Ranking
+from indexer.options import Ranking
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
 """Parameters that are no number, or that change no order."""
 TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
 ENCODER = "encoder"
-KINDS = [kind.value for kind in EncoderKind]
+KINDS = {"none": False, "static": True}
+"""Encoders, and whether these rank by meaning."""
 
 
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of ranking by words alone, and changes of parameters."""
     parser.add_argument(
         "--no-semantic",
-        action="store_const",
-        dest="encoder",
-        const=EncoderKind.NONE,
-        default=EncoderKind.STATIC,
+        action="store_false",
+        dest="is_semantic",
         help="rank by words alone, without vectors",
     )
     parser.add_argument(
@@ -41,12 +40,12 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Ranking:
     """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
-    encoder: EncoderKind = options.encoder
+    is_semantic: bool = options.is_semantic
     changes: dict[str, Any] = {}
     for change in (*options.set, *more):
         name, _, value = change.partition("=")
         if name == ENCODER and value in KINDS:
-            encoder = EncoderKind(value)
+            is_semantic = KINDS[value]
         elif name in TUNABLE:
             changes[name] = _convert(name, value)
         else:
@@ -54,7 +53,7 @@ def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Rank
                 f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
                 f"{', '.join(KINDS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
             )
-    return Ranking(encoder, replace(SEARCH_CONFIG, **changes))
+    return Ranking(is_semantic, replace(SEARCH_CONFIG, **changes))
 
 
 def _convert(name: str, value: str) -> Any:

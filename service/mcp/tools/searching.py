@@ -109,11 +109,7 @@ async def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[Se
     lines = [f"{start + 1}–{stop} of {hits.total} services" if rows else "no services"]
     lines += map(service_line, rows)
     lines += [f"of the first: {line}" for row in rows[:1] for line in row.best_endpoints]
-    if cursor:
-        lines.append(MORE.format(cursor))
-    if page.hint:
-        lines.append(page.hint)
-    return page, "\n".join(lines)
+    return page, "\n".join([*lines, *_last_lines(page)])
 
 
 def _filters(search: EndpointSearch) -> EndpointFilters:
@@ -165,8 +161,8 @@ def _endpoint_text(page: EndpointPage, start: int) -> str:
     lines += map(endpoint_line, rows)
     if rows and rows[0].curl:
         lines.append(f"call the first: {rows[0].curl}")
-    if page.cursor:
-        lines.append(MORE.format(page.cursor))
-    if page.hint:
-        lines.append(page.hint)
-    return "\n".join(lines)
+    return "\n".join([*lines, *_last_lines(page)])
+
+
+def _last_lines(page: EndpointPage | ServicePage) -> list[str]:
+    return [line for line in (page.cursor and MORE.format(page.cursor), page.hint) if line]

@@ -89,10 +89,6 @@ class VectorIndex:
             return documents
         return self._groups.of_document.take(documents)
 
-    def groups_of(self, documents: Ordinals) -> Ordinals:
-        """Return the group of each document."""
-        return self.units_of(documents, by_group=True)
-
     def _compare(self, query: QueryVector, rows: Ordinals) -> Floats:
         products = _products(self._rows.take(rows, axis=0), query)
         products *= self._inverse_lengths.take(rows)

@@ -65,7 +65,8 @@ class VectorQuery(NamedTuple):
             similar = (similarities >= least).nonzero()[0]
             steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
             nearest = top_k(candidates.take(similar), steps, len(similar))
-            nearest = nearest[is_among_first(self.vectors.groups_of(nearest), per_group)]
+            groups = self.vectors.units_of(nearest, by_group=True)
+            nearest = nearest[is_among_first(groups, per_group)]
             if len(nearest) >= config.filled_up_to or k >= len(similarities):
                 break
             k *= 8

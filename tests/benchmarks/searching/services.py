@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, EncoderKind, Ranking
+from indexer.options import BuildOptions, Ranking
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
 from tests.benchmarks.searching import peers
@@ -41,8 +41,8 @@ def bench_search(count: int, names: Sequence[str]) -> None:
         source = folder / "services.jsonl"
         write_catalogue(documents, source)
         engines = {}
-        for label, encoder in (("Ratecard", EncoderKind.STATIC), ("by words", EncoderKind.NONE)):
-            ranking = Ranking(encoder)
+        for label, is_semantic in (("Ratecard", True), ("by words", False)):
+            ranking = Ranking(is_semantic)
             options = BuildOptions(sources=(str(source),), out=folder / label, ranking=ranking)
             build_snapshot(options)
             engines[label] = Engine("services", folder / label)

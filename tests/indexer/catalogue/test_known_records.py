@@ -22,7 +22,7 @@ from indexer.catalogue.known_records import (
 )
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.errors import IndexerError, InvalidRecord
-from indexer.options import BuildOptions, EncoderKind, Ranking
+from indexer.options import BuildOptions, Ranking
 from indexer.sources.records import SourceRecord
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed, overlays, reported
@@ -33,7 +33,7 @@ from tests.support.workers import kill_itself
 PROGRAM = "program"
 FACTS = "segments/sources/facts.npz"
 WORKERS = 2
-WORDS = Ranking(EncoderKind.NONE)
+WORDS = Ranking(is_semantic=False)
 
 Outcome = tuple[str, Any]
 

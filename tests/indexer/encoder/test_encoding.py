@@ -97,6 +97,6 @@ def test_a_vector_does_not_depend_on_its_neighbours(folder: Path) -> None:
 def test_opposite_vectors_add_up_to_nothing() -> None:
     left = quantise_rows(np.array([[3, -4], [0, 0], [5, 0]], np.int32))
     right = quantise_rows(np.array([[-3, 4], [0, 0], [0, 0]], np.int32))
-    sums, lengths = add_vectors(left, right)
-    assert sums[:2].tolist() == [[0, 0], [0, 0]]
-    assert lengths.tolist() == [pytest.approx(0, abs=1e-3), 0, pytest.approx(1)]
+    rows, inverse_lengths = add_vectors(left, right)
+    assert rows.tolist() == [[0, 0], [0, 0], [127, 0]]
+    assert inverse_lengths.tolist() == [0, 0, pytest.approx(1 / 127)]

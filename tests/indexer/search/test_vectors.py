@@ -156,7 +156,7 @@ def test_the_nearest_documents_of_allowed_groups_are_found(
         recalls.append(np.isin(np.argsort(-every)[: min(K, int(allowed.sum()))], found).mean())
     assert np.mean(recalls) >= 0.9
     every_document = np.arange(DOCUMENTS)
-    assert vectors.groups_of(every_document).tolist() == of_document.tolist()
+    assert vectors.units_of(every_document, by_group=True).tolist() == of_document.tolist()
     assert vectors.units_of(every_document, by_group=False).tolist() == every_document.tolist()
 
 

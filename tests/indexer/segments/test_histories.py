@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from indexer.__main__ import main
 from indexer.build import build_snapshot
 from indexer.errors import IndexerError
-from indexer.options import STATIC_RANKING, BuildOptions, EncoderKind, Ranking
+from indexer.options import STATIC_RANKING, BuildOptions, Ranking
 from indexer.record_store import KEY_SIZE
 from indexer.report import Report
 from indexer.segments import store
@@ -96,7 +96,7 @@ def publish(
     options = BuildOptions(
         sources=(str(source),),
         out=folder / "artifacts",
-        ranking=Ranking(EncoderKind.NONE) if words_only else STATIC_RANKING,
+        ranking=Ranking(is_semantic=False) if words_only else STATIC_RANKING,
         from_scratch=from_scratch,
     )
     return build_snapshot(options)

@@ -128,7 +128,7 @@ def test_jobs_and_memory_limit_the_number_of_parts(
     )
     count = write_record_store(tmp_path, "records", records)
     resources = Resources(jobs, memory)
-    with index_in_parts(
+    indexed = index_in_parts(
         tmp_path / "segments",
         tmp_path,
         np.arange(count),
@@ -138,8 +138,7 @@ def test_jobs_and_memory_limit_the_number_of_parts(
         None,
         resources,
         print,
-    ) as results:
-        indexed = results()
+    )
     assert len(indexed) == parts
     segments = [read_segment(part.segment) for part in indexed if part.segment is not None]
     terms = {term.decode() for each in segments for term in each.services.fields["name"].terms}

@@ -19,6 +19,7 @@ from service.filtering.filters import Filters
 from service.search import spelling
 from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
+from service.search.postings import Header, Integers
 from service.search.query_expansion import Expansion, QueryExpander
 from service.search.spelling import (
     COMPARED,
@@ -60,6 +61,15 @@ CATALOGUE = [
 ]
 # Cyrillic letters, as words in them are not stemmed.
 letters = st.text(alphabet="абвг", min_size=3, max_size=9)
+
+
+def expander_of(
+    folder: Path, of_documents: Integers, of_services: Integers, count: int
+) -> QueryExpander:
+    """Open the expander of a folder, with the frequencies of its terms in so many documents."""
+    np.save(folder / "document_frequencies.npy", of_documents.astype(np.int32))
+    np.save(folder / "group_frequencies.npy", of_services.astype(np.int32))
+    return QueryExpander(folder, Header(count, 0, count, len(of_documents), 0, SEARCH_CONFIG))
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +227,7 @@ def test_many_words_near_a_misspelt_one_neither_hide_its_correction_nor_take_tim
         return edit_distance(left, right, limit)
 
     monkeypatch.setattr(spelling, "edit_distance", count)
-    expander = QueryExpander(tmp_path, frequencies, frequencies, 10_000, 10_000, SEARCH_CONFIG)
+    expander = expander_of(tmp_path, frequencies, frequencies, 10_000)
     (expansion,) = expander.expand(query_words(query))
     assert len(hostile) > 1000
     assert expansion.alternative == correction
@@ -338,7 +348,7 @@ def test_rare_and_likely_words_are_those_of_few_and_of_many_services(tmp_path: P
     )
     vocabulary = {term: term for term in services}
     write_query_expansion(tmp_path, vocabulary, terms, of_services, SEARCH_CONFIG)
-    expander = QueryExpander(tmp_path, of_documents, of_services, 1000, 1000, SEARCH_CONFIG)
+    expander = expander_of(tmp_path, of_documents, of_services, 1000)
 
     def expand(word: str) -> Expansion:
         (expansion,) = expander.expand(query_words(word))

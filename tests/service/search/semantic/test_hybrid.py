@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -126,6 +126,7 @@ def best_documents(snapshot: Snapshot, query: str, asked: Filters) -> list[int]:
 
 
 @given(query=queries, asked=filters)
+@example(query="rain stock hotel doctor grammar", asked=Filters())
 def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     both: Both, query: str, asked: Filters
 ) -> None:
@@ -168,6 +169,8 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     assert total == pytest.approx(sorted(total, reverse=True), abs=2e-3)
     rest = [n for n in by_words[DEPTH:] if n not in found[:exact]]
     assert found[exact:] == ranked + rest
+    # Similarities are added to the best lexical matches alone, however long the page is.
+    assert not any(each.similarity_score for each in explained[exact + len(ranked) :])
 
 
 @given(query=queries, asked=filters, limit=st.integers(1, 30), offset=st.integers(0, 320))

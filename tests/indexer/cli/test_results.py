@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from indexer.cli.explanation import describe_explanations
+from indexer.cli.results import describe_explanations
 from service.records import Explanation, WordScore
 
 
