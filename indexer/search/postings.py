@@ -276,8 +276,10 @@ class _PostingsWriter:
         columns = np.array(self._columns, np.uint16)
         blocks = columns.reshape(dense, blocks_per_term, BLOCK_SIZE)
         bits = np.packbits(blocks > 0, axis=2, bitorder="little").view(np.uint64)
-        fewest = min(map(len, self._champions), default=0)
-        champions = np.array([each[:fewest] for each in self._champions], np.int64)
+        most = max(map(len, self._champions), default=0)
+        champions = np.zeros((dense, most), np.int64)
+        for row, own in zip(champions, self._champions, strict=True):
+            row[: len(own)] = own  # as many as groups have the term
         group_bits = np.array(self._group_bits, np.uint64)
         np.save(folder / "dense_rows.npy", self._rows)
         np.save(folder / "dense_impacts.npy", blocks)
@@ -287,7 +289,7 @@ class _PostingsWriter:
             folder / "dense_group_bits.npy",
             group_bits.reshape(dense, block_count(self._groups.count)),
         )
-        np.save(folder / "dense_champions.npy", champions.reshape(dense, fewest))
+        np.save(folder / "dense_champions.npy", champions)
         return (
             self._document_frequencies.astype(np.int64),
             self._group_frequencies.astype(np.int64),

@@ -162,8 +162,11 @@ class PostingLists:
             open_array(folder / f"{name}_frequencies.npy")[rows >= 0].tolist()
             for name in ("document", "group")
         )
-        dense = zip(*columns, *counts, strict=True)
-        self._dense = [DenseList(DenseTerm(*parts)) for parts in dense]
+        terms = (DenseTerm(*parts) for parts in zip(*columns, *counts, strict=True))
+        self._dense = [
+            DenseList(each._replace(champions=each.champions[: each.group_frequency]))
+            for each in terms
+        ]
         self._offsets = items_of(offsets)
         self._rows = items_of(rows)
         # A cache of a bound method is a reference cycle, which would keep the files mapped.

@@ -81,19 +81,7 @@ def case(rare: list[tuple[int, int, int]], dense: list[tuple[int, int, int]], ow
             lists.append(make(given, weight, own))
             for document, impact in given.items():
                 sums[document] = sums.get(document, 0) + max(1, impact * weight // FULL_WEIGHT)
-    return Case(_cut_champions(lists), sums)
-
-
-def _cut_champions(lists: list[ImpactList]) -> list[ImpactList]:
-    """Cut the champions to the same number for all terms, as the indexer does."""
-    dense = [each for each in lists if isinstance(each, DenseList)]
-    fewest = min((len(each.term.champions) for each in dense), default=0)
-    return [
-        each._replace(term=each.term._replace(champions=each.term.champions[:fewest]))
-        if isinstance(each, DenseList)
-        else each
-        for each in lists
-    ]
+    return Case(lists, sums)
 
 
 def random_impacts(seed: int, documents: int) -> dict[int, int]:
