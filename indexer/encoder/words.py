@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import lru_cache
 
 from service.search.analysis import Word, words_of
@@ -13,7 +14,18 @@ CACHED_PIECES = 1 << 17
 
 def words_of_piece(piece: str) -> tuple[Word, ...]:
     """Return the words of a text without blanks."""
-    return _cached_words(piece) if len(piece) <= LONGEST_CACHED else tuple(words_of(piece))
+    return _cached_words(piece) if is_cached(piece) else tuple(words_of(piece))
+
+
+def is_cached(piece: str) -> bool:
+    """Return whether the words of a text without blanks are cached: those of short ones.
+
+    One character can have 18 letters (U+FDFA), so that the text is measured after it is normalised.
+    """
+    is_short = len(piece) <= LONGEST_CACHED
+    if is_short and not piece.isascii():
+        is_short = len(unicodedata.normalize("NFKD", piece)) <= LONGEST_CACHED
+    return is_short
 
 
 @lru_cache(maxsize=CACHED_PIECES)

@@ -19,7 +19,7 @@ from whoosh import index
 from whoosh.fields import FieldType, Schema
 from whoosh.formats import Existence
 
-from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
+from indexer.encoder.words import CACHED_PIECES, is_cached, words_of_piece
 from indexer.errors import IndexerError
 from indexer.processes.resources import MIB
 from indexer.segments.postings import FieldPostings
@@ -136,7 +136,7 @@ def _read_field(reader: Any, field: str) -> FieldPostings:
 
 
 def _terms_of_piece(piece: str) -> tuple[bytes, ...]:
-    return _cached_terms(piece) if len(piece) <= LONGEST_CACHED else _analyse(piece)
+    return _cached_terms(piece) if is_cached(piece) else _analyse(piece)
 
 
 def _analyse(piece: str) -> tuple[bytes, ...]:

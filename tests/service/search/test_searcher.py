@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pytest
@@ -358,3 +358,20 @@ def test_a_word_of_one_large_service_leaves_other_words_their_champions(tmp_path
         champions[word] = len(dense.term.champions)
     assert champions == {"brlt": 1, "common": CHAMPIONS}
     assert rank(index, "common brlt", 24).total == 401
+
+
+def test_completions_of_frequent_words_are_not_turned_into_postings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frequent = [f"database{letter}" for letter in "bcdfg"]
+    index = compiled(tmp_path, [Service(f"n{n}", frequent[n % 5]) for n in range(400)])
+    lists = PostingLists(tmp_path / "postings")
+    terms = index.parser.parse("databa").expansions[0].terms
+    assert len(terms) == len(frequent)
+    assert all(isinstance(each, DenseList) for each in lists.of_word(terms))
+
+    def fail(_: DenseList) -> NoReturn:
+        raise AssertionError("a dense column was turned into postings")
+
+    monkeypatch.setattr(DenseList, "ordinals", property(fail))
+    assert rank(index, "databa", 24).total == 400
