@@ -42,7 +42,7 @@ class EndpointHits(Struct, frozen=True):
 
 
 class Postings(Protocol):
-    """What has the postings of a snapshot.
+    """The postings of one snapshot, embedded or in a cluster.
 
     Every method raises EngineUnavailable where an answer would be late or not whole.
     """
@@ -261,9 +261,9 @@ class Engine:
         return self._rank_documents(query, mask)
 
     async def _matching_endpoints(self, ranking: Ranking) -> Mask:
-        matches = unpack(await ranking.matches())
-        missing = len(self._data.endpoints) - self._header.endpoints
-        return np.concatenate((matches[: self._header.endpoints], np.zeros(missing, np.bool_)))
+        if not self._header.endpoints:  # an index of services alone
+            return np.zeros(len(self._data.endpoints), np.bool_)
+        return unpack(await ranking.matches(), self._header.endpoints)
 
     async def _page_of(
         self, mask: Mask, selected: Selection, limit: int, offset: int, filters: EndpointFilters
