@@ -98,7 +98,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 class Scores(NamedTuple):
-    """What every document has: BM25F less the penalty of its service, and a cosine."""
+    """The BM25F of every document, less the penalty of its service, and its cosine."""
 
     words: list[float]
     cosines: list[float]
