@@ -20,8 +20,6 @@ from tools.training.training import Parameters, Texts, train
 from tools.training.transformer import Transformer
 
 LICENCE = "Apache-2.0"
-VOCABULARY = Path(__file__).with_name("vocab.txt")
-"""The word pieces of all-MiniLM-L6-v2, in order, as its authors publish them."""
 MOST_PIECES = 40  # of a text that the transformer embeds
 
 
@@ -84,8 +82,8 @@ def parse_options() -> argparse.Namespace:
     add(
         "--vocabulary",
         type=Path,
-        default=VOCABULARY,
-        help="word pieces of the transformer, one a line (%(default)s)",
+        required=True,
+        help="vocab.txt of all-MiniLM-L6-v2: its word pieces, one a line",
     )
     add(
         "--out",
