@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,12 +16,104 @@ from service.search.config import SEARCH_CONFIG, SearchConfig
 ARTIFACTS = Path("artifacts")
 
 
+class Kind(StrEnum):
+    """What a source holds."""
+
+    RESOURCES = "resources"
+    RECORDS = "records"
+    PAYMENTS = "payments"
+    OVERLAY = "overlay"
+
+
+class OnError(StrEnum):
+    """What becomes of a build whose source has failed.
+
+    FAIL: nothing is published
+    LAST: the last accepted copy is read, within `max_age`
+    SKIP: its listings are left out
+    """
+
+    FAIL = "fail"
+    LAST = "last"
+    SKIP = "skip"
+
+
+class SourceOptions(Struct, frozen=True, kw_only=True):
+    """A source of a build: a URL, or a path, which may be a folder, a pattern or `-`.
+
+    name: in messages, reports and manifests
+    kind: None where each record of a file says whether it is a resource or a catalogue record
+    trust: of several sources the one with the larger number wins
+    curated: whether `enriched`, `isNew` and ids are believed
+    hides: whether its records hide the resources of their hosts that they do not name
+    max_age: of the last accepted copy, in seconds
+    every: least seconds between two walks of a feed in pages
+    max_removed: share of the listings of the last accepted copy that may go or change their payee
+    max_items: of the source
+    headers, params: sent with each request to the origin of the URL; never shown
+    columns: of payments: the column of the files for each column that is read
+    chain: of payments without a column of it
+    """
+
+    name: str
+    url: str = ""
+    path: str = ""
+    kind: Kind | None = None
+    trust: int = 0
+    curated: bool = False
+    hides: bool = False
+    on_error: OnError = OnError.FAIL
+    max_age: int = 7 * 24 * 3600
+    every: int = 3600
+    max_removed: Fraction = Fraction(1, 10)
+    max_items: int = 10_000_000
+    headers: dict[str, str] = {}
+    params: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    chain: str = ""
+
+
+class Stablecoin(Struct, frozen=True):
+    """A token that prices may be in; `usd` tells those of which one unit is a US dollar."""
+
+    network: str
+    address: str
+    currency: str
+    decimals: int
+    usd: bool = True
+
+
+class Denial(Struct, frozen=True, kw_only=True):
+    """What is taken down, and why: everything that has one of these values, which are not empty.
+
+    host: of URLs, with `*` for any characters
+    domain: of services, compared as host names are
+    payee: an address that is paid to
+    id: of a service
+    url: of an endpoint, compared in its normal form
+    """
+
+    host: str = ""
+    domain: str = ""
+    payee: str = ""
+    id: str = ""
+    url: str = ""
+    reason: str = ""
+
+
 class Policy(Struct, frozen=True):
-    """Which discovered resources are listed; `max_price` is in units of the currency."""
+    """Which listings are published; `max_price` is in units of the currency, `max_age` in seconds.
+
+    endpoints_per_service: of a discovered service; its record has no more
+    """
 
     max_price: Decimal = Decimal(10_000)
     allow_http: bool = False
     allow_private: bool = False
+    deny: tuple[Denial, ...] = ()
+    endpoints_per_service: int = 1_000
+    max_age: int | None = None
+    stablecoins: tuple[Stablecoin, ...] = ()
 
 
 class Limits(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct
 
 from indexer.errors import InvalidRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.stablecoins import Asset, find_asset
+from indexer.x402.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
 from indexer.x402.testnets import is_test_network
 from indexer.x402.untrusted import line
 from service.networks import network_key, network_label
@@ -91,7 +91,9 @@ class Accepted(Struct):
         return self.offers[self.index].pay_to if self.offers else ""
 
 
-def read_accepts(accepts: Any, text: bytes) -> Accepted:
+def read_accepts(
+    accepts: Any, text: bytes, stablecoins: Stablecoins = KNOWN_STABLECOINS
+) -> Accepted:
     """Price a resource by its first entry in a known asset on a main network, else by its first.
 
     An entry with an amount comes before one without. Raises InvalidRecord if `accepts` is no list
@@ -101,7 +103,7 @@ def read_accepts(accepts: Any, text: bytes) -> Accepted:
     entries = [] if accepts is None else accepts
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         decode_or_invalid(_accepts, _fields.decode(text)["accepts"], "$.accepts")
-    offers = [_read_offer(entry) for entry in entries]
+    offers = [_read_offer(entry, stablecoins) for entry in entries]
     index = min(
         range(len(entries)),
         key=lambda n: (offers[n].amount_key is None, not offers[n].is_real),
@@ -133,11 +135,11 @@ def _key_and_label(network: str) -> tuple[str, str]:
     return network_key(network), network_label(network)
 
 
-def _read_offer(entry: dict[str, Any]) -> Offer:
+def _read_offer(entry: dict[str, Any], stablecoins: Stablecoins) -> Offer:
     network, scheme, asset, pay_to = (
         line(entry.get(key), MAX_NAME) for key in ("network", "scheme", "asset", "payTo")
     )
-    token = find_asset(network, asset)
+    token = stablecoins.find(network, asset)
     key = next((key for key in AMOUNT_KEYS if entry.get(key) not in (None, "")), None)
     amount, fault = "", ""
     if key is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import Struct
 
+from indexer.options import Stablecoin
 from service.networks import network_key
 
 # The network and the namespace of a CAIP-19 asset, as in `eip155:8453/erc20:0x…`.
@@ -24,10 +26,23 @@ class Asset(Struct, frozen=True):
     is_usd: bool = True
 
 
-@lru_cache(maxsize=1024)
-def find_asset(network: str, address: str) -> Asset | None:
-    """Return the stablecoin at an address, which may be a CAIP-19 asset, or None if unknown."""
-    return _ASSETS.get((network_key(network), _fold(_caip19.sub("", address, count=1))))
+class Stablecoins:
+    """The well-known stablecoins, and those of the operator, which take precedence."""
+
+    def __init__(self, more: Iterable[Stablecoin] = ()) -> None:
+        self.assets = _ASSETS | {
+            (network_key(each.network), _fold(each.address)): Asset(
+                each.currency, each.decimals, each.usd
+            )
+            for each in more
+        }
+        """The assets by the key of their network and their address, hexadecimal in lower case."""
+        self.find = lru_cache(maxsize=1024)(self._find)
+        """Return the asset at an address, which may be a CAIP-19 asset, or None if unknown."""
+
+    def _find(self, network: str, address: str) -> Asset | None:
+        key = network_key(network), _fold(_caip19.sub("", address, count=1))
+        return self.assets.get(key)
 
 
 def is_usd(currency: str) -> bool:
@@ -103,3 +118,5 @@ _USD_CURRENCIES = frozenset(
 )
 
 _ASSETS = {(network_key(name), _fold(address)): asset for name, asset, address in STABLECOINS}
+
+KNOWN_STABLECOINS = Stablecoins()
