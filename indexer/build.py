@@ -205,7 +205,7 @@ class _Build:
         now = datetime.now(UTC)
         rejects = self._rejects
         rejects.notes += self._inputs.notes
-        overlays = read_overlays(self._inputs.overlays)
+        overlays = read_overlays(each.path for each in self._inputs.overlays)
         self._built.mkdir()
         with (
             (self._staging / "spool").open("w+b", buffering=SPOOL_BUFFER) as spool,
@@ -217,7 +217,7 @@ class _Build:
             self._match(catalogue, discovery)
             with open_payments(
                 self._staging,
-                self._inputs.payments,
+                [each.path for each in self._inputs.payments],
                 rejects,
                 now,
                 self._progress,

@@ -175,15 +175,15 @@ class ClusterOptions(Struct, frozen=True):
 class BuildOptions(Struct, frozen=True, kw_only=True):
     """The options of a build.
 
-    sources: files, folders, URLs of feeds, or `-` for standard input; later ones take precedence
-    transactions: files of payments, or shell patterns of them
-    overlays: files or folders of JSON merge patches by service id
+    sources: of all kinds; among equally trusted ones later catalogue records win
+    accept: names of sources that are taken although they lost or changed too much
     out: the artifacts folder
     rejects: the file that lists rejected records
     max_rejects: maximum share of malformed records in one source
     ranking: how texts are encoded and ranked
     endpoints: whether endpoints are found by their texts
-    from_scratch: use nothing that earlier builds kept
+    from_scratch: use nothing that earlier builds kept, and walk every feed
+    forget: use none of the decisions of the served snapshot
     keep: number of snapshots that stay on disk, and in the buckets
     publish: URLs of the buckets to push to
     sign: the file of the key that signs publications
@@ -193,9 +193,8 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     memory: bytes of memory to plan for; None for what is available
     """
 
-    sources: tuple[str, ...]
-    transactions: tuple[str, ...] = ()
-    overlays: tuple[str, ...] = ()
+    sources: tuple[SourceOptions, ...]
+    accept: frozenset[str] = frozenset()
     out: Path = ARTIFACTS
     rejects: Path | None = None
     max_rejects: Fraction = Fraction(1, 100)
@@ -206,6 +205,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     memory: int | None = None
     endpoints: bool = True
     from_scratch: bool = False
+    forget: bool = False
     keep: int = KEPT
     publish: tuple[str, ...] = ()
     sign: Path | None = None

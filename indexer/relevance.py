@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
 from indexer.options import STATIC_RANKING, BuildOptions, Ranking
+from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -139,7 +140,7 @@ def _build(
     source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
     source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
     options = BuildOptions(
-        sources=(str(source),),
+        sources=(name_source(str(source)),),
         out=artifacts,
         max_rejects=Fraction(0),
         ranking=ranking,

@@ -17,9 +17,10 @@ from indexer.cli.options.engine import add_engine_options, add_loading_options, 
 from indexer.cli.options.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import announce
 from indexer.errors import Misuse
-from indexer.options import ARTIFACTS, BuildOptions, Limits, Policy
+from indexer.options import ARTIFACTS, BuildOptions, Kind, Limits, Policy
 from indexer.progress import Progress
 from indexer.report import Report
+from indexer.sources.catalogue_file import name_source
 from indexer.sources.rejects import MAX_EXAMPLES, Tally
 from indexer.text import one_line
 from service.publishing.artifacts import KEPT
@@ -158,9 +159,11 @@ def run(options: argparse.Namespace) -> int:
     if options.publish and not options.downloads:
         raise Misuse("--publish pushes the downloads of a snapshot: leave --no-downloads out")
     build_options = BuildOptions(
-        sources=tuple(options.sources),
-        transactions=tuple(options.transactions),
-        overlays=tuple(options.overlay),
+        sources=(
+            *(name_source(name) for name in options.sources),
+            *(name_source(name, Kind.PAYMENTS) for name in options.transactions),
+            *(name_source(name, Kind.OVERLAY) for name in options.overlay),
+        ),
         out=options.out,
         rejects=options.rejects,
         max_rejects=options.max_rejects,

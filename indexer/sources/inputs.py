@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from indexer.errors import IndexerError, SourceError
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.progress import Progress
 from indexer.sources.records import STANDARD_INPUT
 from indexer.text import printable
@@ -25,10 +26,19 @@ SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
 class Input(Struct, frozen=True):
-    """A source: its name for messages, and the file that holds it."""
+    """A source to read: the file that holds it.
 
-    name: str
+    options: of the source; `name` there is that of the file where a folder holds several
+    path: of the file
+    """
+
+    options: SourceOptions
     path: str
+
+    @property
+    def name(self) -> str:
+        """The name for messages and reports."""
+        return self.options.name
 
     @property
     def size(self) -> int | None:
@@ -43,17 +53,22 @@ class Input(Struct, frozen=True):
 
 
 class Inputs(Struct, frozen=True):
-    """The files of a build, and notes on the feeds among its sources."""
+    """The files of a build by what they hold, and notes on the feeds among its sources."""
 
     sources: list[Input]
-    payments: list[str]
-    overlays: list[str]
+    payments: list[Input]
+    overlays: list[Input]
     notes: list[str]
+
+    @property
+    def all(self) -> list[Input]:
+        """All inputs."""
+        return [*self.sources, *self.payments, *self.overlays]
 
     @property
     def paths(self) -> list[str]:
         """The paths of all files."""
-        return [*(source.path for source in self.sources), *self.payments, *self.overlays]
+        return [each.path for each in self.all]
 
 
 def gather_inputs(options: BuildOptions, progress: Progress) -> Inputs:
@@ -63,18 +78,28 @@ def gather_inputs(options: BuildOptions, progress: Progress) -> Inputs:
     files.
     """
     feeds = _fetch_feeds(options, progress)
-    sources: list[Input] = []
-    for name in options.sources:
-        if name in feeds:
-            sources.append(Input(feeds[name].source, str(feeds[name].path)))
-        else:
-            sources += [Input(printable(path), path) for path in expand_folder(name)]
-    return Inputs(
-        sources,
-        payments=expand_patterns(options.transactions),
-        overlays=[path for name in options.overlays for path in expand_folder(name)],
-        notes=[f"{feed.source}: {feed.note}" for feed in feeds.values() if feed.note],
+    inputs = Inputs(
+        [], [], [], [f"{feed.source}: {feed.note}" for feed in feeds.values() if feed.note]
     )
+    for source in options.sources:
+        if source.url:
+            inputs.sources.append(Input(source, str(feeds[source.url].path)))
+        elif source.kind is Kind.PAYMENTS:
+            known = {each.path for each in inputs.payments}  # several patterns may match a file
+            paths = [path for path in expand_patterns([source.path]) if path not in known]
+            inputs.payments.extend(_files(source, paths))
+        elif source.kind is Kind.OVERLAY:
+            inputs.overlays.extend(_files(source, expand_folder(source.path)))
+        else:
+            inputs.sources.extend(_files(source, expand_folder(source.path)))
+    return inputs
+
+
+def _files(source: SourceOptions, paths: Sequence[str]) -> Iterator[Input]:
+    """Yield an input for each file of a source, named by its path where there are several."""
+    for path in paths:
+        is_alone = path == source.path
+        yield Input(source if is_alone else replace(source, name=printable(path)), path)
 
 
 def expand_folder(name: str) -> list[str]:
@@ -112,7 +137,7 @@ def _is_json(path: Path) -> bool:
 
 def _fetch_feeds(options: BuildOptions, progress: Progress) -> dict[str, Feed]:
     """Fetch the feeds among the sources, by URL; without any, httpx need not be installed."""
-    urls = [name for name in options.sources if name.startswith(("http://", "https://"))]
+    urls = [source.url for source in options.sources if source.url]
     if not urls:
         return {}
     try:

@@ -18,6 +18,7 @@ from indexer.options import BuildOptions
 from indexer.report import Report
 from indexer.segments.segment import read_keys
 from indexer.segments.store import LEVEL_BASE, MAX_GONE, MERGE_FACTOR, TEXTS
+from indexer.sources.catalogue_file import name_source
 from service.publishing.artifacts import KEPT
 from service.snapshot.manifest import SEGMENTS, File, verify
 from tests.benchmarks.corpus import make_documents
@@ -122,7 +123,9 @@ def check(history: History, report: Report, first: int) -> None:
 
 
 def build(source: Path, artifacts: Path, *, from_scratch: bool = False) -> Report:
-    options = BuildOptions(sources=(str(source),), out=artifacts, from_scratch=from_scratch)
+    options = BuildOptions(
+        sources=(name_source(str(source)),), out=artifacts, from_scratch=from_scratch
+    )
     report = build_snapshot(options)
     assert report.services == SERVICES
     return report

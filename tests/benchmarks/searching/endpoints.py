@@ -10,6 +10,7 @@ from pathlib import Path
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
+from indexer.sources.catalogue_file import name_source
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
@@ -41,8 +42,12 @@ def bench_endpoints(count: int) -> None:
         folder = Path(name)
         source, artifacts, alone = folder / "services.jsonl", folder / "artifacts", folder / "alone"
         write_services(documents, source)
-        build = build_snapshot(BuildOptions(sources=(str(source),), out=artifacts, downloads=False))
-        other = BuildOptions(sources=(str(source),), out=alone, endpoints=False, downloads=False)
+        build = build_snapshot(
+            BuildOptions(sources=(name_source(str(source)),), out=artifacts, downloads=False)
+        )
+        other = BuildOptions(
+            sources=(name_source(str(source)),), out=alone, endpoints=False, downloads=False
+        )
         build_snapshot(other)
         write_tantivy(_texts(documents), BOOSTS, folder / TANTIVY)
         started = time.perf_counter()

@@ -14,6 +14,7 @@ from msgspec import Struct
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions, ClusterOptions
 from indexer.report import Report
+from indexer.sources.catalogue_file import name_source
 from service.filtering.endpoint_filters import EndpointFilters
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.postings import OpenSearch
@@ -50,10 +51,12 @@ def bench_engines(count: int) -> None:
         source = folder / "services.jsonl"
         write_services(source, documents)
         address = ClusterAddress(cluster.url, timeout=60)
-        options = BuildOptions(sources=(str(source),), out=folder / "own", downloads=False)
+        options = BuildOptions(
+            sources=(name_source(str(source)),), out=folder / "own", downloads=False
+        )
         own = build_snapshot(options)
         clustered = BuildOptions(
-            sources=(str(source),),
+            sources=(name_source(str(source)),),
             out=folder / "cluster",
             downloads=False,
             cluster=ClusterOptions(address),

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions, Ranking
+from indexer.sources.catalogue_file import name_source
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
 from tests.benchmarks.searching import peers
@@ -43,7 +44,9 @@ def bench_search(count: int, names: Sequence[str]) -> None:
         engines = {}
         for label, is_semantic in (("Ratecard", True), ("by words", False)):
             ranking = Ranking(is_semantic)
-            options = BuildOptions(sources=(str(source),), out=folder / label, ranking=ranking)
+            options = BuildOptions(
+                sources=(name_source(str(source)),), out=folder / label, ranking=ranking
+            )
             build_snapshot(options)
             engines[label] = Engine("services", folder / label)
         if TANTIVY in names:

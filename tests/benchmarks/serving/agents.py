@@ -13,6 +13,7 @@ import msgspec
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
+from indexer.sources.catalogue_file import name_source
 from tests.benchmarks.corpus import make_documents, make_queries
 from tests.benchmarks.services import write_services
 from tests.support.running import serve
@@ -56,7 +57,7 @@ def bench_agents(count: int) -> None:
         folder = Path(name)
         source, artifacts = folder / "services.jsonl", folder / "artifacts"
         write_services(source, documents)
-        build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
+        build_snapshot(BuildOptions(sources=(name_source(str(source)),), out=artifacts))
         queries = [each.words for each in make_queries(documents, QUERIES, seed=1)]
         targets = [f"/v1/search/services?endpoints=none&q={quote(query)}" for query in queries]
         (folder / "targets.txt").write_text("\n".join(targets))

@@ -19,6 +19,7 @@ import msgspec
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
+from indexer.sources.catalogue_file import name_source
 from tests.benchmarks.corpus import Document, make_documents, make_queries
 from tests.benchmarks.indexing.writers import write_whoosh
 from tests.benchmarks.services import write_services
@@ -70,7 +71,7 @@ def bench_serving(count: int) -> None:
         folder = Path(name)
         source, artifacts = folder / "services.jsonl", folder / "artifacts"
         write_services(source, documents)
-        build_snapshot(BuildOptions(sources=(str(source),), out=artifacts))
+        build_snapshot(BuildOptions(sources=(name_source(str(source)),), out=artifacts))
         (folder / "whoosh").mkdir()
         write_whoosh(documents, folder / "whoosh")
         peer = "tests.benchmarks.serving.peers"

@@ -23,6 +23,7 @@ from indexer.catalogue.known_records import (
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.options import BuildOptions, Ranking
+from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import SourceRecord
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed, overlays, reported
@@ -277,7 +278,7 @@ def test_a_history_of_builds_publishes_what_builds_from_nothing_publish(
 def publish(source: Path, artifacts: Path) -> tuple[dict[str, str], Any]:
     """Build, and return the hashes of the files that are served, and the tallies."""
     options = BuildOptions(
-        sources=(str(source),), out=artifacts, max_rejects=Fraction(1), ranking=WORDS
+        sources=(name_source(str(source)),), out=artifacts, max_rejects=Fraction(1), ranking=WORDS
     )
     report = build_snapshot(options)
     manifest = read_manifest(folder(artifacts))

@@ -32,6 +32,7 @@ from indexer.segments.store import (
     merged_parts,
     selections,
 )
+from indexer.sources.catalogue_file import name_source
 from service.snapshot.manifest import MANIFEST, SEGMENTS, verify
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, snapshots
@@ -94,7 +95,7 @@ def publish(
     source = folder / "source.jsonl"
     source.write_text("".join(json.dumps(each) + "\n" for each in records) or "[]")
     options = BuildOptions(
-        sources=(str(source),),
+        sources=(name_source(str(source)),),
         out=folder / "artifacts",
         ranking=Ranking(is_semantic=False) if words_only else STATIC_RANKING,
         from_scratch=from_scratch,
@@ -340,7 +341,9 @@ def test_a_snapshot_that_a_killed_build_moved_away_is_put_back(tmp_path: Path) -
     published.rename(replaced / published.name)
     (tmp_path / "source.jsonl").write_text("{")
     with pytest.raises(IndexerError):
-        build_snapshot(BuildOptions(sources=(str(tmp_path / "source.jsonl"),), out=artifacts))
+        build_snapshot(
+            BuildOptions(sources=(name_source(str(tmp_path / "source.jsonl")),), out=artifacts)
+        )
     assert served_files(artifacts) == before
 
 

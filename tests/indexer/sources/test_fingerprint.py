@@ -19,6 +19,7 @@ from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from indexer.progress import Progress, Stage
 from indexer.report import LAST
+from indexer.sources.catalogue_file import name_source
 from indexer.sources.fingerprint import dependency_versions, hash_code
 from indexer.sources.rejects import MAX_REASONS
 from service.snapshot.snapshot import open_snapshot
@@ -209,7 +210,7 @@ def test_a_source_that_changes_after_it_was_hashed_is_read_again_later(
 ) -> None:
     source = tmp_path / "source.jsonl"
     hashed, read = (json.dumps(service(name)).encode() for name in ("hashed", "read-later"))
-    options = BuildOptions(sources=(str(source),), out=artifacts)
+    options = BuildOptions(sources=(name_source(str(source)),), out=artifacts)
     source.write_bytes(hashed)
     build_snapshot(options, ReplacingSource(source, read))
     assert ids(artifacts) == ["read-later"]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import SourceError
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, Kind
 from indexer.progress import Progress
+from indexer.sources.catalogue_file import name_source
 from indexer.sources.inputs import gather_inputs
 
 
@@ -20,11 +21,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_resolved_to_its_json_files_by_name(folder: Path) -> None:
-    options = BuildOptions(sources=(str(folder),), overlays=(str(folder),), out=folder / "out")
+    options = BuildOptions(
+        sources=(name_source(str(folder)), name_source(str(folder), Kind.OVERLAY)),
+        out=folder / "out",
+    )
     inputs = gather_inputs(options, Progress())
     names = ["[d].json", "a.json.gz", "b.jsonl", "c.ndjson"]
     assert [source.path for source in inputs.sources] == [str(folder / name) for name in names]
-    assert inputs.overlays == [str(folder / name) for name in names]
+    assert [each.path for each in inputs.overlays] == [str(folder / name) for name in names]
 
 
 def test_patterns_match_each_file_once_and_existing_files_are_not_patterns(
@@ -32,13 +36,15 @@ def test_patterns_match_each_file_once_and_existing_files_are_not_patterns(
 ) -> None:
     names = ("*.jsonl", "[bc].*", "[d].json")
     payments = tuple(str(folder / name) for name in names)
-    options = BuildOptions(sources=("-",), transactions=payments, out=folder / "out")
+    options = BuildOptions(
+        sources=tuple(name_source(name, Kind.PAYMENTS) for name in payments), out=folder / "out"
+    )
     inputs = gather_inputs(options, Progress())
     matches = [str(folder / name) for name in ("b.jsonl", "c.ndjson", "[d].json")]
-    assert inputs.payments == matches
+    assert [each.path for each in inputs.payments] == matches
 
 
 def test_a_pattern_that_matches_nothing_is_an_error(folder: Path) -> None:
-    options = BuildOptions(sources=("-",), transactions=(str(folder / "*.csv"),))
+    options = BuildOptions(sources=(name_source(str(folder / "*.csv"), Kind.PAYMENTS),))
     with pytest.raises(SourceError, match=r"\*\.csv: there is no such file, and none matches it"):
         gather_inputs(options, Progress())
