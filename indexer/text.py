@@ -6,6 +6,7 @@ import json
 import os
 import re
 from typing import TypeVar
+from unicodedata import bidirectional, category, combining
 
 import msgspec
 from msgspec import Raw
@@ -24,6 +25,15 @@ MAX_LEVELS = 200
 """Levels of nesting. The limit of msgspec depends on the stack that is left where it is called, so
 that a record near it could be read once and not again."""
 
+VIRAMA = 9  # canonical combining class
+EMOJI_STYLES = "\ufe0e\ufe0f"  # variation selectors: as text, and as a picture
+
+# Default_Ignorable_Code_Point of the Unicode Character Database: invisible in most fonts.
+_ignorable = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _to_brackets = bytes.maketrans(b"{}", b"[]")
 _not_structural = bytes(set(range(256)) - set(b'[]{}"'))
 _string = re.compile(b'"[^"]*"')
@@ -50,6 +60,22 @@ def shorten(text: str, width: int = MAX_LINE) -> str:
     """Return text on one line as `one_line` does, with white space collapsed, cut at a width."""
     line = " ".join(text.split())
     return one_line(line if len(line) <= width else f"{line[: width - 1]}…")
+
+
+def drop_ignorable(text: str) -> str:
+    """Return text without default-ignorable characters, which make equal-looking names differ.
+
+    Joiners stay in Arabic and Indic scripts, and joiners and styles in emoji.
+    """
+    if text.isascii():
+        return text
+    return _ignorable.sub(lambda match: match[0] if _is_needed(match) else "", text)
+
+
+def describe_encoding(start: bytes) -> str:
+    """Return the fault of a text file that starts like UTF-16, or an empty string."""
+    is_utf_16 = start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in start[:2]
+    return "is UTF-16; save it as UTF-8" if is_utf_16 else ""
 
 
 def decode_or_invalid(decoder: msgspec.json.Decoder[T], text: bytes | Raw, path: str = "$") -> T:
@@ -91,12 +117,31 @@ def describe_surrogate(text: bytes) -> str:
     msgspec reports such JSON as malformed or truncated.
     """
     try:
-        json.dumps(json.loads(text), ensure_ascii=False).encode()
+        value = json.loads(text, parse_int=str)  # of any number of digits
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return "holds one half of a surrogate pair, which is no character"
     except (ValueError, RecursionError):
         pass
     return ""
+
+
+def _is_needed(ignorable: re.Match[str]) -> bool:
+    """Whether a joiner or a style changes how its neighbours look, much as RFC 5892 decides."""
+    text, start, end = ignorable.string, ignorable.start(), ignorable.end()
+    before, after = text[start - 1 : start], text[end : end + 1]
+    if not before or ignorable[0] not in JOINERS + EMOJI_STYLES:
+        return False
+    is_emoji = category(before) in {"So", "Sk"} or before in EMOJI_STYLES
+    if ignorable[0] in EMOJI_STYLES:
+        return is_emoji
+    if not after:
+        return combining(before) == VIRAMA
+    return (
+        VIRAMA in (combining(before), combining(after))
+        or (bidirectional(before) in {"AL", "NSM"} and bidirectional(after) == "AL")
+        or (is_emoji and category(after) == "So")
+    )
 
 
 def _explain(reason: str) -> str:

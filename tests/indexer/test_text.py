@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.text import JOINERS, shorten
+from indexer.text import JOINERS, describe_encoding, drop_ignorable, shorten
 
 
 @settings(deadline=None)  # slow on a loaded machine
@@ -13,3 +14,34 @@ from indexer.text import JOINERS, shorten
 def test_shortened_text_is_one_printable_line(text: str) -> None:
     line = shorten(text)
     assert all(letter.isprintable() or letter in JOINERS for letter in line)
+
+
+NAMES = {
+    "Coin\u200bbase": "Coinbase",
+    "Coin\u00adbase\ufeff": "Coinbase",
+    "Coin\u200dbase\u200e": "Coinbase",
+    "Coin\U000e0041base": "Coinbase",
+    "Coinbase\ufe0f": "Coinbase",
+    "Пей\u200dпал": "Пейпал",
+    "\u3164": "",
+    "\u200d": "",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_ignorable_characters_are_dropped(name: str) -> None:
+    assert drop_ignorable(name) == NAMES[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["می\u200cخواهم", "क्\u200dष", "അവന്\u200d", "👩🏽\u200d🔬", "❤\ufe0f\u200d🔥", "☀\ufe0e"]
+)
+def test_joiners_and_styles_stay_where_a_script_needs_them(name: str) -> None:
+    assert drop_ignorable(name) == name
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_told_from_utf_8(encoding: str) -> None:
+    text = '{"id":"é"}'
+    assert describe_encoding(text.encode(encoding)) == "is UTF-16; save it as UTF-8"
+    assert describe_encoding(text.encode()) == describe_encoding(b"") == ""

@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from indexer.errors import SourceError
 from indexer.sources.records import read_records
 from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import ROOT, Build, run_indexer, service, write_lines
+from tests.support.running import ROOT, Build, Json, run_indexer, service, write_lines
 
 RECORDS = [service(f"s{n}", name=f"Sérvice {n}") for n in range(3)]
 
@@ -51,6 +52,8 @@ FORMATS: dict[str, str] = {
     "envelope with commas first": '{"services": ['
     + "\n\n, ".join(json.dumps(record) for record in RECORDS)
     + "\n]\n}",
+    "envelope that states null elsewhere": json.dumps({"items": None, "services": RECORDS}),
+    "record over several lines": json.dumps(RECORDS[0], indent=2),
     "lines with an unknown field services": json.dumps({"services": [1]} | RECORDS[0])
     + "\n"
     + "".join(json.dumps(record) + "\n" for record in RECORDS[1:]),
@@ -59,6 +62,7 @@ FORMATS: dict[str, str] = {
     + "\n]}",
     "empty array": "[]",
     "empty envelope": '{"services": []}',
+    "empty envelope of null": '{"items": null, "total": 0}',
 }
 
 
@@ -75,7 +79,13 @@ def test_every_format_is_recognised_by_its_content(
     source.write_bytes(compress(FORMATS[form].encode()))
     assert build(source) == 0
     snapshot = open_snapshot(artifacts)
-    expected = 0 if form.startswith("empty") else 1 if form == "one line" else 3
+    expected = (
+        0
+        if form.startswith("empty")
+        else 1
+        if form in {"one line", "record over several lines"}
+        else 3
+    )
     stored = json.loads(b"[%b]" % bytes(snapshot.services.slice(0, 9)))
     assert [record["name"] for record in stored] == [r["name"] for r in RECORDS[:expected]]
 
@@ -116,6 +126,53 @@ def test_an_envelope_of_many_megabytes_on_one_line_is_read(
     source.write_text(json.dumps({"next-page": {"a": []}, "services": records}) + "\n")
     assert build(source) == 0
     assert len(open_snapshot(artifacts).services) == 20
+
+
+def texts(path: Path, **options: Any) -> list[bytes]:
+    return [record.text for record in read_records(str(path), **options)]
+
+
+def test_what_is_known_to_be_lines_is_no_envelope(tmp_path: Path) -> None:
+    source = tmp_path / "spool"
+    lines = [b'{"services":[{"id":"x"}]}', b'{"items":1,', b"[1,2]", b"0"]
+    for first in range(len(lines)):
+        order = lines[first:] + lines[:first]
+        source.write_bytes(b"\n".join(order) + b"\n")
+        assert texts(source, is_lines=True) == order
+    source.write_bytes(b"")
+    assert texts(source, is_lines=True) == []
+
+
+@pytest.mark.parametrize("form", ["lines", "array", "envelope"])
+def test_a_source_with_more_items_than_it_may_have_is_an_error(form: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text(FORMATS[form])
+    assert len(texts(source, max_items=3)) == 3
+    with pytest.raises(SourceError, match=r"source: has more than 2 items; raise `max_items`"):
+        texts(source, max_items=2)
+
+
+@pytest.mark.parametrize(
+    "stated", [{"total": 33_993}, {"pagination": {"totalItems": "33993", "limit": 3}}]
+)
+def test_a_saved_page_is_noted_with_how_much_of_its_total_is_there(
+    stated: Json, tmp_path: Path
+) -> None:
+    source, notes = tmp_path / "page.json", list[str]()
+    source.write_text(json.dumps({"items": RECORDS} | stated))
+    assert len(texts(source, note=notes.append)) == 3
+    assert notes == ["states a total of 33,993 items and gives 3"]
+    source.write_text(json.dumps({"items": RECORDS, "total": 3}))
+    texts(source, note=notes.append)
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize("form", ["[%s]", '{"items": [%s], "note": "\\ud83d\\ude00"}'])
+def test_half_of_a_surrogate_pair_spoils_its_record_only(form: str, tmp_path: Path) -> None:
+    records = ['{"id": "\\ufffd"}', '{"id": "\\ud800"}', '{"id": "\\\\ud800"}', '{"id": "é"}']
+    source = tmp_path / "source.json"
+    source.write_text(form % ", ".join(records))
+    assert [text.decode() for text in texts(source)] == records
 
 
 FIRST_FAULTS = {
@@ -198,7 +255,6 @@ FATAL = {
     "half an array": (json.dumps(RECORDS).encode()[:150], ":1: Input data was truncated"),
     "half an envelope": (b'{"services": [\n' + lines().encode()[:50], "damaged or cut short"),
     "half an envelope on one line": (b'{"a": 1, "services": [{"id":', "damaged or cut short"),
-    "half of a surrogate pair": (b'[\n{"x": "\\ud800"}]', "half of a surrogate pair, which is"),
     "a value nested without end": (
         b"[%b, " % lines().encode().splitlines()[0] + b"[" * 9999 + b"]" * 9999 + b"]",
         "nested too deeply to be read",
@@ -207,8 +263,8 @@ FATAL = {
         b'{"services": [%b]}' % (b"[" * 9999 + b"]" * 9999),
         "nested too deeply to be read",
     ),
-    "an object where a list belongs": (b'{"services": {"a": 1}}', "Expected `array`"),
-    "an object without a list": (b'{\n"a": 1\n}', "misses a list under `services`"),
+    "an object where a list belongs": (b'{"services": {"a": 1}}', "`services` has another value"),
+    "an object without a list": (b'{\n"a": 1\n}', "it has no list under `services`"),
     "text after an array": (b"[]\n[]", "trailing characters"),
     "a fault on a line of an array": (b'[\n{"id": 1},\n{nope}]', ":3: JSON is malformed"),
 }
@@ -266,7 +322,7 @@ def test_a_file_name_that_is_not_utf_8_is_printed_escaped(tmp_path: Path, artifa
     finished = run_indexer("build", source, "--out", artifacts, *options)
     assert finished.returncode == 0, finished.stderr
     escaped = f"{tmp_path}/caf\\xe9.jsonl"
-    assert f"{escaped}: 4 records, 1 rejected" in finished.stdout
+    assert f"{escaped}: 4 records: 3 published, 1 rejected" in finished.stdout
     assert json.loads(listed.read_text())["source"] == escaped
     assert [one.name for one in open_snapshot(artifacts).manifest.sources] == [escaped]
     missing = run_indexer("build", source + ".gone", "--out", artifacts)
