@@ -18,12 +18,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from indexer.feeds.url import origin
+from indexer.options import SourceOptions
 from service.publishing.durable import sync, write_durably
 from service.snapshot.manifest import sha256
 
-FORMAT = 2
+FORMAT = 3
 ENTRY = "entry.json"
 MAX_HOST = 64  # characters of the host in the name of a folder
+HASH_ROUNDS = 50_000  # some 10 ms
 UNUSED_SECONDS = 30 * 24 * 60 * 60
 
 Validator = Annotated[str, Meta(pattern=r"^[ -~]*\Z", max_length=1024)]
@@ -35,9 +37,9 @@ class CacheEntry(Struct):
     """A feed as it was last read.
 
     sha256: of the text, and the name of its file
-    snapshot: the `Ratecard-Snapshot` header of the server
-    paged: whether it was read in pages, and is not a plain file
-    read_at: seconds since the epoch
+    is_lines: whether the text is JSON lines
+    is_paged: whether it was read in pages, and is not a plain file
+    walked_at: seconds since the epoch when it was last read completely, or not modified
     note: a remark for the operator
     """
 
@@ -45,9 +47,9 @@ class CacheEntry(Struct):
     sha256: FileName
     etag: Validator
     last_modified: Validator
-    snapshot: str
-    paged: bool
-    read_at: float
+    is_lines: bool
+    is_paged: bool
+    walked_at: float
     note: str
 
     def conditions(self) -> dict[str, str]:
@@ -64,8 +66,8 @@ class FeedCache:
     the file after another build has replaced it.
     """
 
-    def __init__(self, cache: Path, url: httpx.URL) -> None:
-        self.folder = cache / _folder_name(url)
+    def __init__(self, cache: Path, url: httpx.URL, source: SourceOptions) -> None:
+        self.folder = cache / _folder_name(url, source)
 
     def path(self, entry: CacheEntry) -> Path:
         """Return the path of the text of an entry."""
@@ -98,7 +100,10 @@ class FeedCache:
         sync(text)
         text.replace(self.path(entry))
         sync(self.folder)
-        draft = text.with_name(ENTRY)
+        self.replace_entry(entry, text.with_name(ENTRY))
+
+    def replace_entry(self, entry: CacheEntry, draft: Path) -> None:
+        """Replace the entry, written to a draft in the workspace first."""
         write_durably(draft, msgspec.json.encode(entry))
         draft.replace(self.folder / ENTRY)
         sync(self.folder)
@@ -125,8 +130,19 @@ def validator(header: str) -> str:
         return ""
 
 
-def _folder_name(url: httpx.URL) -> str:
-    """Name the folder by URL and user, since two users may receive two feeds."""
-    identity = msgspec.json.encode((origin(url), url.username, url.raw_path.decode()))
-    host = origin(url)[1][:MAX_HOST]
-    return f"{host}-{hashlib.sha256(identity).hexdigest()[:32]}"
+def _folder_name(url: httpx.URL, source: SourceOptions) -> str:
+    """Name the folder by all that a request says, since two users may receive two feeds.
+
+    The hash is a slow one, so that nobody who sees the name can guess a short secret.
+    """
+    identity = msgspec.json.encode(
+        (
+            origin(url),
+            url.userinfo.decode(),
+            url.raw_path.decode(),
+            sorted(source.headers.items()),
+            sorted(source.params.items()),
+        )
+    )
+    digest = hashlib.pbkdf2_hmac("sha256", identity, b"ratecard feed", HASH_ROUNDS, 16)
+    return f"{origin(url)[1][:MAX_HOST]}-{digest.hex()}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -21,9 +23,10 @@ from stamina import AsyncRetryingCaller
 from stamina.instrumentation import set_on_retry_hooks
 
 from indexer.errors import SourceError
+from indexer.feeds.threads import run_in_thread
 from indexer.feeds.transport import ForbiddenAddress, Transport
-from indexer.feeds.url import origin, redirect_target
-from indexer.options import Limits
+from indexer.feeds.url import origin, redirect_target, shown_url, with_parameters
+from indexer.options import Limits, SourceOptions
 from indexer.text import GZIP_MAGIC
 
 HEADERS = {
@@ -37,6 +40,9 @@ TRANSIENT_STATUSES = frozenset((408, 425, 429))  # and 5xx
 PIECE = 2**18  # bytes decompressed at a time
 CHECK_URL = "check the URL: feeds are mostly at /v1/services or /discovery/resources"
 UNCONDITIONAL: Mapping[str, str] = MappingProxyType({})
+
+_header_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_header_value = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 Parsed = TypeVar("Parsed")
 
@@ -55,19 +61,23 @@ class PermanentError(Exception):
     """A fault of a response that the next attempt would meet again."""
 
 
-class RequestRefused(SourceError):
-    """The server answered with an error status that the next attempt would meet again."""
-
-
 class FeedClient:
     """Requests to the server of one feed, and to the servers that it redirects to.
 
-    `deadline` is in seconds of the clock of the event loop. User and password are sent to the
-    scheme, host and port of the feed only. `on_bytes` is called with the length of each chunk.
+    `deadline` is in seconds of the clock of the event loop. User, password, headers and parameters
+    of the source are sent to the scheme, host and port of the feed only. `on_bytes` is called with
+    the length of each chunk.
     """
 
-    def __init__(self, url: httpx.URL, limits: Limits, on_bytes: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        source: SourceOptions,
+        url: httpx.URL,
+        limits: Limits,
+        on_bytes: Callable[[int], None],
+    ) -> None:
         self.deadline = asyncio.get_running_loop().time() + limits.seconds
+        self._source = source
         self._origin = origin(url)
         self._auth = httpx.BasicAuth(url.username, url.password) if url.userinfo else None
         _, host, port = self._origin
@@ -79,13 +89,6 @@ class FeedClient:
         self._limits = limits
         self._on_bytes = on_bytes
         self._received = 0
-        self._retry = AsyncRetryingCaller(
-            attempts=limits.attempts,
-            timeout=None,  # the deadline bounds all requests of a feed together
-            wait_initial=limits.backoff,
-            wait_jitter=limits.backoff,
-            wait_max=limits.seconds,
-        )
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -103,20 +106,29 @@ class FeedClient:
         *,
         max_bytes: int,
         conditions: Mapping[str, str] = UNCONDITIONAL,
+        attempts: int | None = None,
     ) -> Parsed:
         """Write the decompressed body of a response to a file and return `parse(response)`.
 
-        `parse` raises TransientError for a body that is worth another request, or PermanentError.
-        Raises RequestRefused, and SourceError when attempts or bytes run out.
+        `parse` runs in a thread, and raises TransientError for a body that is worth another
+        request, or PermanentError. Raises SourceError when attempts, the limit's unless given, or
+        bytes run out.
         """
 
         async def attempt() -> Parsed:
             with _translated_errors(url):
                 response = await self._fetch(url, path, max_bytes, conditions)
-            return parse(response)
+            return await run_in_thread(partial(parse, response))
 
+        retry = AsyncRetryingCaller(
+            attempts=attempts or self._limits.attempts,
+            timeout=None,  # the deadline bounds all requests of a feed together
+            wait_initial=self._limits.backoff,
+            wait_jitter=self._limits.backoff,
+            wait_max=self._limits.seconds,
+        )
         try:
-            return await self._retry(self._retry_delay, attempt)
+            return await retry(self._retry_delay, attempt)
         except TransientError as error:
             delay = error.delay
             advice = f" after {self._limits.attempts} attempts; try again later"
@@ -125,9 +137,9 @@ class FeedClient:
                     f"; the server asks to wait {delay:,.0f} seconds, which is longer than is left "
                     f"of the {self._limits.seconds:,g} that a feed may take; try again later"
                 )
-            raise SourceError(f"{url}: {error}{advice}") from error
+            raise SourceError(f"{shown_url(url)}: {error}{advice}") from error
         except (PermanentError, ForbiddenAddress) as error:
-            raise SourceError(f"{url}: {error}") from error
+            raise SourceError(f"{shown_url(url)}: {error}") from error
 
     def _retry_delay(self, error: Exception) -> float | bool:
         """Tell stamina how many seconds to wait: True for exponential backoff, False to give up."""
@@ -145,19 +157,31 @@ class FeedClient:
         while True:
             current = visited[-1]
             self._http.cookies.clear()  # those of a hostile server would grow with every page
-            auth = self._auth if origin(current) == self._origin else None
-            request = self._http.stream("GET", current, headers=conditions, auth=auth)
-            async with request as response:
+            async with self._request(current, conditions) as response:
                 if not response.has_redirect_location:
                     _check_status(url, response, conditional=bool(conditions))
                     await self._receive(url, response, path, max_bytes)
                     return response
             target = redirect_target(current, response.headers["location"])
             if target in visited:
-                raise SourceError(f"{url}: redirects in a circle")
+                raise SourceError(f"{shown_url(url)}: redirects in a circle")
             if len(visited) > MAX_REDIRECTS:
-                raise SourceError(f"{url}: redirects more than {MAX_REDIRECTS} times")
+                raise SourceError(f"{shown_url(url)}: redirects more than {MAX_REDIRECTS} times")
             visited.append(target)
+
+    def _request(
+        self, url: httpx.URL, conditions: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        """Request a URL, on the server of the feed with what the source sends there."""
+        if origin(url) != self._origin:
+            return self._http.stream("GET", url, headers=conditions)
+        missing = {
+            name: value for name, value in self._source.params.items() if name not in url.params
+        }
+        headers = {**self._source.headers, **conditions}
+        return self._http.stream(
+            "GET", with_parameters(url, missing), headers=headers, auth=self._auth
+        )
 
     async def _receive(
         self, url: httpx.URL, response: httpx.Response, path: Path, max_bytes: int
@@ -169,12 +193,16 @@ class FeedClient:
         """
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ENCODINGS:
-            raise SourceError(f"{url}: is encoded as {encoding}, although gzip was asked for")
+            raise SourceError(
+                f"{shown_url(url)}: is encoded as {encoding}, although gzip was asked for"
+            )
 
         def check(size: int) -> None:
             if size > max_bytes or self._received + size > self._limits.bytes:
                 limit = min(max_bytes, self._limits.bytes)
-                raise SourceError(f"{url}: is longer than the {limit:,} bytes that are allowed")
+                raise SourceError(
+                    f"{shown_url(url)}: is longer than the {limit:,} bytes that are allowed"
+                )
 
         with path.open("wb") as file:
             async for chunk in response.aiter_raw():
@@ -186,6 +214,18 @@ class FeedClient:
         self._received += path.stat().st_size
 
 
+def check_headers(source: SourceOptions) -> None:
+    """Raise SourceError for a header that cannot be sent, without its value."""
+    for name, value in source.headers.items():
+        if not _header_name.fullmatch(name):
+            raise SourceError(f"{shown_url(source.url)}: {name!r} is not the name of a header")
+        if not _header_value.fullmatch(value):
+            raise SourceError(
+                f"{shown_url(source.url)}: the value of the header {name} cannot be sent; it must "
+                "be printable ASCII without blanks at its ends"
+            )
+
+
 @contextmanager
 def _translated_errors(url: httpx.URL) -> Iterator[None]:
     """Tell transient faults of a network from permanent ones."""
@@ -195,12 +235,14 @@ def _translated_errors(url: httpx.URL) -> Iterator[None]:
         raise TransientError("does not answer in time") from error
     except (httpcore.NetworkError, httpcore.ProtocolError) as error:
         if isinstance(error.__context__, ssl.SSLCertVerificationError):
-            raise SourceError(f"{url}: the certificate cannot be verified: {error}") from error
+            raise SourceError(
+                f"{shown_url(url)}: the certificate cannot be verified: {error}"
+            ) from error
         raise TransientError(f"cannot be read: {error or type(error).__name__}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TransientError("the gzip data is damaged or cut short") from error
     except UnicodeError as error:
-        raise SourceError(f"{url}: the host cannot be looked up: {error}") from error
+        raise SourceError(f"{shown_url(url)}: the host cannot be looked up: {error}") from error
     except httpx.RemoteProtocolError as error:  # httpx parses the header even if told not to follow
         raise SourceError(
             f"{url}: redirects to an invalid URL, which cannot be requested"
@@ -215,7 +257,7 @@ def _check_status(url: httpx.URL, response: httpx.Response, *, conditional: bool
     if status in TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise TransientError(answer, _retry_after(response.headers.get("retry-after", "")))
     advice = CHECK_URL if status == HTTPStatus.NOT_FOUND else "check what the server requires"
-    raise RequestRefused(f"{url}: {answer}; {advice}")
+    raise SourceError(f"{shown_url(url)}: {answer}; {advice}")
 
 
 def _retry_after(header: str) -> float:

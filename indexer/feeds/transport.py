@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-import threading
 from collections.abc import AsyncIterator, Iterable
-from concurrent.futures import Future
-from functools import cache
+from functools import cache, partial
 from ipaddress import ip_address
 from ssl import SSLContext
 
 import httpcore
 import httpx
 
+from indexer.feeds.threads import run_in_thread
 from indexer.urls import is_metadata, is_public
 
 
@@ -137,30 +135,15 @@ def _ssl_context() -> SSLContext:
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    """Look up the addresses of a host.
-
-    Runs in a thread of its own because the executor of asyncio, and Python at its exit, would wait
-    for a look-up that outlasts the deadline of the feed.
-    """
+    """Look up the addresses of a host."""
     if _is_ip_address(host):
         return [host]
-    future: Future[list[str]] = Future()
-    future.set_running_or_notify_cancel()  # a cancelled future would refuse the late result
-    threading.Thread(target=_look_up, args=(host, port, future), daemon=True).start()
-    return await asyncio.wrap_future(future)
-
-
-def _look_up(host: str, port: int, future: Future[list[str]]) -> None:
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await run_in_thread(look_up)
     except OSError as error:
-        failure = httpcore.ConnectError(f"{host} cannot be resolved: {error}")
-        failure.__cause__ = error
-        future.set_exception(failure)
-    except UnicodeError as error:
-        future.set_exception(error)
-    else:
-        future.set_result([str(address[0]) for *_, address in found])
+        raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
+    return [str(address[0]) for *_, address in found]
 
 
 def _is_ip_address(host: str) -> bool:

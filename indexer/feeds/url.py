@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
 import httpx
 
 from indexer.errors import SourceError
 from indexer.urls import DEFAULT_PORTS
 
-MAX_SHOWN = 200  # characters of a URL that a server chose
+MAX_SHOWN = 200  # characters of a URL
 
 
 def parse_feed_url(text: str) -> httpx.URL:
@@ -16,20 +20,22 @@ def parse_feed_url(text: str) -> httpx.URL:
         url = httpx.URL(text)
         _ = url.host  # decodes IDNA, which httpx itself does later without handling the error
     except (httpx.InvalidURL, UnicodeError) as error:
-        rest = text.rpartition("@")[2]  # no part of a password, wherever the syntax error is
-        raise SourceError(f"{rest}: is not a valid URL; check its spelling") from error
+        raise SourceError(f"{shown_url(text)}: is not a valid URL; check its spelling") from error
     if url.scheme not in DEFAULT_PORTS:
-        raise SourceError(f"{without_credentials(text)}: feeds are read over http and https only")
+        raise SourceError(f"{shown_url(text)}: feeds are read over http and https only")
     if not url.raw_host or not 0 < origin(url)[2] < 2**16:
-        raise SourceError(f"{without_credentials(text)}: is a URL without a valid host and port")
+        raise SourceError(f"{shown_url(text)}: is a URL without a valid host and port")
     return url
 
 
-def without_credentials(text: str) -> str:
-    """Return a URL without its user and password, fit for messages and reports."""
-    scheme, slashes, rest = text.partition("//")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+def shown_url(url: str | httpx.URL) -> str:
+    """Return a URL for messages and reports: without user, password, query and fragment."""
+    try:
+        shown = str(httpx.URL(url).copy_with(userinfo=b"", query=None, fragment=None))
+    except (httpx.InvalidURL, UnicodeError):
+        rest = str(url).rpartition("@")[2]  # no part of a password, wherever the error is
+        shown = re.split("[?#]", rest)[0]
+    return shown[:MAX_SHOWN]
 
 
 def origin(url: httpx.URL) -> tuple[str, str, int]:
@@ -38,24 +44,50 @@ def origin(url: httpx.URL) -> tuple[str, str, int]:
     return url.scheme, url.raw_host.decode(), port
 
 
-def page_url(url: httpx.URL, limit: int, offset: int) -> httpx.URL:
-    """Return the URL of one page; all other parameters stay as written."""
-    parameters = [
+def with_parameters(url: httpx.URL, parameters: Mapping[str, str | int]) -> httpx.URL:
+    """Return a URL with parameters set; all others stay as written."""
+    if not parameters:
+        return url
+    others = [
         parameter
         for parameter in url.query.decode().split("&")
-        if parameter and parameter.partition("=")[0] not in {"limit", "offset"}
+        if parameter and parameter.partition("=")[0] not in parameters
     ]
-    query = "&".join([*parameters, f"limit={limit}", f"offset={offset}"])
-    return url.copy_with(query=query.encode())
+    return url.copy_with(query="&".join([*others, urlencode(parameters)]).encode())
 
 
 def redirect_target(url: httpx.URL, location: str) -> httpx.URL:
     """Resolve a `Location` header; raises SourceError for a URL that may not be requested."""
-    shown = without_credentials(location)[:MAX_SHOWN]
+    shown = shown_url(location)
     try:
         target = parse_feed_url(str(url.join(location)))
     except (SourceError, httpx.InvalidURL, UnicodeError) as error:
-        raise SourceError(f"{url}: redirects to {shown!r}, which cannot be requested") from error
+        raise SourceError(
+            f"{shown_url(url)}: redirects to {shown!r}, which cannot be requested"
+        ) from error
     if url.scheme == "https" and target.scheme != "https":
-        raise SourceError(f"{url}: redirects from https to {shown!r}, which is not encrypted")
+        raise SourceError(
+            f"{shown_url(url)}: redirects from https to {shown!r}, which is not encrypted"
+        )
+    return target.copy_with(userinfo=b"", fragment=None)
+
+
+def next_target(feed: httpx.URL, page: httpx.URL, link: str) -> httpx.URL:
+    """Resolve the link of a page to the next one, which is on the server of the page or the feed.
+
+    Raises SourceError for any other link.
+    """
+    try:
+        target = parse_feed_url(str(page.join(link)))
+    except (SourceError, httpx.InvalidURL, UnicodeError) as error:
+        raise SourceError(
+            f"{shown_url(feed)}: names {shown_url(link)!r} as the next page, which cannot be "
+            "requested"
+        ) from error
+    if origin(target) not in {origin(page), origin(feed)}:
+        raise SourceError(
+            f"{shown_url(feed)}: names {shown_url(target)!r} as the next page, which has another "
+            "origin (scheme, host and port); to read the feed from there, give that URL as the "
+            "source"
+        )
     return target.copy_with(userinfo=b"", fragment=None)

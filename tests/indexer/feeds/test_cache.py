@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,25 +17,42 @@ from tests.support.sources.feeds import (
     RESOURCES,
     SERVICES,
     WHOLE,
+    Behaviour,
+    Exchange,
     failing,
     fetch_feed,
     in_turn,
     items_of,
     misbehaving,
-    pages_of,
+    resource,
     sending,
+    source_of,
     validated,
 )
 
 
-def test_an_unchanged_feed_costs_one_request(cache: Path) -> None:
-    with misbehaving(validated(RESOURCES)) as server:
+def plain(items: Sequence[Any], tag: str = '"one"') -> Behaviour:
+    """Serve a plain file with an ETag, and 304 to conditional requests that match it."""
+
+    def behave(exchange: Exchange) -> None:
+        if exchange.headers["If-None-Match"] == tag:
+            exchange.respond(b"", 304)
+        else:
+            exchange.respond(items, headers={"ETag": tag})
+
+    return behave
+
+
+def test_an_unchanged_plain_file_costs_one_conditional_request(cache: Path) -> None:
+    with misbehaving(plain(RESOURCES)) as server:
         first = fetch_feed(server.url, cache)
-        before = len(server.requests)
         again = fetch_feed(server.url, cache)
-    assert len(server.requests) == before + 1
-    assert again == msgspec.structs.replace(first, unchanged=True)
-    assert items_of(again) == RESOURCES
+        assert [request.headers["If-None-Match"] for request in server.requests] == [None, '"one"']
+        server.behaviour = plain(RESOURCES[:5], '"two"')
+        changed = fetch_feed(server.url, cache)
+    assert again == msgspec.structs.replace(first, walked_at=again.walked_at)
+    assert again.walked_at > first.walked_at
+    assert (items_of(again), items_of(changed)) == (RESOURCES, RESOURCES[:5])
 
 
 def test_last_modified_is_sent_back_too(cache: Path) -> None:
@@ -42,67 +60,55 @@ def test_last_modified_is_sent_back_too(cache: Path) -> None:
     with misbehaving(sending(LINES, headers)) as server:
         fetch_feed(server.url, cache)
         server.behaviour = failing(304)
-        assert fetch_feed(server.url, cache).unchanged
+        assert items_of(fetch_feed(server.url, cache)) == SERVICES
     assert server.requests[1].headers["If-Modified-Since"] == headers["Last-Modified"]
 
 
-def test_a_changed_feed_is_read_again(cache: Path) -> None:
-    with misbehaving(validated(RESOURCES)) as server:
-        first = fetch_feed(server.url, cache)
-        server.behaviour = validated(RESOURCES[:-1], '"two"')
-        second = fetch_feed(server.url, cache)
-        third = fetch_feed(server.url, cache)
-    assert (first.unchanged, second.unchanged, third.unchanged) == (False, False, True)
-    assert items_of(third) == RESOURCES[:-1]
-
-
-def test_a_feed_without_validators_is_unchanged_if_its_content_is_the_same(cache: Path) -> None:
-    with misbehaving(WHOLE) as server:
-        assert not fetch_feed(server.url, cache).unchanged
-        assert fetch_feed(server.url, cache).unchanged
-
-
-def test_an_unchanged_first_page_of_another_snapshot_is_walked(cache: Path) -> None:
-    with misbehaving(validated(RESOURCES, **{"Ratecard-Snapshot": "a"})) as server:
+def test_a_first_page_that_is_not_modified_never_stands_for_the_others(cache: Path) -> None:
+    repriced = [*RESOURCES[:-1], resource(24, accepts=[])]
+    with misbehaving(validated(RESOURCES, **{"Ratecard-Snapshot": "constant"})) as server:
         fetch_feed(server.url, cache)
-        others = RESOURCES[:10] + RESOURCES[11:]
-        server.behaviour = validated(others, **{"Ratecard-Snapshot": "b"})
+        server.behaviour = validated(repriced, **{"Ratecard-Snapshot": "constant"})
         feed = fetch_feed(server.url, cache)
-    assert (items_of(feed), feed.unchanged) == (others, False)
+    assert items_of(feed) == repriced
 
 
-def test_a_first_page_of_the_same_snapshot_is_unchanged(cache: Path) -> None:
-    headers = {"Ratecard-Snapshot": "a"}
-    with misbehaving(pages_of(SERVICES, name="services", headers=headers)) as server:
-        first = fetch_feed(server.url, cache)
-        before = len(server.requests)
-        again = fetch_feed(server.url, cache)
-    assert again == msgspec.structs.replace(first, unchanged=True)
-    assert len(server.requests) == before + 1
-
-
-@pytest.mark.parametrize("shift", [25 * 3600, -3600])
-def test_a_feed_in_pages_is_walked_at_least_once_a_day(
-    shift: float, cache: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_feed_in_pages_is_not_requested_within_every_and_walked_whole_after_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with misbehaving(validated(RESOURCES)) as server:
-        fetch_feed(server.url, cache)
-        now = datetime.now(UTC).timestamp()
-        monkeypatch.setattr("indexer.feeds.reader.time", lambda: now + shift)
+    with misbehaving(WHOLE) as server:
+        source = source_of(server.url, every=3600)
+        first = fetch_feed(source, cache)
+        walk = len(server.requests)
+        assert fetch_feed(source, cache) == first
+        assert len(server.requests) == walk
+        for shift in (3601, -60):
+            now = datetime.now(UTC).timestamp()
+            monkeypatch.setattr("indexer.feeds.reader.time", lambda now=now + shift: now)
+            before = len(server.requests)
+            fetch_feed(source, cache)
+            assert len(server.requests) == before + walk
+
+
+@pytest.mark.parametrize("behaviour", [validated(RESOURCES), plain(RESOURCES)])
+def test_from_scratch_reads_all_of_a_feed(behaviour: Behaviour, cache: Path) -> None:
+    with misbehaving(behaviour) as server:
+        source = source_of(server.url, every=3600)
+        fetch_feed(source, cache)
         before = len(server.requests)
-        assert fetch_feed(server.url, cache).unchanged
-        assert len(server.requests) - before > 2
+        fetch_feed(source, cache, from_scratch=True)
+    assert len(server.requests) == 2 * before
+    assert not any("If-None-Match" in request.headers for request in server.requests)
 
 
 def test_a_failing_feed_does_not_change_the_cache(cache: Path) -> None:
-    with misbehaving(in_turn(*[WHOLE] * 6, failing(500))) as server:
+    with misbehaving(WHOLE) as server:
         feed = fetch_feed(server.url, cache)
+        server.behaviour = in_turn(WHOLE, WHOLE, failing(500))
         with pytest.raises(SourceError):
             fetch_feed(server.url, cache)
-        server.behaviour = WHOLE
         assert items_of(feed) == RESOURCES
-        assert fetch_feed(server.url, cache).unchanged
-    assert [path.name for path in feed.path.parent.iterdir()] != []
+        assert fetch_feed(source_of(server.url, every=3600), cache) == feed
 
 
 def entry_of(cache: Path) -> Path:
@@ -119,7 +125,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a truncated entry": lambda entry: entry.write_text(entry.read_text()[:40]),
     "an empty entry": lambda entry: entry.write_text(""),
     "an entry of another format": lambda entry: entry.write_text(
-        entry.read_text().replace('"format":2', '"format":1')
+        entry.read_text().replace('"format":3', '"format":1')
     ),
     "an entry that names a file elsewhere": lambda entry: entry.write_text('{"sha256":"../../x"}'),
     "an entry with a line break in a header": lambda entry: entry.write_text(
@@ -133,11 +139,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_cache_is_ignored(damage: str, cache: Path) -> None:
-    with misbehaving(validated(RESOURCES)) as server:
+    with misbehaving(plain(RESOURCES)) as server:
         fetch_feed(server.url, cache)
         DAMAGES[damage](entry_of(cache))
-        feed = fetch_feed(server.url, cache)
-    assert (items_of(feed), feed.unchanged) == (RESOURCES, False)
+        assert items_of(fetch_feed(server.url, cache)) == RESOURCES
+    assert not any("If-None-Match" in request.headers for request in server.requests)
 
 
 def test_files_of_a_crashed_read_are_removed_by_the_next_one(cache: Path) -> None:
@@ -166,7 +172,7 @@ def test_a_feed_that_was_not_read_for_30_days_is_removed(cache: Path) -> None:
         unused(old, 31)
         unused(recent, 29)
         again = fetch_feed(urls[0], cache)
-    assert (items_of(again), again.unchanged) == (RESOURCES, True)
+    assert items_of(again) == RESOURCES
     assert set(cache.iterdir()) == {own, recent, foreign}
     assert datetime.now(UTC).timestamp() - own.stat().st_mtime < 3600
 
@@ -177,21 +183,29 @@ def test_a_crash_before_the_entry_is_replaced_leaves_the_cached_feed(
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with misbehaving(validated(RESOURCES)) as server:
+    with misbehaving(plain(RESOURCES)) as server:
         feed = fetch_feed(server.url, cache)
-        server.behaviour = validated(RESOURCES[:5], '"two"')
+        server.behaviour = plain(RESOURCES[:5], '"two"')
         with monkeypatch.context() as patch:
             patch.setattr("indexer.feeds.cache.write_durably", crash)
             with pytest.raises(KeyboardInterrupt):
                 fetch_feed(server.url, cache)
-        server.behaviour = validated(RESOURCES)
+        server.behaviour = plain(RESOURCES)
         again = fetch_feed(server.url, cache)
-    assert again == msgspec.structs.replace(feed, unchanged=True)
+    assert again.path == feed.path
     assert items_of(again) == RESOURCES
 
 
-def test_each_user_and_url_has_its_own_folder(cache: Path) -> None:
+def test_each_url_user_header_and_parameter_has_its_own_folder(cache: Path) -> None:
     with misbehaving(WHOLE) as server:
-        urls = [server.url, server.url + "?q=1", server.url.replace("//", "//user:pass@")]
-        folders = {fetch_feed(url, cache).path.parent for url in urls}
-    assert len(folders) == 3
+        sources = [
+            source_of(server.url),
+            source_of(server.url + "?q=1"),
+            source_of(server.url.replace("//", "//user:pass@")),
+            source_of(server.url.replace("//", "//user:other@")),
+            source_of(server.url, headers={"Authorization": "Bearer one"}),
+            source_of(server.url, headers={"Authorization": "Bearer two"}),
+            source_of(server.url, params={"key": "one"}),
+        ]
+        folders = {fetch_feed(source, cache).path.parent for source in sources}
+    assert len(folders) == len(sources)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import io
 
+import httpx
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec import Raw
 
+from indexer.containers.pagination import Pagination
 from indexer.feeds.dedup import FeedItems
 from indexer.feeds.page import Page
-from indexer.feeds.walk import walk_feed
+from indexer.feeds.walk import walk_feed, walk_offsets
 
 
 class SimulatedServer:
     """A server of `count` items in pages of at most `most`; page `slip` repeats the one before."""
 
     def __init__(self, count: int, most: int, total: str, end: str, slip: int) -> None:
-        self.items = [Raw(b'{"n":%d}' % number) for number in range(count)]
+        self.items = [b'{"n":%d}' % number for number in range(count)]
         self.most, self.total, self.end, self.slip = most, total, end, slip
         self.pages: list[Page] = []
 
@@ -36,7 +37,8 @@ class SimulatedServer:
             offset = max(0, len(self.items) - 1) // self.most * self.most
         items = self.items[offset : offset + self.most]
         totals = {"right": len(self.items), "small": len(self.items) // 3, "page": len(items)}
-        return Page(items, totals.get(self.total), None, are_services=False, snapshot="")
+        pagination = Pagination(total=totals.get(self.total))
+        return Page(items, pagination, "", httpx.URL("https://a.example/"), "")
 
 
 @settings(deadline=None)
@@ -54,9 +56,10 @@ def test_a_walk_has_every_item_once(
 ) -> None:
     server = SimulatedServer(count, most, total, end, slip if total in {"right", "none"} else 0)
     spool = io.BytesIO()
-    walk = asyncio.run(walk_feed(server.fetch_page, FeedItems(spool), start))
+    items = FeedItems(spool)
+    walk = asyncio.run(walk_feed(lambda: walk_offsets(server.fetch_page, items, start), items))
     lines = spool.getvalue().splitlines()
     assert len(lines) == len(set(lines)) == len(walk.keys)
-    expected = {bytes(item) for item in server.items[start:]}
+    expected = {*server.items[start:]}
     assert expected == set(lines) if end == "empty" else expected <= set(lines)
     assert len(server.pages) <= 3 * (count // most + 5)

@@ -17,11 +17,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 
 from indexer.errors import SourceError
 from indexer.feeds.reader import Feed, fetch_feeds
-from indexer.options import Limits
+from indexer.feeds.url import shown_url
+from indexer.options import Limits, SourceOptions
 from indexer.sources.records import read_records
 from tests.support.running import Json, service
 
@@ -215,15 +217,27 @@ LINES = b"".join(json.dumps(record).encode() + b"\n" for record in SERVICES)
 WHOLE = pages_of(RESOURCES)
 
 
-def fetch_feed(url: str, cache: Path, limits: Limits = QUICK) -> Feed:
+def source_of(url: str, **fields: Any) -> SourceOptions:
+    """Return a source that is walked each time it is read, unless `every` says otherwise."""
+    source = SourceOptions(name=shown_url(url), url=url, every=0)
+    return msgspec.structs.replace(source, **fields)
+
+
+def fetch_feed(
+    source: str | SourceOptions, cache: Path, limits: Limits = QUICK, *, from_scratch: bool = False
+) -> Feed:
     """Read one feed."""
-    [feed] = fetch_feeds([url], cache, limits)
+    source = source_of(source) if isinstance(source, str) else source
+    [feed] = fetch_feeds([source], cache, limits, from_scratch=from_scratch)
+    if isinstance(feed, SourceError):
+        raise feed
     return feed
 
 
 def items_of(feed: Feed) -> list[Any]:
     """Return the records of a feed."""
-    return [json.loads(record.text) for record in read_records(str(feed.path))]
+    records = read_records(str(feed.path), is_lines=feed.is_lines)
+    return [json.loads(record.text) for record in records]
 
 
 def failure(behaviour: Behaviour, cache: Path, limits: Limits = QUICK) -> str:
