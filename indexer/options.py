@@ -6,9 +6,11 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated, Self
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from indexer.declarations import Amount, Count, Duration, Flag, Number, Seconds, Share, Size, Texts
 from service.opensearch.connection import ClusterAddress
 from service.publishing.artifacts import KEPT
 from service.search.config import SEARCH_CONFIG, SearchConfig
@@ -38,48 +40,136 @@ class OnError(StrEnum):
     SKIP = "skip"
 
 
+SCOPES = (
+    dict.fromkeys(("every", "headers", "params"), "URLs")
+    | dict.fromkeys(("columns", "chain"), "payments")
+    | dict.fromkeys(
+        ("trust", "curated", "hides", "on_error", "max_age", "max_removed", "max_items"), "listings"
+    )
+)
+"""Keys of SourceOptions that are for sources of one sort alone."""
+
+
 class SourceOptions(Struct, frozen=True, kw_only=True):
     """A source of a build: a URL, or a path, which may be a folder, a pattern or `-`.
 
-    name: in messages, reports and manifests
     kind: None where each record of a file says whether it is a resource or a catalogue record
-    trust: of several sources the one with the larger number wins
-    curated: whether `enriched`, `isNew` and ids are believed
-    hides: whether its records hide the resources of their hosts that they do not name
-    max_age: of the last accepted copy, in seconds
-    every: least seconds between two walks of a feed in pages
-    max_removed: share of the listings of the last accepted copy that may go or change their payee
-    max_items: of the source
-    headers, params: sent with each request to the origin of the URL; never shown
-    columns: of payments: the column of the files for each column that is read
-    chain: of payments without a column of it
     """
 
-    name: str
-    url: str = ""
-    path: str = ""
-    kind: Kind | None = None
-    trust: int = 0
-    curated: bool = False
-    hides: bool = False
-    on_error: OnError = OnError.FAIL
-    max_age: int = 7 * 24 * 3600
-    every: int = 3600
-    max_removed: Fraction = Fraction(1, 10)
-    max_items: int = 10_000_000
-    headers: dict[str, str] = {}
-    params: dict[str, str] = {}
-    columns: dict[str, str] = {}
-    chain: str = ""
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=100,
+            title="1 to 100 printable characters",
+            description="name in messages, reports and manifests, which no other source has",
+        ),
+    ]
+    url: Annotated[
+        str,
+        Meta(
+            pattern=r"^$|^[Hh][Tt][Tt][Pp][Ss]?://[^/]",
+            title="an http or https URL",
+            description="URL of a feed or a file",
+        ),
+    ] = ""
+    path: Annotated[
+        str, Meta(description="file, folder or pattern, relative to the file that names it")
+    ] = ""
+    kind: Annotated[
+        Kind | None,
+        Meta(
+            title="one of resources, records, payments, overlay",
+            description="`resources` (what a URL gives by default), `records`, `payments` or "
+            "`overlay`; without it each record of a file says which of the first two it is",
+        ),
+    ] = None
+    trust: Annotated[
+        int,
+        Meta(
+            ge=-1000,
+            le=1000,
+            title="a whole number from -1000 to 1000",
+            description="of several sources the one with the larger number wins; by default 1 for "
+            "a path and 0 for a URL",
+        ),
+    ] = 0
+    curated: Annotated[
+        bool,
+        Meta(description="believe `enriched`, `isNew` and ids, as those of a path are by default"),
+        Flag(),
+    ] = False
+    hides: Annotated[
+        bool,
+        Meta(description="hide the resources of the hosts of its records that these do not name"),
+    ] = False
+    on_error: Annotated[
+        OnError,
+        Meta(
+            title="one of fail, last, skip",
+            description="when a source fails: `fail` publishes nothing, `last` (the default in a "
+            "catalogue file) reads its last accepted copy, `skip` leaves its listings out",
+        ),
+        Flag("ACTION"),
+    ] = OnError.FAIL
+    max_age: Annotated[
+        Seconds, Meta(description="greatest age of the copy that `last` reads"), Flag("TIME")
+    ] = 7 * 24 * 3600
+    every: Annotated[
+        Seconds, Meta(description="least time between two walks of a feed in pages"), Flag("TIME")
+    ] = 3600
+    max_removed: Annotated[
+        Share,
+        Meta(
+            description="share of the listings of the last accepted copy that may go or change "
+            "their payee; beyond it the source has failed"
+        ),
+        Flag("SHARE"),
+    ] = Fraction(1, 10)
+    max_items: Annotated[
+        Count, Meta(description="number of items beyond which a source has failed"), Flag("N")
+    ] = 10_000_000
+    headers: Annotated[
+        Texts,
+        Meta(
+            description="header of requests to the origin of the URL; `env:NAME` as value is that "
+            "of an environment variable"
+        ),
+        Flag("NAME=VALUE", "--header"),
+    ] = {}
+    params: Annotated[
+        Texts,
+        Meta(description="parameter of the URL; `env:NAME` as value likewise"),
+        Flag("NAME=VALUE", "--param"),
+    ] = {}
+    columns: Annotated[
+        Texts,
+        Meta(description="column of payments by its name in the files, such as `sender=payer`"),
+        Flag("OURS=THEIRS", "--column"),
+    ] = {}
+    chain: Annotated[
+        str, Meta(description="network of payments that have no column of it"), Flag("NETWORK")
+    ] = ""
+
+    def takes(self, key: str) -> bool:
+        """Whether a key of SCOPES, or any other, means something for this source."""
+        match SCOPES.get(key):
+            case "URLs":
+                return bool(self.url)
+            case "payments":
+                return self.kind is Kind.PAYMENTS
+            case "listings":
+                return self.kind not in {Kind.PAYMENTS, Kind.OVERLAY}
+        return True
 
 
 class Stablecoin(Struct, frozen=True):
     """A token that prices may be in; `usd` tells those of which one unit is a US dollar."""
 
-    network: str
-    address: str
-    currency: str
-    decimals: int
+    network: Annotated[str, Meta(min_length=1, title="the name of a network")]
+    address: Annotated[str, Meta(min_length=1, title="the address of a token")]
+    currency: Annotated[str, Meta(min_length=1, title="a currency such as USDC")]
+    decimals: Annotated[int, Meta(ge=0, le=36, title="a whole number from 0 to 36")]
     usd: bool = True
 
 
@@ -100,20 +190,64 @@ class Denial(Struct, frozen=True, kw_only=True):
     url: str = ""
     reason: str = ""
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the denial of a text such as `payee:0x…` or a URL; raises ValueError."""
+        key, _, value = text.partition(":")
+        if key.lower() in {"http", "https"}:
+            key, value = "url", text
+        if key not in DENIED or not value:
+            raise ValueError("expected host:, domain:, payee: or id: with a value, or a URL")
+        return cls(**{key: value}, reason="--deny")
+
+
+DENIED = tuple(name for name in Denial.__struct_fields__ if name != "reason")
+
 
 class Policy(Struct, frozen=True):
-    """Which listings are published; `max_price` is in units of the currency, `max_age` in seconds.
+    """Which listings are published."""
 
-    endpoints_per_service: of a discovered service; its record has no more
-    """
-
-    max_price: Decimal = Decimal(10_000)
-    allow_http: bool = False
-    allow_private: bool = False
-    deny: tuple[Denial, ...] = ()
-    endpoints_per_service: int = 1_000
-    max_age: int | None = None
-    stablecoins: tuple[Stablecoin, ...] = ()
+    max_price: Annotated[
+        Amount,
+        Meta(
+            description="leave out discovered resources that charge more, in units of the currency"
+        ),
+        Flag("AMOUNT"),
+    ] = Decimal(10_000)
+    allow_http: Annotated[
+        bool, Meta(description="keep discovered resources that are not encrypted"), Flag()
+    ] = False
+    allow_private: Annotated[
+        bool,
+        Meta(description="keep discovered resources on localhost or at private addresses"),
+        Flag(),
+    ] = False
+    deny: Annotated[
+        tuple[Denial, ...],
+        Meta(
+            description="take down everything of a `host:` (with `*` for any characters), "
+            "`domain:`, `payee:` or `id:`, or the endpoint of a URL"
+        ),
+        Flag("TEXT"),
+    ] = ()
+    endpoints_per_service: Annotated[
+        Count,
+        Meta(description="greatest number of endpoints in the record of a discovered service"),
+        Flag("N"),
+    ] = 1_000
+    max_age: Annotated[
+        Seconds | None,
+        Meta(description="leave out discovered resources that were updated longer ago"),
+        Flag("TIME", "--max-listing-age"),
+    ] = None
+    stablecoins: Annotated[
+        tuple[Stablecoin, ...],
+        Meta(
+            description="tokens that prices may be in, beside those that are known: tables of "
+            "`network`, `address`, `currency`, `decimals` and `usd` (true unless one unit is no "
+            "US dollar)"
+        ),
+    ] = ()
 
 
 class Limits(Struct, frozen=True):
@@ -127,24 +261,37 @@ class Limits(Struct, frozen=True):
     attempts: for one response
     backoff: seconds before the second attempt, about; doubled before each further one
     share: minimum share of the announced items that the feed must return
-    allow_private: read a feed whose host name resolves to a private address
     """
 
-    seconds: float = 600
+    seconds: Annotated[
+        float, Duration, Meta(description="deadline of each feed"), Flag("TIME", "--feed-seconds")
+    ] = 600
     silence: float = 30
-    bytes: int = 4 * 2**30
-    page_bytes: int = 512 * 2**20
+    bytes: Annotated[
+        Size,
+        Meta(description="maximum size of each feed, decompressed"),
+        Flag("SIZE", "--feed-bytes"),
+    ] = 4 * 2**30
+    page_bytes: int = 64 * 2**20
     pages: int = 100_000
     attempts: int = 5
     backoff: float = 0.5
     share: float = 0.5
-    allow_private: bool = False
+    allow_private: Annotated[
+        bool,
+        Meta(description="read feeds whose host name resolves to a private address"),
+        Flag(name="--allow-private-feeds"),
+    ] = False
 
 
 class Ranking(Struct, frozen=True):
     """Whether searches rank by meaning, too, by the packaged encoder; and their parameters."""
 
-    is_semantic: bool = True
+    is_semantic: Annotated[
+        bool,
+        Meta(description="rank by words alone, not by meaning as well"),
+        Flag(name="--no-semantic"),
+    ] = True
     search: SearchConfig = SEARCH_CONFIG
 
 
@@ -152,19 +299,36 @@ STATIC_RANKING = Ranking()
 
 
 class ClusterOptions(Struct, frozen=True):
-    """The cluster that gets the postings of a snapshot, and how.
-
-    prefix: of the names of indexes and aliases
-    shards: primary shards of each index
-    replicas: copies of each shard
-    grace: seconds for which the indexes of a snapshot outlast its folder
-    """
+    """The cluster that gets the postings of a snapshot, and how."""
 
     address: ClusterAddress
-    prefix: str = "ratecard"
-    shards: int = 3
-    replicas: int = 1
-    grace: int = 3600
+    prefix: Annotated[
+        str,
+        Meta(
+            pattern=r"^[a-z0-9][a-z0-9_-]{0,99}\Z",
+            title="lower case letters, digits, - and _, such as catalogue",
+            description="beginning of the names of indexes and aliases, one for each catalogue",
+        ),
+        Flag("NAME"),
+    ] = "ratecard"
+    shards: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1024,
+            title="a whole number from 1 to 1024",
+            description="primary shards of each index",
+        ),
+        Flag("N", "--opensearch-shards"),
+    ] = 3
+    replicas: Annotated[
+        Number, Meta(description="copies of each shard"), Flag("N", "--opensearch-replicas")
+    ] = 1
+    grace: Annotated[
+        Seconds,
+        Meta(description="time for which the indexes of a snapshot outlast its folder"),
+        Flag("TIME", "--opensearch-grace"),
+    ] = 3600
 
     @property
     def name(self) -> str:
@@ -173,41 +337,97 @@ class ClusterOptions(Struct, frozen=True):
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):
-    """The options of a build.
+    """The options of a build; among equally trusted sources later catalogue records win.
 
-    sources: of all kinds; among equally trusted ones later catalogue records win
-    accept: names of sources that are taken although they lost or changed too much
-    out: the artifacts folder
-    rejects: the file that lists rejected records
-    max_rejects: maximum share of malformed records in one source
-    ranking: how texts are encoded and ranked
-    endpoints: whether endpoints are found by their texts
-    from_scratch: use nothing that earlier builds kept, and walk every feed
-    forget: use none of the decisions of the served snapshot
-    keep: number of snapshots that stay on disk, and in the buckets
-    publish: URLs of the buckets to push to
-    sign: the file of the key that signs publications
-    downloads: whether archives of the snapshot are made
-    cluster: the cluster that gets the postings; None leaves them in the snapshot
-    jobs: maximum number of indexing processes; None for one on each available CPU
-    memory: bytes of memory to plan for; None for what is available
+    cluster: gets the postings; None leaves them in the snapshot
     """
 
     sources: tuple[SourceOptions, ...]
-    accept: frozenset[str] = frozenset()
-    out: Path = ARTIFACTS
-    rejects: Path | None = None
-    max_rejects: Fraction = Fraction(1, 100)
+    accept: Annotated[
+        frozenset[str],
+        Meta(description="take the source of this name although it lost or changed too much"),
+        Flag("NAME"),
+    ] = frozenset()
+    out: Annotated[Path, Meta(description="the artifacts folder"), Flag("FOLDER")] = ARTIFACTS
+    rejects: Annotated[
+        Path | None,
+        Meta(description="list the rejects in this file, one JSON object a line"),
+        Flag("FILE"),
+    ] = None
+    max_rejects: Annotated[
+        Share,
+        Meta(description="publish nothing when more than this share of one source is malformed"),
+        Flag("SHARE"),
+    ] = Fraction(1, 100)
     policy: Policy = Policy()
     limits: Limits = Limits()
     ranking: Ranking = STATIC_RANKING
-    jobs: int | None = None
-    memory: int | None = None
-    endpoints: bool = True
-    from_scratch: bool = False
-    forget: bool = False
-    keep: int = KEPT
-    publish: tuple[str, ...] = ()
-    sign: Path | None = None
-    downloads: bool = True
+    jobs: Annotated[
+        Count | None,
+        Meta(
+            description="use at most N processes to index, and N threads to count payments; by "
+            "default one for each available CPU"
+        ),
+        Flag("N"),
+    ] = None
+    memory: Annotated[
+        Size | None,
+        Meta(
+            description="plan for this much memory, such as `512M` or `2G` (powers of 1024); by "
+            "default for all that is available"
+        ),
+        Flag("SIZE"),
+    ] = None
+    endpoints: Annotated[
+        bool,
+        Meta(
+            description="do not index the texts of endpoints: neither `/v1/search/endpoints` nor "
+            "`/discovery/search` finds any by words, and services are found by their own texts "
+            "alone; filters and lists work"
+        ),
+        Flag(name="--no-endpoints"),
+    ] = True
+    from_scratch: Annotated[
+        bool,
+        Meta(
+            description="derive everything anew, and nothing from what the last build kept, and "
+            "walk every feed; the same sources give the same snapshot"
+        ),
+        Flag(),
+    ] = False
+    forget: Annotated[
+        bool,
+        Meta(description="use none of the decisions of the served snapshot, such as ids"),
+        Flag(),
+    ] = False
+    keep: Annotated[
+        Count,
+        Meta(description="how many snapshots stay on disk; a rollback goes back to one of them"),
+        Flag("N"),
+    ] = KEPT
+    publish: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="push the snapshot to a bucket or folder that replicas follow: "
+            "`s3://bucket/prefix`, `gs://`, `az://` or `file:///folder`; may be repeated; needs "
+            "the extra `replica`"
+        ),
+        Flag("URL"),
+    ] = ()
+    sign: Annotated[
+        Path | None,
+        Meta(
+            description="sign the publication with an Ed25519 key in PEM, so that replicas can "
+            "insist on it; needs the extra `signing`"
+        ),
+        Flag("KEY"),
+    ] = None
+    downloads: Annotated[
+        bool,
+        Meta(
+            description="make no archives of the snapshot: it cannot be downloaded, and no "
+            "replica can copy it"
+        ),
+        Flag(name="--no-downloads"),
+    ] = True
     cluster: ClusterOptions | None = None

@@ -29,9 +29,9 @@ class Progress:
 
     def __init__(self, *, quiet: bool = True) -> None:
         self.seconds: dict[str, float] = {}
-        on_terminal = sys.stderr is not None and sys.stderr.isatty()  # None where it is closed
-        self._draws = not quiet and on_terminal and find_spec("rich") is not None
-        self._prints = not quiet and not self._draws
+        is_shown = not quiet and sys.stderr is not None  # None where it is closed
+        self._draws = is_shown and sys.stderr.isatty() and find_spec("rich") is not None
+        self._prints = is_shown and not self._draws
 
     @contextmanager
     def stage(
@@ -46,7 +46,7 @@ class Progress:
         self.seconds[name] = self.seconds.get(name, 0.0) + taken
         if taken >= MIN_SECONDS and self._prints:
             with suppress(OSError):  # a closed pipe does not end the build
-                print(f"{name}: {taken:.1f} s", flush=True)  # noqa: T201  # for a person to read
+                print(f"{name}: {taken:.1f} s", file=sys.stderr, flush=True)  # noqa: T201  # for a person
 
 
 class Stage:

@@ -22,6 +22,7 @@ class Parser(argparse.ArgumentParser):
             description=textwrap.fill(description, shutil.get_terminal_size().columns - 2),
             epilog="\n".join(["examples:", *(f"  {example}" for example in examples)]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # a new option would make the abbreviations of scripts ambiguous
             **settings,
         )
         self._examples = examples

@@ -9,6 +9,9 @@ from typing import Protocol
 
 from indexer.options import ARTIFACTS
 
+PUBLISHING = ("publish", "sign")
+"""Fields of BuildOptions that count where a snapshot is published."""
+
 
 class Command(Protocol):
     """A module with a command; its examples are command lines without the program."""
@@ -42,24 +45,6 @@ def add_artifacts_argument(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=ARTIFACTS,
         help="the artifacts folder (%(default)s)",
-    )
-
-
-def add_publishing_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--publish` and `--sign`."""
-    parser.add_argument(
-        "--publish",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="push the snapshot to a bucket or folder, for replicas: s3://bucket/prefix, gs://, "
-        "az:// or file:///folder; may be repeated",
-    )
-    parser.add_argument(
-        "--sign",
-        type=Path,
-        metavar="KEY",
-        help="sign publications with an Ed25519 key in PEM, so that replicas can trust them",
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from indexer.cli.options.declared import add_declared, given
 from indexer.cli.options.ranking import add_ranking_options, parse_ranking
 from indexer.cli.terminal import answer
+from indexer.declarations import Flag, Number
 from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval
 from indexer.text import shorten
 
@@ -21,6 +24,14 @@ EXAMPLES: tuple[str, ...] = (
 )
 HEADER = "queries   nDCG@10   95 % of resamples   recall@24"
 MAX_CHANGES = 5
+
+
+class EvaluationOptions(Struct, frozen=True):
+    """The options of an evaluation that have a rule."""
+
+    worst: Annotated[
+        Number, Meta(description="show the N queries with the worst nDCG"), Flag("N")
+    ] = 0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help='JSON lines of queries: {"query":"...","relevant":{"document id":grade}}',
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
-    parser.add_argument(
-        "--worst",
-        type=_count,
-        default=0,
-        metavar="N",
-        help="show the N queries with the worst nDCG",
-    )
+    add_declared(parser, EvaluationOptions)
     add_ranking_options(parser)
     parser.add_argument(
         "--compare",
@@ -61,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         rankings.append(parse_ranking(options, options.compare))
     runs = [evaluate(options.corpus, options.queries, ranking) for ranking in rankings]
     worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))
-    worst = worst[: options.worst]
+    worst = worst[: EvaluationOptions(**given(options, EvaluationOptions)).worst]
     comparison = _compare(*runs) if options.compare else None
     if options.json:
         figures: dict[str, object] = _measure(runs[0])
@@ -74,12 +79,6 @@ def run(options: argparse.Namespace) -> int:
         lines.append(f"{_describe_run(runs[1])}   with {', '.join(options.compare)}")
     lines += [line for judgement in worst for line in _describe(judgement)]
     return answer("\n".join([*lines, *(_describe_comparison(comparison) if comparison else ())]))
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got {text!r}")
-    return int(text)
 
 
 class Change(Struct):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
+import os
 import signal
 import sys
 from io import TextIOWrapper
 
-from indexer.cli import build, diff, evaluate, rollback, search, show, verify
+from indexer.cli import build, check, diff, evaluate, rollback, search, show, verify
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
 from indexer.processes.resources import GC_THRESHOLDS
@@ -18,6 +20,7 @@ from service.errors import PublishingFailed, SnapshotUnavailable
 
 COMMANDS: dict[str, Command] = {
     "build": build,
+    "check": check,
     "search": search,
     "show": show,
     "diff": diff,
@@ -46,7 +49,7 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
         return _fail("interrupted", 128 + signal.SIGINT)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}; what was published before stays", 1)
+        return _fail(f"{where}{_reason(error)}; what was published before stays", 1)
     return status
 
 
@@ -80,6 +83,12 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     if not arguments[0].startswith("-") and arguments[0] not in subparsers.choices:
         parser.refuse("command", arguments[0], subparsers.choices)
     return parser.parse_args(arguments)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno is None and "requested and" in str(error):  # of NumPy, which drops the errno
+        return f"{os.strerror(errno.ENOSPC)}, or a limit of the disk is reached ({error})"
+    return error.strerror or str(error)
 
 
 def _fail(message: str, status: int) -> int:

@@ -2,71 +2,86 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.cli.terminal import UNBOUNDED
+from indexer.cli.command import command_line
+from indexer.cli.terminal import UNBOUNDED, answer_drawn
+from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
-from service.records import Explanation
+from service.api.endpoints import is_upto
+from service.records import EndpointList, Explanation, Pricing, ServiceList
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console
 
 STYLES = {"name": "bold", "url": "bold", "price": "green"}
 """Styles of columns."""
+TITLES = ("name", "method", "url", "price")
+"""Columns that are the title of a result in a list; the others are its details."""
 NUMBERS = ("#", "calls/30d")
-"""Columns that are aligned to the right."""
+"""Columns that are aligned to the right; the first is the rank."""
+YES = "yes"
 
 
 class Row(NamedTuple):
-    """A result: its cells in a table; in a list its title, in styled parts, and its details."""
+    """A result: its name in explanations, the id of its service, and its cells but the rank."""
 
-    cells: Sequence[str]
-    title: Sequence[tuple[str, str]]
-    details: Sequence[str]
+    name: str
+    service: str
+    cells: tuple[str, ...]
 
 
-def draw_results(console: Console, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Draw a table or, where that is too wide, a list; the first column is the rank."""
-    from rich.table import Table  # noqa: PLC0415  # an optional dependency
-    from rich.text import Text  # noqa: PLC0415  # the same
+def answer_page(
+    noun: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    page: ServiceList | EndpointList,
+    total: int,
+    options: argparse.Namespace,
+    *,
+    note: str = "",
+    hint: str = "",
+) -> int:
+    """Print a page of results, how many there are, and the next command; returns the exit status.
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        table.add_column(name, style=STYLES.get(name), no_wrap=True)
-        table.columns[-1].justify = "right" if name in NUMBERS else "left"
-    for row in rows:
-        table.add_row(*map(Text, row.cells))
-    unbounded = console.options.update(width=UNBOUNDED)
-    if console.measure(table, options=unbounded).maximum <= console.width:
-        console.print(table)
+    `note` follows the total of results on all pages, and `hint` is for a search without any.
+    """
+    if not total:
+        query = f" for {shorten(' '.join(options.words))!r}" if options.words else ""
+        summary = [f"there is no {noun}{query}", *filter(None, [hint])]
+    elif not rows:
+        summary = [f"there are {total:,} {noun}s, and --offset skips them all"]
     else:
-        for row in rows:
-            item = Table.grid(padding=(0, 2, 0, 0))
-            item.add_column(justify="right", min_width=3)
-            item.add_column(overflow="fold")
-            item.add_row(row.cells[0], Text.assemble(*row.title))
-            item.add_row("", Text(" · ".join(filter(None, row.details))))
-            console.print(item)
-    console.print()
+        summary = [
+            _describe_page(noun, page.offset, len(rows), total, note),
+            f"details: {command_line(options, 'show', rows[0].service)}",
+        ]
+
+    def draw(console: Console) -> None:
+        if rows:
+            ranked = enumerate(rows, page.offset + 1)
+            _draw_results(console, columns, [(f"{rank:,}", *row.cells) for rank, row in ranked])
+        if page.explanations:
+            names = [row.name for row in rows]
+            for line in describe_explanations(page.explanations, names, page.offset):
+                console.print(line, soft_wrap=True, markup=False, highlight=False)
+            console.print()
+        for line in summary:
+            console.print(line, style="dim", soft_wrap=True)
+
+    return answer_drawn(draw)
 
 
-def draw_explanations(
-    console: Console, explanations: Sequence[Explanation], names: Sequence[str], offset: int
-) -> None:
-    """Draw the explanations of a page of results."""
-    for line in describe_explanations(explanations, names, offset):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
-    console.print()
-
-
-def describe_page(noun: str, offset: int, shown: int, total: int, note: str = "") -> str:
-    """Return which of all results are shown, and the offset of the next page."""
-    last = offset + shown
-    count = f"{total:,} {noun}{'s' * (total != 1)}"
-    if offset or last < total:
-        count = f"{offset + 1:,}–{last:,} of {count}"
-    return f"{count}{note}" + (f"; --offset {last} has the next" if last < total else "")
+def describe_price(pricing: Pricing) -> str:
+    """Return the price of a request; that of the scheme `upto` is a ceiling."""
+    ceiling = pricing.max_amount or pricing.amount
+    if is_upto(pricing) and ceiling:
+        return shorten(f"at most {ceiling} {pricing.currency}")
+    lowest = pricing.amount or pricing.min_amount or ""
+    highest = pricing.amount or pricing.max_amount or ""
+    return shorten(str(PriceRange(lowest, highest, pricing.currency)))
 
 
 def describe_explanations(
@@ -86,3 +101,49 @@ def describe_explanations(
 def _describe_term(word: str, term: str) -> str:
     word, term = shorten(word), shorten(term)
     return word if word.startswith(term) else f"{word} → {term}"
+
+
+def _draw_results(
+    console: Console, columns: Sequence[str], results: Sequence[tuple[str, ...]]
+) -> None:
+    """Draw a table or, where that is too wide, a list."""
+    from rich.table import Table  # noqa: PLC0415  # an optional dependency
+    from rich.text import Text  # noqa: PLC0415  # the same
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(name, style=STYLES.get(name), no_wrap=True)
+        table.columns[-1].justify = "right" if name in NUMBERS else "left"
+    for result in results:
+        table.add_row(*map(Text, result))
+    unbounded = console.options.update(width=UNBOUNDED)
+    if console.measure(table, options=unbounded).maximum <= console.width:
+        console.print(table)
+    else:
+        for rank, *cells in results:
+            parts = [*zip(columns[1:], cells, strict=True)]
+            title = [Text(cell, STYLES.get(name, "")) for name, cell in parts if name in TITLES]
+            details = [_label(name, cell) for name, cell in parts if name not in TITLES]
+            item = Table.grid(padding=(0, 2, 0, 0))
+            item.add_column(justify="right", min_width=3)
+            item.add_column(overflow="fold")
+            item.add_row(rank, Text("  ").join(filter(None, title)))
+            item.add_row("", Text(" · ".join(filter(None, details))))
+            console.print(item)
+    console.print()
+
+
+def _label(column: str, cell: str) -> str:
+    """Return a cell with what the head of its column says."""
+    if column in NUMBERS:
+        return f"{cell} {column}"
+    return column if cell == YES else cell
+
+
+def _describe_page(noun: str, offset: int, shown: int, total: int, note: str) -> str:
+    """Return which of all results are shown, and the offset of the next page."""
+    last = offset + shown
+    count = f"{total:,} {noun}{'s' * (total != 1)}"
+    if offset or last < total:
+        count = f"{offset + 1:,}–{last:,} of {count}"
+    return f"{count}{note}" + (f"; --offset {last} has the next" if last < total else "")

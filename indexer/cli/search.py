@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,23 +14,19 @@ from msgspec.structs import replace
 from indexer.catalogue.record import count_calls
 from indexer.cli.command import add_artifacts_option, command_line
 from indexer.cli.endpoints import search_endpoints
-from indexer.cli.results import Row, describe_page, draw_explanations, draw_results
-from indexer.cli.terminal import answer, answer_drawn
+from indexer.cli.results import YES, Row, answer_page, describe_price
+from indexer.cli.terminal import answer
 from indexer.errors import Misuse
-from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
 from service.api import parameters
-from service.api.endpoints import parse_endpoint_search
+from service.api.endpoints import is_upto, parse_endpoint_search
 from service.api.listing import find, list_body
 from service.api.parameters import SORTS, ListRequest
 from service.errors import InvalidParameter
 from service.filtering.filters import NO_FILTERS
 from service.networks import network_label
-from service.records import Service, ServiceList
+from service.records import Pricing, Service, ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
-
-if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
-    from rich.console import Console
 
 SUMMARY = "search what is published, or list it"
 EXAMPLES: tuple[str, ...] = (
@@ -103,19 +99,10 @@ def run(options: argparse.Namespace) -> int:
     body = list_body(snapshot, request, asyncio.run(find(snapshot, request)))
     if options.json:
         return answer(body)
-
-    def draw(console: Console) -> None:
-        page = _services.decode(body)
-        if page.services:
-            ranks = range(page.offset + 1, page.offset + len(page.services) + 1)
-            draw_results(console, COLUMNS, [*map(_row, ranks, page.services)])
-        if page.explanations:
-            ids = [service.id for service in page.services]
-            draw_explanations(console, page.explanations, ids, page.offset)
-        for line in _summarise(snapshot, request, page, options):
-            console.print(line, style="dim", soft_wrap=True)
-
-    return answer_drawn(draw)
+    page = _services.decode(body)
+    hint = "" if page.total else _suggest(snapshot, request, options)
+    rows = [*map(_row, page.services)]
+    return answer_page("service", COLUMNS, rows, page, page.total, options, hint=hint)
 
 
 def networks_of(service: Service) -> list[str]:
@@ -126,11 +113,22 @@ def networks_of(service: Service) -> list[str]:
 
 
 def price_of(service: Service) -> str:
-    """Return the range of the prices of a service."""
+    """Return the range of the prices of a service, or their ceiling if all are of `upto`."""
     summary = service.price_summary
     if not summary:
         return "no fixed price"
-    return shorten(str(PriceRange(summary.min_amount, summary.max_amount, summary.currency)))
+    prices = [endpoint.pricing for endpoint in service.endpoints]
+    priced = [price for price in prices if price.amount or price.min_amount or price.max_amount]
+    scheme = "upto" if priced and all(map(is_upto, priced)) else ""
+    return describe_price(
+        Pricing(
+            amount="",
+            min_amount=summary.min_amount,
+            max_amount=summary.max_amount,
+            currency=summary.currency,
+            scheme=scheme,
+        )
+    )
 
 
 def calls_of(service: Service) -> int:
@@ -154,42 +152,19 @@ def _parse(options: argparse.Namespace, parse: Callable[[bytes], T]) -> T:
         raise Misuse(f"{name} {reason}") from error
 
 
-def _row(rank: int, service: Service) -> Row:
-    name, category, price = (
-        shorten(service.name),
-        shorten(service.category or ""),
-        price_of(service),
-    )
-    networks, calls = ", ".join(networks_of(service)), f"{calls_of(service):,}"
-    curated = service.enriched
-    return Row(
-        (f"{rank:,}", name, service.id, category, networks, price, "yes" if curated else "", calls),
-        [(name, "bold"), ("  ", ""), (price, "green")],
-        [service.id, category, networks, f"{calls} calls", "curated" if curated else ""],
-    )
+def _row(service: Service) -> Row:
+    category, networks = shorten(service.category or ""), ", ".join(networks_of(service))
+    details = price_of(service), YES if service.enriched else "", f"{calls_of(service):,}"
+    cells = shorten(service.name), service.id, category, networks, *details
+    return Row(service.id, service.id, cells)
 
 
-def _summarise(
-    snapshot: Snapshot, request: ListRequest, page: ServiceList, options: argparse.Namespace
-) -> Iterator[str]:
-    """Yield how many services there are, and the next command."""
-    if not page.total:
-        yield from _summarise_none(snapshot, request, options)
-    elif not page.services:
-        yield f"there are {page.total:,} services, and --offset skips them all"
-    else:
-        yield describe_page("service", page.offset, len(page.services), page.total)
-        yield f"details: {command_line(options, 'show', page.services[0].id)}"
-
-
-def _summarise_none(
-    snapshot: Snapshot, request: ListRequest, options: argparse.Namespace
-) -> Iterator[str]:
-    query = f" for {shorten(' '.join(options.words))!r}" if options.words else ""
-    yield f"there is no service{query}"
+def _suggest(snapshot: Snapshot, request: ListRequest, options: argparse.Namespace) -> str:
+    """Return what to do where nothing is found."""
     filters = [f"--{name.replace('_', '-')}" for name in FILTERS if getattr(options, name)]
     if filters:
         unfiltered = asyncio.run(find(snapshot, replace(request, filters=NO_FILTERS)))
-        yield f"without {' and '.join(filters)} there are {unfiltered.total:,}"
-    elif options.words:
-        yield f"try other words, or list all: {command_line(options, 'search')}"
+        return f"without {' and '.join(filters)} there are {unfiltered.total:,}"
+    if options.words:
+        return f"try other words, or list all: {command_line(options, 'search')}"
+    return ""

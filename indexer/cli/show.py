@@ -12,10 +12,10 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from indexer.cli.command import add_artifacts_option, command_line
+from indexer.cli.results import describe_price
 from indexer.cli.search import calls_of, networks_of, price_of
 from indexer.cli.terminal import answer, answer_drawn
 from indexer.errors import IndexerError
-from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
 from service.api.documents.curl import curl
 from service.api.query_string import MAX_QUERY
@@ -58,7 +58,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         return answer(record)
     service = _service.decode(record)
-    return answer_drawn(lambda console: _draw_service(console, service))
+    ordinal = snapshot.id_table.find(options.id)
+    beyond = 0 if ordinal is None else snapshot.resources.beyond(ordinal)
+    return answer_drawn(lambda console: _draw_service(console, service, beyond))
 
 
 def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
@@ -78,8 +80,11 @@ def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
     return f"{fault}; there is {', '.join(similar)}\n  for example: {example}"
 
 
-def _draw_service(console: Console, service: Service) -> None:
-    """Draw the service, then each endpoint with its price, its parameters and how to call it."""
+def _draw_service(console: Console, service: Service, beyond: int) -> None:
+    """Draw the service, then each endpoint with its price, its parameters and how to call it.
+
+    `beyond` counts the endpoints that its record does not have.
+    """
     _draw(console, 0, (shorten(service.name, MAX_TEXT), "bold"))
     _draw(console, 0, shorten(service.description, MAX_TEXT))
     console.print()
@@ -89,6 +94,10 @@ def _draw_service(console: Console, service: Service) -> None:
     for endpoint in service.endpoints:
         console.print()
         _draw_endpoint(console, endpoint)
+    if beyond:
+        console.print()
+        more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"
+        _draw(console, 0, (more, "dim"))
     if any(map(curl, service.endpoints)):
         console.print()
         advice = "a call without payment is answered with 402, which says what to pay and how"
@@ -122,11 +131,9 @@ def _draw_endpoint(console: Console, endpoint: Endpoint) -> None:
 
 
 def _describe_price(pricing: Pricing) -> str:
-    lowest = pricing.amount or pricing.min_amount or ""
-    highest = pricing.amount or pricing.max_amount or ""
-    parts = [str(PriceRange(lowest, highest, pricing.currency)), pricing.scheme or ""]
-    parts.append(network_label(pricing.network) if pricing.network else "")
-    return " · ".join(shorten(part) for part in parts if part)
+    network = network_label(pricing.network) if pricing.network else ""
+    parts = [describe_price(pricing), shorten(pricing.scheme or ""), shorten(network)]
+    return " · ".join(filter(None, parts))
 
 
 def _describe(parameter: ParameterDescriptor) -> str:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from importlib.util import find_spec
 
+from indexer.cli.options.declared import given
 from indexer.errors import Misuse
 from indexer.options import ClusterOptions
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress, shown
 
 ENGINES = ("embedded", "opensearch")
-MAX_NUMBER = 1024
-
-_prefix = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -50,46 +47,12 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_loading_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of loading."""
-    defaults = ClusterOptions(ClusterAddress(""))
-    parser.add_argument(
-        "--prefix",
-        type=_name,
-        default=defaults.prefix,
-        metavar="NAME",
-        help="beginning of the names of indexes and aliases, one for each catalogue (%(default)s)",
-    )
-    for name, default, meaning in (
-        ("shards", defaults.shards, "primary shards of each index"),
-        ("replicas", defaults.replicas, "copies of each shard on other nodes"),
-        ("grace", defaults.grace, "seconds for which indexes outlast the folder of their snapshot"),
-    ):
-        parser.add_argument(
-            f"--opensearch-{name}",
-            type=int,
-            default=default,
-            metavar="N",
-            help=f"{meaning} (%(default)s)",
-        )
-
-
 def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
     """Return the cluster of a build, None for the embedded engine; raises Misuse."""
     address = parse_address(options)
     if address is None:
         return None
-    if not 1 <= options.opensearch_shards <= MAX_NUMBER:
-        raise Misuse(f"--opensearch-shards must be from 1 to {MAX_NUMBER}")
-    if options.opensearch_replicas < 0 or options.opensearch_grace < 0:
-        raise Misuse("--opensearch-replicas and --opensearch-grace must be at least 0")
-    return ClusterOptions(
-        address,
-        options.prefix,
-        options.opensearch_shards,
-        options.opensearch_replicas,
-        options.opensearch_grace,
-    )
+    return ClusterOptions(address, **given(options, ClusterOptions))
 
 
 def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
@@ -110,10 +73,3 @@ def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
     except OSError as error:
         raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
     return address
-
-
-def _name(text: str) -> str:
-    if not _prefix.fullmatch(text):
-        message = f"expected lower case letters, digits, - and _, such as catalogue, got {text!r}"
-        raise argparse.ArgumentTypeError(message)
-    return text

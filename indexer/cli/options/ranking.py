@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
+from indexer.cli.options.declared import add_declared, given
 from indexer.errors import Misuse
 from indexer.options import Ranking
 from service.search.config import SEARCH_CONFIG, SearchConfig
@@ -23,12 +24,7 @@ KINDS = {"none": False, "static": True}
 
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of ranking by words alone, and changes of parameters."""
-    parser.add_argument(
-        "--no-semantic",
-        action="store_false",
-        dest="is_semantic",
-        help="rank by words alone, without vectors",
-    )
+    add_declared(parser, Ranking)
     parser.add_argument(
         "--set",
         action="append",
@@ -40,7 +36,7 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Ranking:
     """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
-    is_semantic: bool = options.is_semantic
+    is_semantic: bool = given(options, Ranking).get("is_semantic", True)
     changes: dict[str, Any] = {}
     for change in (*options.set, *more):
         name, _, value = change.partition("=")

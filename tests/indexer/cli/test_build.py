@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from tests.support.running import (
     service,
     write_lines,
 )
+from tests.support.sources.feeds import misbehaving, pages_of
 from tests.support.sources.x402 import resource
 
 ESCAPE = "\x1b"
@@ -52,16 +54,17 @@ def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
     first, second, third = (
         tmp_path / name for name in ("source0.jsonl", "source1.jsonl", "payments.jsonl")
     )
-    assert capsys.readouterr().out.splitlines()[:10] == [
-        f"{first}: 4 records, 2 rejected",
-        "  1 × $: Object missing required field `description`",
-        "  1 × $.endpoints: Expected `array`, got `int`",
-        f"{second}: 2 records, 0 rejected, 1 http resources",
-        f"{third}: 1 records, 0 rejected",
+    assert capsys.readouterr().out.splitlines()[:11] == [
+        f"{first}: 4 records: 2 published, 2 rejected",
+        "  rejected: 1 × $: Object missing required field `description`",
+        "  rejected: 1 × $.endpoints: Expected `array`, got `int`",
+        f"{second}: 2 records: 1 published, 1 left out",
+        "  left out: 1 × http resources",
+        f"{third}: 1 records: 1 published",
         f"  rejected {first}:3: $: Object missing required field `description`",
-        f"  rejected {first}:4: $.endpoints: Expected `array`, got `int`",
         f"  left out {second}:2: $.resource: is not encrypted",
-        f"overlay for an unknown id: {tmp_path / 'overlay.json'}:1: nope",
+        f"  rejected {first}:4: $.endpoints: Expected `array`, got `int`",
+        f"unused overlay: {tmp_path / 'overlay.json'}:1: nope",
         "since the last snapshot: 2 added, 1 changed, 1 removed",
     ]
 
@@ -89,18 +92,18 @@ def test_the_json_report_is_one_line_with_the_same_figures(
     manifest = (folder(artifacts) / "manifest.json").stat().st_size
     assert set(report.pop("stages")) == STAGES
     assert report.pop("seconds") > 0
-    (reject,) = report.pop("firstRejects")
+    (reject,) = report.pop("firstFindings")
     assert (reject["id"], reject["position"], reject["fate"]) == (7, "line 2", "rejected")
     reason = "$.id: Expected `str`, got `int`"
     source, payments = str(tmp_path / "source0.jsonl"), str(tmp_path / "payments.jsonl")
     sources = report.pop("sources")
-    assert {key: sources[0][key] for key in ("name", "records", "rejected", "reasons")} == {
-        "name": source,
-        "records": 2,
-        "rejected": 1,
-        "reasons": {reason: 1},
-    }
-    assert (sources[1]["name"], sources[1]["records"]) == (payments, 1)
+    assert all(datetime.fromisoformat(each.pop("readAt")) for each in sources)
+    fates = {"leftOut": {}, "noted": {}, "state": "current", "failure": "", "file": ""}
+    assert sources == [
+        {"name": source, "records": 2, "published": 1, "rejected": 1, "reasons": {reason: 1}}
+        | fates,
+        {"name": payments, "records": 1, "published": 1, "rejected": 0, "reasons": {}} | fates,
+    ]
     archives = (artifacts / DOWNLOADS / folder(artifacts).name).glob("*.*.zst")
     assert report == {
         "snapshot": folder(artifacts).name,
@@ -123,8 +126,62 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "suspiciousPrices": [],
         "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],
         "notes": [],
-        "rejects": 1,
+        "findings": 1,
+        "dependsOnTime": False,
     }
+
+
+def test_a_catalogue_file_is_built_from_files_beside_it(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "catalogue"
+    folder.mkdir()
+    write_lines(folder / "own.jsonl", [service("a")])
+    write_lines(folder / "paid.jsonl", [payment()])
+    write_lines(folder / "fixes.json", [{"id": "a", "name": "Corrected"}])
+    (folder / "catalogue.toml").write_text(
+        '[[source]]\nname = "own"\npath = "own.jsonl"\n'
+        '[[source]]\nname = "paid"\npath = "paid.jsonl"\nkind = "payments"\n'
+        '[[source]]\nname = "fixes"\npath = "fixes.json"\nkind = "overlay"\n'
+    )
+    arguments = [str(folder / "catalogue.toml"), "--out", str(artifacts), "--json"]
+    assert main(["build", *arguments]) == 0
+    report = reported(capsys)
+    assert (report["services"], report["payments"]) == (1, 1)
+    assert open_snapshot(artifacts).search("corrected").ids == ["a"]
+
+
+def test_a_feed_has_its_time_and_the_file_that_positions_are_lines_of(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with misbehaving(pages_of([resource(), resource("http://plain.example/")])) as server:
+        assert build(server.url) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{server.url}: 2 records: 1 published, 1 left out"
+    assert re.fullmatch(r"  read as of \d{4}-\d\d-\d\dT[0-9:.]+Z", lines[1])
+    file = Path(lines[2].removeprefix("  positions are lines of "))
+    assert file.is_relative_to(artifacts)
+    assert "plain.example" in file.read_text().splitlines()[1]
+    assert f"  left out {server.url}:2: $.resource: is not encrypted" in lines
+
+
+def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "feed.jsonl"
+    write_lines(source, [service("a")])
+    assert build(source, options=("--on-error", "last")) == 0
+    source.unlink()
+    for action, services, read in (("last", 2, "read as of "), ("skip", 1, "nothing was read")):
+        capsys.readouterr()
+        assert build(source, [service("b")], options=("--on-error", action)) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"{source}: {services - 1} records: {services - 1} published"
+        assert lines[1].startswith(f"  {read}")
+        assert lines[2] == f"  {source}: there is no such file"
+        assert len(open_snapshot(artifacts).services) == services
+    assert build(source, [service("b")]) == 1
+    assert capsys.readouterr().err == f"error: {source}: there is no such file\n"
 
 
 def test_changes_are_counted_since_the_served_snapshot(
@@ -144,11 +201,11 @@ def test_changes_are_counted_since_the_served_snapshot(
 
 def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a"), {}])
-    process = run_indexer("build", source, "--out", artifacts, "--quiet", "--max-rejects", "50%")
-    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     process = run_indexer("build", source, "--out", artifacts, "--quiet")
     assert (process.returncode, process.stdout) == (3, "")
     assert process.stderr.startswith(f"error: {source}: 1 of 2 records are malformed")
+    process = run_indexer("build", source, "--out", artifacts, "--quiet", "--max-rejects", "50%")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     process = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == f"error: {tmp_path / 'none'}: there is no such file\n"
@@ -180,7 +237,7 @@ def test_text_of_a_source_is_sanitised_and_stays_on_its_line(
     output = capsys.readouterr().out
     assert all(letter.isprintable() or letter == "\n" for letter in output)
     assert not any(line.startswith("all is well") for line in output.splitlines())
-    assert output.count("suspicious price: ") == output.count("overlay for an unknown id: ") == 1
+    assert output.count("suspicious price: ") == output.count("unused overlay: ") == 1
 
 
 def test_only_the_first_of_many_suspicious_prices_are_printed(

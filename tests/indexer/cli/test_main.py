@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from indexer.__main__ import main
 from indexer.cli.main import COMMANDS, parse_options
 from tests.support.running import Build, service, write_lines
 
+FULL = Path("/dev/full")
 ESCAPE = "\x1b[2J\x9b\u202e"
 
 
@@ -54,6 +56,19 @@ def test_output_about_untrusted_files_is_sanitised(
     assert output.count("\\x1b[2J\\x9b\\u202e") == 3
 
 
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is full")
+def test_an_array_on_a_full_disk_is_an_error_that_says_so(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write_array(_: Path) -> None:
+        with FULL.open("wb") as file:
+            np.save(file, np.zeros(2**16))
+
+    monkeypatch.setattr("indexer.cli.verify.verify", write_array)
+    assert main(["verify", str(sample)]) == 1
+    assert capsys.readouterr().err.startswith("error: No space left on device")
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("512M", 512 * 2**20), ("2G", 2**31), ("2GiB", 2**31), ("3gb", 3 * 2**30), ("4096", 4096)],
@@ -64,14 +79,40 @@ def test_memory_is_given_in_bytes_or_in_units_of_1024(text: str, size: int) -> N
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["build", "x", "--max-reject", "1%"],
+        ["build", "x", "--overlays", "y"],
+        ["check", "x", "--max-reject", "1%"],
+        ["search", "x", "--off", "1"],
+        ["rollback", "--pub", "s3://bucket"],
+    ],
+)
+def test_an_option_is_not_abbreviated(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(arguments, "ratecard")
+    assert ended.value.code == 2
+    assert "error: there is no option `--" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("option", "text"),
     [("memory", text) for text in ("0", "0G", "-1", "2X", "much", "", "1.5G")]
-    + [("jobs", text) for text in ("0", "-1", "two", "")],
+    + [("jobs", text) for text in ("0", "-1", "two", "", "9" * 5_000)]
+    + [("max-age", text) for text in ("1w", "1.5h", "-1s", "h", "")]
+    + [("max-removed", text) for text in ("10", "101%", "-1%", "1/0%", "%")]
+    + [("max-price", text) for text in ("-1", "nan", "inf", "cheap", "")]
+    + [("opensearch-shards", text) for text in ("0", "1025")]
+    + [("worst", text) for text in ("-1", "few")],
 )
-def test_a_limit_below_one_or_not_a_number_is_a_usage_error(
+def test_a_value_out_of_range_or_of_another_form_is_a_usage_error(
     option: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        parse_options(["build", "x", f"--{option}={text}"], "ratecard")
+        parse_options(
+            ["evaluate" if option == "worst" else "build", f"--{option}={text}"], "ratecard"
+        )
     assert ended.value.code == 2
-    assert f"error: argument --{option}: expected a " in capsys.readouterr().err
+    assert f"error: argument --{option}: expected a" in capsys.readouterr().err

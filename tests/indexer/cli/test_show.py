@@ -11,6 +11,8 @@ from indexer.__main__ import main
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import (
     Build,
+    Json,
+    endpoint,
     run_indexer,
     service,
     write_raw,
@@ -37,6 +39,27 @@ def test_a_service_is_shown_with_prices_parameters_and_a_command_for_each_endpoi
         "  curl -i 'https://api.tidewatch.example/v1/stations?lat=59.3293&lon=18.0686'"
     )
     assert sum(line.startswith("  curl ") for line in lines) == 5
+
+
+def test_a_price_of_the_scheme_upto_is_a_ceiling(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upto: Json = {"amount": "0.5", "currency": "USDC", "scheme": "upto", "network": "Base"}
+    metered = endpoint() | {"pricing": upto}
+    records = [
+        service("metered", endpoints=[metered, metered | {"pricing": upto | {"amount": "0.2"}}]),
+        service("mixed", endpoints=[metered, endpoint("0.1")]),
+    ]
+    assert build(records) == 0
+    capsys.readouterr()
+    assert main(["show", "metered", "--artifacts", str(artifacts)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "price       at most 0.5 USDC" in lines
+    assert "  at most 0.2 USDC · upto · Base" in lines
+    assert main(["search", "--artifacts", str(artifacts)]) == 0
+    output = capsys.readouterr().out
+    assert "  at most 0.5 USDC  " in output
+    assert "  0.1–0.5 USDC  " in output
 
 
 def test_json_output_is_the_stored_record(
