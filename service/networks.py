@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 # Label (as facets show the network), CAIP-2 identifier, and other names in use.
 _NETWORKS = (
     ("Base", "eip155:8453", "base-mainnet"),
@@ -34,7 +37,7 @@ _NETWORKS = (
 def network_key(name: str) -> str:
     """Return the key of a network, the same for all its names; an unknown name is its own key."""
     key = _fold(name)
-    return _KEYS.get(key, key)
+    return NETWORK_KEYS.get(key, key)
 
 
 def network_label(name: str) -> str:
@@ -43,10 +46,18 @@ def network_label(name: str) -> str:
 
 
 def _fold(name: str) -> str:
-    """Fold case and separators, and cut a Solana genesis hash to the 32 characters of CAIP-2."""
+    """Fold case and separators, and give the CAIP-2 identifier of a number or a Solana genesis.
+
+    A bare number is that of an EVM chain; CAIP-2 has the first 32 characters of a genesis hash.
+    """
     key = name.strip().casefold().replace(" ", "-").replace("_", "-")
+    if key.isascii() and key.isdigit():
+        return f"eip155:{key}"
     return key[: len("solana:") + 32] if key.startswith("solana:") else key
 
 
-_KEYS = {_fold(name): _fold(names[0]) for names in _NETWORKS for name in names}
+NETWORK_KEYS: Mapping[str, str] = MappingProxyType(
+    {_fold(name): _fold(names[0]) for names in _NETWORKS for name in names}
+)
+"""The key of each known network by each of its names, in lower case with hyphens."""
 _LABELS = {_fold(names[0]): names[0] for names in _NETWORKS}

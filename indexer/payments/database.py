@@ -2,56 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
+from indexer.payments.files import PaymentInput
 from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
-from indexer.sources.rejects import Rejects
+from indexer.sources.findings import Findings
 from indexer.text import printable
+from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MAX_THREADS = 4
 THREAD_MEMORY = 128 * 2**20  # bytes; with less, reading Parquet can run out of memory
+INTERRUPTED = "Query interrupted"  # message of the RuntimeError that DuckDB raises on Ctrl-C
+
+
+def check_payment_files(inputs: Sequence[PaymentInput]) -> None:
+    """Check the beginning of each file, before anything else is done; pipes are not read.
+
+    Raises SourceError when a file is missing, unreadable, of no known format or lacks a column.
+    """
+    if inputs:
+        _require_duckdb()
+        from indexer.payments.load import check_files  # noqa: PLC0415  # needs duckdb
+
+        with _query_errors():
+            check_files(inputs)
 
 
 @contextmanager
 def open_payments(
     staging: Path,
-    names: list[str],
-    rejects: Rejects,
+    inputs: Sequence[PaymentInput],
+    findings: Findings,
     now: datetime,
     progress: Progress,
     *,
     jobs: int,
     memory: int,
+    stablecoins: Stablecoins = KNOWN_STABLECOINS,
 ) -> Iterator[DuckDBPyConnection | None]:
     """Load payment files into a database and yield a connection to it, or None without files.
 
     jobs: maximum number of threads
     memory: bytes for the whole build, of which DuckDB takes a share
+    stablecoins: the tokens that count as dollars
 
     DuckDB is imported here, so that a catalogue without payments is built without it.
-    Raises IndexerError when DuckDB is missing or fails, and what `load_payments` raises.
+    Raises IndexerError when DuckDB is missing or fails, what `load_payments` raises, and
+    KeyboardInterrupt when Ctrl-C ends a query.
     """
-    if not names:
+    if not inputs:
         yield None
         return
-    try:
-        import duckdb  # noqa: PLC0415  # optional
+    _require_duckdb()
+    import duckdb  # noqa: PLC0415  # optional
 
-        from indexer.payments.load import load_payments  # noqa: PLC0415  # needs duckdb
-    except ImportError as error:
-        raise IndexerError(
-            "payments are read by DuckDB, which is not installed: "
-            "install ratecard with the extra [indexer]"
-        ) from error
+    from indexer.payments.load import load_payments  # noqa: PLC0415  # needs duckdb
 
     database = str(staging / "payments.duckdb")
     if "?" in database or printable(database) != database:
@@ -66,11 +80,34 @@ def open_payments(
         "threads": max(1, threads),
         "temp_directory": str(staging / "payments.tmp"),
     }
+    with _query_errors(), duckdb.connect(database, config=config) as connection:
+        with progress.stage("count the payments"):
+            load_payments(connection, inputs, staging, findings, now, stablecoins)
+        yield connection
+
+
+def _require_duckdb() -> None:
     try:
-        with duckdb.connect(database, config=config) as connection:
-            with progress.stage("count the payments"):
-                load_payments(connection, names, staging, rejects, now)
-            yield connection
-    except duckdb.Error as error:
+        import duckdb  # noqa: F401, PLC0415  # optional
+    except ImportError as error:
+        raise IndexerError(
+            "payments are read by DuckDB, which is not installed: "
+            "install ratecard with the extra [indexer]"
+        ) from error
+
+
+@contextmanager
+def _query_errors() -> Iterator[None]:
+    """Raise IndexerError when DuckDB fails, and KeyboardInterrupt when Ctrl-C ends a query."""
+    import duckdb  # noqa: PLC0415  # optional
+
+    try:
+        yield
+    except (duckdb.Error, IndexerError, RuntimeError) as error:
+        cause = error.__cause__ if isinstance(error, IndexerError) else error
+        if isinstance(cause, duckdb.InterruptException) or str(cause) == INTERRUPTED:
+            raise KeyboardInterrupt from error
+        if not isinstance(error, duckdb.Error):
+            raise
         reason = str(error).partition("\n")[0]
         raise IndexerError(f"the payments cannot be counted: {reason}") from error

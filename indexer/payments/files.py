@@ -20,6 +20,22 @@ FORMATS = (
 )
 
 
+class PaymentInput(Struct, frozen=True):
+    """A source of payments.
+
+    name: of the source in messages
+    path: of a file or a pipe
+    columns: the name in the file of each column that it names otherwise, such as
+        `{"sender": "payer"}`
+    chain: the network of payments in a file without a column of it
+    """
+
+    name: str
+    path: str
+    columns: dict[str, str] = {}
+    chain: str = ""
+
+
 class PaymentFile(Struct, kw_only=True):
     """A file of payments, and the first stages of the queries that read it (see `rules`).
 
@@ -53,16 +69,17 @@ class PaymentFile(Struct, kw_only=True):
     version: tuple[int, ...] = ()
 
 
-def link_or_spool(path: str, name: str, target: Path) -> None:
+def link_or_spool(source: PaymentInput, target: Path) -> None:
     """Link `target` to a regular file; copy anything else there, as a pipe is read only once.
 
     The link gives DuckDB a name in UTF-8 and without wildcards, whatever the file is called.
     Raises SourceError when the file cannot be read, IndexerError when it cannot be copied.
     """
-    if Path(path).is_file():
-        target.symlink_to(Path(path).absolute())
+    path = Path(source.path)
+    if path.is_file():
+        target.symlink_to(path.absolute())
     else:
-        write_copy(target, name, read_chunks(name, Path(path), unzip=False))
+        write_copy(target, source.name, read_chunks(source.name, path, unzip=False))
 
 
 def read_chunks(name: str, path: Path, unzip: bool = True) -> Generator[bytes, None, None]:
@@ -108,4 +125,9 @@ def write_copy(target: Path, name: str, chunks: Iterable[bytes]) -> None:
 
 def sql_path(path: Path) -> str:
     """Return a path as an SQL string with its wildcards escaped."""
-    return "'" + glob.escape(str(path)).replace("'", "''") + "'"
+    return sql_text(glob.escape(str(path)))
+
+
+def sql_text(text: str) -> str:
+    """Return a text as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"

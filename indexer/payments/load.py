@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from indexer.errors import IndexerError, SourceError
+from indexer.errors import IndexerError, InvalidRecord, SourceError
 from indexer.payments import parquet, rules, text_files
 from indexer.payments.columns import COLUMNS
-from indexer.payments.files import PaymentFile, link_or_spool, read_start, read_version
-from indexer.payments.rules import BLANK, DUPLICATE, ENCLOSED, FAILED, FAULTS
+from indexer.payments.exclusions import exclude_rows
+from indexer.payments.files import (
+    PaymentFile,
+    PaymentInput,
+    link_or_spool,
+    read_start,
+    read_version,
+)
+from indexer.payments.rules import BLANK, ENCLOSED, FAULTS, LEFT_OUT
 from indexer.snapshot.ecosystem import NEWEST
-from indexer.sources.rejects import Reject, Rejects
-from indexer.text import printable
+from indexer.sources.findings import Findings
+from indexer.sources.records import source_errors
+from indexer.text import describe_encoding, printable
+from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000
@@ -37,33 +49,39 @@ CREATE TABLE rows (
     unclosed BOOLEAN,
     paid_at BIGINT,
     atto HUGEINT,
+    stated_decimals TINYINT,
+    network VARCHAR,
     transaction UHUGEINT USING COMPRESSION uncompressed,
+    event_index BIGINT,
     sender UHUGEINT USING COMPRESSION uncompressed,
-    recipient UHUGEINT USING COMPRESSION uncompressed
+    recipient UHUGEINT USING COMPRESSION uncompressed,
+    token UHUGEINT
 );
 CREATE TABLE enclosed (row BIGINT, opening BIGINT);
 CREATE TABLE wanted (row BIGINT);
 CREATE TABLE details (
-    row BIGINT, file INTEGER, fault TINYINT, damage VARCHAR,
+    row BIGINT, damage VARCHAR,
     paid_at BIGINT, base_units HUGEINT, decimal_places TINYINT, event_index BIGINT,
     {", ".join(f"{column} VARCHAR" for column in TEXTS)}
 );
 CREATE VIEW payments AS
-    SELECT rowid AS row, file, paid_at, atto, transaction, sender, recipient
+    SELECT rowid AS row, file, paid_at, atto, network, transaction, sender, recipient, token
     FROM rows WHERE fault IS NULL;
 """  # noqa: S608  # made of constants
 
 ROW = """
     $file, fault, unclosed, paid_at,
     CASE WHEN fault IS NULL THEN atto_dollars(base_units, decimal_places) END,
-    md5_number(transaction_key(
-        chain, tx_hash, event_index, sender, recipient, base_units, decimal_places
-    )),
+    CASE WHEN amount IS NOT NULL THEN decimal_places END,
+    network,
+    md5_number(network || ' ' || tx_hash),
+    event_index,
     md5_number(sender),
-    md5_number(recipient)
+    md5_number(recipient),
+    md5_number(token_address)
 """
 DETAIL = f"""
-    $start + row, $file, fault, damage, paid_at, base_units, decimal_places, event_index,
+    $start + row, damage, paid_at, base_units, decimal_places, event_index,
     {", ".join(TEXTS)}
 """
 
@@ -85,15 +103,6 @@ UPDATE rows SET fault = {ENCLOSED} FROM enclosed
 WHERE rows.rowid = enclosed.row AND fault IS DISTINCT FROM {BLANK}
 """  # noqa: S608  # made of constants
 
-# Rows without a transaction hash are never duplicates.
-DEDUPLICATE = f"""
-UPDATE rows SET fault = {DUPLICATE} FROM (
-    SELECT transaction, min(row) AS row FROM payments
-    WHERE transaction IS NOT NULL GROUP BY transaction HAVING count(*) > 1
-) AS original
-WHERE rows.transaction = original.transaction AND rows.rowid <> original.row AND fault IS NULL
-"""  # noqa: S608  # made of constants
-
 SELECT_WANTED = f"""
 INSERT INTO wanted
 SELECT rowid FROM rows WHERE fault >= 0 OR fault = {ENCLOSED}
@@ -107,13 +116,12 @@ SELECT row - $start AS row FROM wanted WHERE row BETWEEN $start AND $start + $ro
 """
 
 COUNTS = f"""
-SELECT file, count(*) FILTER (fault IS DISTINCT FROM {BLANK}),
-    count(*) FILTER (fault = {FAILED}), count(*) FILTER (fault = {DUPLICATE})
-FROM rows GROUP BY file
+SELECT file, fault, count(*) FROM rows WHERE fault IS DISTINCT FROM {BLANK}
+GROUP BY file, fault ORDER BY file, fault DESC
 """  # noqa: S608  # made of constants
 REJECTED = """
 SELECT file, row, coalesce(id, tx_hash), opening, fault, damage
-FROM details LEFT JOIN enclosed USING (row)
+FROM details JOIN rows ON rows.rowid = row LEFT JOIN enclosed USING (row)
 WHERE fault >= 0 OR opening IS NOT NULL
 ORDER BY row
 """
@@ -121,16 +129,19 @@ ORDER BY row
 
 def load_payments(
     connection: DuckDBPyConnection,
-    names: list[str],
+    inputs: Sequence[PaymentInput],
     staging: Path,
-    rejects: Rejects,
+    findings: Findings,
     now: datetime,
+    stablecoins: Stablecoins = KNOWN_STABLECOINS,
 ) -> None:
-    """Load files into the view `payments` and the table `details`, and report their rejects.
+    """Load files into the view `payments` and the table `details`, and report their findings.
 
-    payments: `row` is the index among the rows of all files, `paid_at` is in milliseconds since
-        1970, `atto` in 10^-18 US dollars; `sender` and `recipient` are hashes,
-        `md5_number(canonical_address(text))`
+    payments: `row` is the index among the rows of all files, `file` that among the inputs;
+        `paid_at` is in milliseconds since 1970, `atto` in 10^-18 US dollars; `network` is the text
+        that `service.networks.network_key` returns; `transaction` is a hash of network and
+        transaction hash, or null; `sender`, `recipient` and `token` are hashes,
+        `md5_number(canonical_address(text))`, and `token` is null where the row names none
     details: the texts of rejected rows and of at least the newest 10,000 payments; the amount is
         `base_units` / 10^`decimal_places` tokens
 
@@ -142,36 +153,57 @@ def load_payments(
     latest = int((now + CLOCK_SKEW).timestamp() * 1000)
     files: list[PaymentFile] = []
     start = 0
-    for index, source in enumerate(names):
+    for index, source in enumerate(inputs):
         if files:
             _remove_copy(files[-1])
-        path, name = staging / f"payments-{index}", printable(source)
-        link_or_spool(source, name, path)
+        path = staging / f"payments-{index}"
+        link_or_spool(source, path)
         version = read_version(path)
-        file = _recognise(connection, name, path)
+        if _is_parquet(source, path):
+            file = parquet.open_parquet_file(connection, source, path)
+        else:
+            file = text_files.open_text_file(source, path)
         file.index, file.start, file.version = index, start, version
         _load_rows(connection, file, latest)
         files.append(file)
         start += file.rows
-    for query in (REJECT_ENCLOSED, DEDUPLICATE, SELECT_WANTED):
-        connection.execute(query)
+    connection.execute(REJECT_ENCLOSED)
+    exclude_rows(connection, stablecoins)
+    connection.execute(SELECT_WANTED)
     for file in reversed(files):  # the copy of the last file still exists
         _load_details(connection, file, latest)
-    _report(connection, files, rejects)
+    _report(connection, files, findings)
 
 
-def _recognise(connection: DuckDBPyConnection, name: str, path: Path) -> PaymentFile:
-    content = read_start(name, path)
+def check_files(inputs: Sequence[PaymentInput]) -> None:
+    """Raise SourceError for a file that `load_payments` cannot read, by its beginning."""
+    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+        for index, source in enumerate(inputs):
+            with source_errors(source.name):
+                mode = Path(source.path).stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                continue
+            path = Path(folder) / str(index)
+            link_or_spool(source, path)
+            if _is_parquet(source, path):
+                parquet.open_parquet_file(connection, source, path)
+            else:
+                text_files.check_text_file(source, path)
+
+
+def _is_parquet(source: PaymentInput, path: Path) -> bool:
+    content = read_start(source.name, path)
+    if fault := describe_encoding(content[:2]):
+        raise SourceError(f"{source.name}: {fault}")
     if content.startswith(ZSTANDARD_MAGIC):
-        raise SourceError(f"{name}: is compressed with zstd; give <(zstd -dc {name}) instead")
-    if content.startswith(parquet.MAGIC):
-        return parquet.open_parquet_file(connection, name, path)
-    return text_files.open_text_file(name, path)
+        instead = f"give <(zstd -dc {printable(source.path)}) instead"
+        raise SourceError(f"{source.name}: is compressed with zstd; {instead}")
+    return content.startswith(parquet.MAGIC)
 
 
 def _load_rows(connection: DuckDBPyConnection, file: PaymentFile, latest: int) -> None:
     query = f"INSERT INTO rows {_select(file.all_rows, file.staged, ROW)}"
-    count = _insert(connection, file, query, {"latest": latest})
+    count = _insert(connection, file, query, {"latest": latest, "file": file.index})
     if count != file.rows:  # a lost row would shift the line numbers of all later rows
         _check_version(file)
         raise IndexerError(f"{file.name}: {count:,} of {file.rows:,} {file.unit}s could be read")
@@ -213,32 +245,34 @@ def _insert(
 ) -> int:
     """Insert rows that are read from a file; returns their number."""
     try:
-        ((count,),) = connection.execute(query, values | {"file": file.index}).fetchall()
+        ((count,),) = connection.execute(query, values).fetchall()
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0]
         raise IndexerError(f"the payments of {file.name} cannot be counted: {reason}") from error
     return int(count)
 
 
-def _report(connection: DuckDBPyConnection, files: list[PaymentFile], rejects: Rejects) -> None:
-    tallies = [rejects.tally(file.name) for file in files]
-    for index, rows, failed, duplicates in connection.execute(COUNTS).fetchall():
-        tallies[index].records += rows
-        tallies[index].left_out["failed payments"] += failed
-        tallies[index].left_out["duplicate payments"] += duplicates
+def _report(connection: DuckDBPyConnection, files: list[PaymentFile], findings: Findings) -> None:
+    tallies = [findings.tally(file.name) for file in files]
+    for index, fault, count in connection.execute(COUNTS).fetchall():
+        tallies[index].records += count
+        if fault in LEFT_OUT:
+            tallies[index].left_out[LEFT_OUT[fault]] += count
     cursor = connection.execute(REJECTED)
     while batch := cursor.fetchmany(BATCH):
-        for index, row, payment_id, opening, fault, damage in batch:
+        for index, row, payment_id, opening, code, damage in batch:
             file = files[index]
             shift = file.first_number - file.start
             column, reason = "", damage
             if opening is not None:
                 reason = f"is within a quoted value that starts on line {opening + shift}"
-            elif fault > 0:
-                column, _, reason = FAULTS[fault]
+            elif code > 0:
+                column, _, reason = FAULTS[code]
             position, path = f"{file.unit} {row + shift}", _path(file.columns, column)
-            reject = Reject(file.name, position, payment_id, path, reason)
-            rejects.malformed(tallies[index], reject)
+            fault = InvalidRecord(path, reason)
+            findings.refuse(tallies[index], position, payment_id, fault)
+    for tally in tallies:
+        tally.published = tally.records - tally.malformed - sum(tally.left_out.values())
 
 
 def _path(names: dict[str, str], column: str) -> str:

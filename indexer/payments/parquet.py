@@ -8,15 +8,15 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from indexer.errors import SourceError
-from indexer.payments.columns import check_columns, find_columns, project
-from indexer.payments.files import PaymentFile, is_gzip, sql_path
+from indexer.payments.columns import check_columns, project
+from indexer.payments.files import PaymentFile, PaymentInput, is_gzip, sql_path, sql_text
 
 MAGIC = b"PAR1"
 MACROS = """
--- The shortest decimal without an exponent that reads back as the same number.
+-- The shortest decimal without an exponent that reads back as the same number; of a whole number
+-- all digits. DuckDB reads decimals of more than 38 digits as doubles.
 CREATE MACRO double_text(number) AS
-    CASE WHEN number = trunc(number) AND abs(number) <= 9007199254740992
-        THEN number::BIGINT::VARCHAR
+    CASE WHEN number = trunc(number) AND abs(number) < 1e38 THEN number::HUGEINT::VARCHAR
         WHEN abs(number) < 0.001 THEN number::DECIMAL(38, 18)::VARCHAR
         ELSE number::VARCHAR END;
 
@@ -27,11 +27,14 @@ CREATE MACRO blob_text(value) AS
 """
 
 
-def open_parquet_file(connection: DuckDBPyConnection, name: str, path: Path) -> PaymentFile:
+def open_parquet_file(
+    connection: DuckDBPyConnection, source: PaymentInput, path: Path
+) -> PaymentFile:
     """Read the columns and the row count of a Parquet file.
 
     Raises SourceError when the file is inside gzip, damaged or lacks a column.
     """
+    name = source.name
     if is_gzip(name, path):
         raise SourceError(f"{name}: is Parquet compressed with gzip; decompress it first")
     table = f"read_parquet({sql_path(path)}, file_row_number = true, hive_partitioning = false)"
@@ -42,9 +45,10 @@ def open_parquet_file(connection: DuckDBPyConnection, name: str, path: Path) -> 
         reason = str(error).partition("\n")[0].replace(str(path), "the file")
         raise SourceError(f"{name}: the Parquet data is damaged or cut short: {reason}") from error
     types = {column: kind for column, kind, *_ in described if column != "file_row_number"}
-    check_columns(name, [*types])
-    columns = find_columns([*types])
+    columns = check_columns(source, [*types])
     texts = {column: f"nullif({_text(key, types[key])}, '')" for column, key in columns.items()}
+    if "chain" not in texts and source.chain:
+        texts["chain"] = sql_text(source.chain)
     if "success" in texts:  # a null means failed, a missing column does not
         texts["success"] = f"coalesce({texts['success']}, '')"
     return PaymentFile(
@@ -66,6 +70,7 @@ staged AS (
 
 
 def _text(key: str, kind: str) -> str:
+    name = '"' + key.replace('"', '""') + '"'
     if kind in ("DOUBLE", "FLOAT"):  # by way of its text, since FLOAT 0.1 is not DOUBLE 0.1
-        return f'double_text("{key}"::VARCHAR::DOUBLE)'
-    return f'blob_text("{key}")' if kind == "BLOB" else f'"{key}"::VARCHAR'
+        return f"double_text({name}::VARCHAR::DOUBLE)"
+    return f"blob_text({name})" if kind == "BLOB" else f"{name}::VARCHAR"

@@ -14,6 +14,9 @@ line cannot be split into values, or null) and `unclosed` (the line has an odd n
 
 from __future__ import annotations
 
+from indexer.payments.files import sql_text
+from service.networks import NETWORK_KEYS
+
 MAX_DECIMALS = 18
 MAX_DOLLARS = 10**12
 
@@ -21,12 +24,26 @@ ADDRESSES = ("tx_hash", "sender", "recipient", "address", "transaction_from", "t
 
 # Codes of rows that are not payments for another reason than their values.
 BLANK, FAILED, DUPLICATE, ENCLOSED = -1, -2, -3, -4
+TEST_NETWORK, UNKNOWN_TOKEN, OTHER_CURRENCY = -5, -6, -7
+LEFT_OUT = {
+    FAILED: "failed payments",
+    DUPLICATE: "duplicate payments",
+    TEST_NETWORK: "payments on test networks",
+    UNKNOWN_TOKEN: "payments in unknown tokens",
+    OTHER_CURRENCY: "payments in other currencies",
+}
+
+# Values of `success` in use, in any case; a row with another one has failed. This is a pattern,
+# because DuckDB turns a list of so many values into a hash join, which breaks the order of rows.
+SUCCESSES = r"true|t|1|1\.0|yes|y|ok|success|succeeded|confirmed"
 
 # The first comparison is cheap and false for almost all rows, so that few compute the power.
 TOO_MUCH = (
     f"base_units > {MAX_DOLLARS} AND base_units::DOUBLE / pow(10, decimal_places) > {MAX_DOLLARS}"
 )
-NOT_A_TIME = "is not a date and time such as `2026-05-07T10:16:51Z`"
+NOT_A_TIME = (
+    "is not a date and time such as `2026-05-07T10:16:51Z`, nor whole Unix seconds or milliseconds"
+)
 NOT_DOLLARS = "is not a decimal of at most 6 places, from 0, without exponent"
 
 # Each fault: its column, its SQL condition, and its reason in the list of rejects. The code of a
@@ -48,43 +65,51 @@ FAULTS = (
     ("amount", f"amount IS NOT NULL AND {TOO_MUCH}", "is over 10^12 US dollars"),
     ("dollars", TOO_MUCH, "is over 10^12 US dollars"),
     ("log_index", "log_index IS NOT NULL AND event_index IS NULL", "is not a whole number"),
+    ("decimals", "false", "is not the number of decimals of this token"),  # found by `exclusions`
 )
+WRONG_DECIMALS = len(FAULTS) - 1
 
 MACROS = r"""
 CREATE MACRO canonical_address(text) AS
     CASE WHEN starts_with(text, '0x') THEN lower(text) ELSE text END;
 
 -- Milliseconds since 1970. The pattern rejects what the cast accepts besides: dates, `infinity`.
+-- Unix times from 2001 to 2286 have 10 digits in seconds and 13 in milliseconds.
 CREATE MACRO parse_time(text) AS
     CASE WHEN regexp_full_match(text, '\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*')
-        THEN epoch_ms(try_cast(text AS TIMESTAMPTZ)) END;
+        THEN epoch_ms(try_cast(text AS TIMESTAMPTZ))
+        WHEN regexp_full_match(text, '\d{10}(\.0+)?') THEN text::BIGINT * 1000
+        WHEN regexp_full_match(text, '\d{13}(\.0+)?') THEN text::BIGINT END;
 
 CREATE MACRO parse_base_units(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,38}') THEN text::HUGEINT END;
+    CASE WHEN regexp_full_match(text, '\d{1,38}(\.0+)?') THEN text::HUGEINT END;
 
+-- Millionths of a dollar. Digits beyond the sixth may only be the rounding error of a double.
 CREATE MACRO parse_dollars(text) AS
     CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d{1,6}0*)?')
-        THEN (text::DECIMAL(38, 6) * 1000000)::HUGEINT END;
+        THEN (text::DECIMAL(38, 6) * 1000000)::HUGEINT
+        WHEN regexp_full_match(text, '\d{1,9}\.\d{7,}')
+            AND abs(text::DOUBLE - round(text::DOUBLE, 6)) < 1e-9
+        THEN round(text::DOUBLE * 1000000)::HUGEINT END;
 
 CREATE MACRO parse_decimals(text) AS
-    CASE WHEN regexp_full_match(text, '\d|0\d|1[0-8]') THEN text::TINYINT END;
+    CASE WHEN regexp_full_match(text, '(0?\d|1[0-8])(\.0+)?') THEN text::TINYINT END;
 
 CREATE MACRO parse_log_index(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,18}') THEN text::BIGINT END;
-
--- The identity of a payment: chain, transaction hash and log index, or without a log index sender,
--- recipient and amount. Lengths and separators make the key unambiguous. Null without a hash.
-CREATE MACRO transaction_key(
-    chain, tx_hash, event_index, sender, recipient, base_units, decimal_places
-) AS
-    CASE WHEN tx_hash IS NOT NULL THEN concat(
-        length(lower(chain)), ' ', lower(chain), event_index,
-        CASE WHEN event_index IS NULL THEN concat(
-            '/', length(sender), ' ', sender, length(recipient), ' ', recipient,
-            base_units, ' ', decimal_places
-        ) END,
-        ' ', tx_hash
-    ) END;
+    CASE WHEN regexp_full_match(text, '\d{1,18}(\.0+)?') THEN text::BIGINT END;
+"""
+_KEYS = ", ".join(
+    f"{sql_text(name)}: {sql_text(key)}" for name, key in NETWORK_KEYS.items() if name != key
+)
+MACROS += rf"""
+-- `network_key` of `service.networks`, for names in ASCII.
+CREATE MACRO fold_network(text) AS replace(replace(lower(trim(text)), ' ', '-'), '_', '-');
+CREATE MACRO caip2(name) AS
+    CASE WHEN starts_with(name, 'solana:') THEN left(name, {len("solana:") + 32})
+        WHEN name BETWEEN '0' AND ':' AND regexp_full_match(name, '\d+') THEN 'eip155:' || name
+        ELSE name END;
+CREATE MACRO known_network(name) AS coalesce(map_extract_value(MAP {{{_KEYS}}}, name), name);
+CREATE MACRO network_key(text) AS known_network(caip2(fold_network(text)));
 """
 _POWERS = " ".join(
     f"WHEN {places} THEN {10 ** (MAX_DECIMALS - places)}::HUGEINT"
@@ -101,12 +126,14 @@ STAGES = f"""
 typed AS (
     SELECT
         * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)}),
+        network_key(chain) AS network,
         parse_time(block_timestamp) AS paid_at,
         CASE WHEN amount IS NULL THEN parse_dollars(dollars)
             ELSE parse_base_units(amount) END AS base_units,
         CASE WHEN amount IS NULL THEN 6 ELSE parse_decimals(decimals) END AS decimal_places,
         parse_log_index(log_index) AS event_index,
-        damage IS NULL AND coalesce(lower(success) NOT IN ('true', 't', '1'), false) AS failed
+        damage IS NULL AND NOT coalesce(regexp_full_match(success, '{SUCCESSES}', 'i'), true)
+            AS failed
     FROM staged
 ),
 judged AS (

@@ -8,20 +8,23 @@ read buffers become rows. Nor does that parser give the line number of a row tha
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import SourceError
-from indexer.payments.columns import COLUMNS, check_columns, find_columns, project
+from indexer.payments.columns import check_columns, column_names, find_columns, project
 from indexer.payments.files import (
     FORMATS,
     PaymentFile,
+    PaymentInput,
     is_gzip,
     read_chunks,
     sql_path,
+    sql_text,
     write_copy,
 )
 from indexer.text import BYTE_ORDER_MARK, MAX_RECORD
@@ -88,25 +91,24 @@ class Lines(Struct):
             yield block
 
 
-def open_text_file(name: str, path: Path) -> PaymentFile:
+def check_text_file(source: PaymentInput, path: Path) -> None:
+    """Raise SourceError when the beginning of a file is no CSV with the columns nor JSON lines."""
+    lines = Lines()
+    with closing(_read_blocks(source.name, path)) as blocks:
+        next(filter(lambda _: lines.head, lines.measure(map(_line_feeds, blocks))), None)
+    _recognise(source, lines)
+
+
+def open_text_file(source: PaymentInput, path: Path) -> PaymentFile:
     """Recognise CSV or JSON lines, and copy the lines where DuckDB cannot read them in place.
 
     Raises SourceError when the file is empty, damaged or lacks a column.
     """
-    lines, copy = Lines(), None
+    name, lines, copy = source.name, Lines(), None
     if not _is_readable_in_place(name, path, lines):
         copy = path.with_name(f"{path.name}-lines")
         lines = copy_lines(name, path, copy)
-    _check_head(name, lines.head)
-    if lines.head.startswith(b"{"):
-        skipped = 0
-        columns, staged = find_columns(_keys(lines.head)), _stage_json()
-    else:
-        skipped = lines.head_index + 1
-        names = _header_names(name, lines.head.decode("utf-8", "replace"))
-        check_columns(name, names)
-        columns = find_columns(names)
-        staged = _stage_csv(names, columns)
+    skipped, columns, staged = _recognise(source, lines)
     table = _line_reader(copy or path, skipped, lines.longest)
     return PaymentFile(
         name=name,
@@ -146,6 +148,18 @@ def _line_reader(path: Path, skipped: int, longest: int) -> str:
 """
 
 
+def _recognise(source: PaymentInput, lines: Lines) -> tuple[int, dict[str, str], str]:
+    """Return the number of lines above the payments, the columns, and the stage `staged`."""
+    name, head = source.name, lines.head
+    _check_head(name, head)
+    if head.startswith(b"{"):
+        keys = _keys(head)
+        return 0, find_columns(source, keys) if keys else {}, _stage_json(source)
+    names = _header_names(name, head.decode("utf-8", "replace"))
+    columns = check_columns(source, names)
+    return lines.head_index + 1, columns, _stage_csv(source, names, columns)
+
+
 def _check_head(name: str, head: bytes) -> None:
     if not head:
         raise SourceError(f"{name}: is empty; {FORMATS}")
@@ -171,9 +185,11 @@ def _keys(record: bytes) -> list[str]:
         return []
 
 
-def _stage_csv(names: list[str], columns: dict[str, str]) -> str:
+def _stage_csv(source: PaymentInput, names: list[str], columns: dict[str, str]) -> str:
     values = {column: f"held[{names.index(name) + 1}]" for column, name in columns.items()}
     texts = {column: f"nullif({value}, '')" for column, value in values.items()}
+    if "chain" not in texts and source.chain:
+        texts["chain"] = sql_text(source.chain)
     if "success" in values:  # an empty value means failed, a missing column does not
         texts["success"] = f"coalesce({values['success']}, '')"
     return f"""
@@ -196,13 +212,21 @@ staged AS (
 """  # noqa: S608  # made of constants and numbers
 
 
-def _stage_json() -> str:
-    keys = [key for aliases in COLUMNS.values() for key in aliases]
+def _stage_json(source: PaymentInput) -> str:
+    names = column_names(source)
+    keys = [*dict.fromkeys(key for aliases in names.values() for key in aliases)]
+    paths = [sql_text(f"/{key.replace('~', '~0').replace('/', '~1')}") for key in keys]
     values = {key: f"nullif(held[{index}], '')" for index, key in enumerate(keys, 1)}
     texts = {
         column: f"coalesce({', '.join(values[key] for key in aliases)})"
-        for column, aliases in COLUMNS.items()
+        for column, aliases in names.items()
     }
+    if source.chain:
+        texts["chain"] = f"coalesce({texts['chain']}, {sql_text(source.chain)})"
+    # As for columns: an amount without decimals is no amount where there are dollars.
+    is_amount = f"{texts['decimals']} IS NOT NULL OR {texts['dollars']} IS NULL"
+    texts["amount"] = f"CASE WHEN {is_amount} THEN {texts['amount']} END"
+    success = keys.index(names["success"][0])
     # A null or empty value means failed, a missing key does not.
     texts["success"] = (
         f"coalesce({texts['success']}, CASE WHEN types[2] IS NOT NULL THEN 'false' END)"
@@ -212,8 +236,8 @@ parsed AS (
     SELECT row, text, CASE WHEN json_valid(text) THEN text END AS record FROM source
 ),
 split AS (
-    SELECT row, text, json_type(record, ['$', '$.success']) AS types,
-        json_extract_string(record, {[f"$.{key}" for key in keys]}) AS held
+    SELECT row, text, json_type(record, ['', {paths[success]}]) AS types,
+        json_extract_string(record, [{", ".join(paths)}]) AS held
     FROM parsed
 ),
 staged AS (
@@ -227,7 +251,7 @@ staged AS (
 """  # noqa: S608  # made of constants
 
 
-def _read_blocks(name: str, path: Path) -> Iterator[bytes]:
+def _read_blocks(name: str, path: Path) -> Generator[bytes, None, None]:
     """Yield whole lines of a file, about a CHUNK at a time, each with an end.
 
     A line longer than MAX_RECORD is replaced by its placeholder.

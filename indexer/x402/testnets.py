@@ -23,26 +23,35 @@ _TEST_NETWORKS = frozenset(
     for name in (
         "algorand:SGO1GKSzyE7IEPItTxCByw9x8FmnrCDe",
         "aptos:2",
+        "cardano:preprod",
+        "eip155:5",  # Ethereum Goerli
         "eip155:51",  # XDC Apothem
         "eip155:97",  # BNB Chain
+        "eip155:195",  # X Layer, until 2025
         "eip155:300",  # zkSync Era Sepolia
         "eip155:1301",  # Unichain Sepolia
+        "eip155:1337",  # local nodes
+        "eip155:1952",  # X Layer
         "eip155:2201",  # Stable
         "eip155:4690",  # IoTeX
         "eip155:4801",  # World Chain Sepolia
         "eip155:10143",  # Monad
         "eip155:10200",  # Gnosis Chiado
         "eip155:17000",  # Ethereum Holesky
+        "eip155:31337",  # local nodes of Anvil and Hardhat
         "eip155:31611",  # Mezo
         "eip155:44787",  # Celo Alfajores
         "eip155:59141",  # Linea Sepolia
         "eip155:72344",  # Radius
+        "eip155:80001",  # Polygon Mumbai
+        "eip155:84531",  # Base Goerli
         "eip155:181228",  # HPP Sepolia
         "eip155:534351",  # Scroll Sepolia
         "eip155:560048",  # Ethereum Hoodi
         "eip155:5042002",  # Arc
         "eip155:11142220",  # Celo Sepolia
         "eip155:11155420",  # Optimism Sepolia
+        "xrpl:1",
     )
 )
 _separator = re.compile(r"[-:./]|\d+$")

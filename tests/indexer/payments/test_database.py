@@ -8,12 +8,15 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from indexer.__main__ import main
+from indexer.errors import IndexerError
 from indexer.payments.database import open_payments
+from indexer.payments.files import PaymentInput
 from indexer.progress import Progress
-from indexer.sources.rejects import Rejects
+from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import ROOT, payment, run_indexer, service, write_lines
 from tests.support.sources.payments import HEADER, hashes, overview, row
@@ -29,20 +32,22 @@ MIB, GIB = 2**20, 2**30
 def test_duckdb_takes_a_share_of_the_memory_and_of_the_cpus_of_a_build(
     jobs: int, memory: int, threads: int, limit: str, tmp_path: Path
 ) -> None:
-    names = [write_lines(tmp_path / "p.jsonl", [payment()])]
-    limits = {"jobs": jobs, "memory": memory}
-    with open_payments(tmp_path, names, Rejects(None), NOW, Progress(), **limits) as connection:
+    name = write_lines(tmp_path / "p.jsonl", [payment()])
+    inputs = [PaymentInput(name, name)]
+    with open_payments(
+        tmp_path, inputs, Findings(None), NOW, Progress(), jobs=jobs, memory=memory
+    ) as connection:
         assert connection is not None
         query = "SELECT current_setting('threads'), current_setting('memory_limit')"
         assert connection.execute(query).fetchone() == (threads, limit)
 
 
 def test_payments_with_long_lines_load_in_the_least_memory(tmp_path: Path) -> None:
-    names = [str(tmp_path / "p.csv")]
+    name = tmp_path / "p.csv"
     rows = [f"{row(number)},{'x' * 100_000}" for number in range(700)]
-    Path(names[0]).write_text("\n".join([f"{HEADER},memo", *rows, ""]))
+    name.write_text("\n".join([f"{HEADER},memo", *rows, ""]))
     with open_payments(
-        tmp_path, names, Rejects(None), NOW, Progress(), jobs=4, memory=1
+        tmp_path, [PaymentInput("p", str(name))], Findings(None), NOW, Progress(), jobs=4, memory=1
     ) as connection:
         assert connection is not None
         assert connection.execute("SELECT count(*) FROM payments").fetchone() == (700,)
@@ -106,3 +111,54 @@ def test_a_catalogue_without_payments_is_built_without_duckdb(
     assert ecosystem.stats(1) == b""
     assert ecosystem.stats(30) == b""
     assert ecosystem.transactions(0, 24) == (b"", False)
+
+
+# The query would run for days. With a second thread, DuckDB may sleep until that one is done.
+ENDLESS = """
+import os, signal, sys, threading
+from datetime import UTC, datetime
+from pathlib import Path
+from indexer.payments.database import open_payments
+from indexer.payments.files import PaymentInput
+from indexer.progress import Progress
+from indexer.sources.findings import Findings
+
+folder = Path(sys.argv[1])
+inputs = [PaymentInput("p", str(folder / "p.jsonl"))]
+options = {"jobs": 1, "memory": 2**30}
+try:
+    now = datetime.now(UTC)
+    with open_payments(folder, inputs, Findings(None), now, Progress(), **options) as connection:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        numbers = "FROM range(10000000) AS a, range(10000000) AS b"
+        connection.execute(f"SELECT sum(a.range * b.range % 7) {numbers}").fetchall()
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_while_duckdb_works_is_a_keyboard_interrupt(tmp_path: Path) -> None:
+    write_lines(tmp_path / "p.jsonl", [payment()])
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path)]
+    finished = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert finished.returncode == 130, finished.stderr
+
+
+def test_an_interrupted_load_is_a_keyboard_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        try:
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+        except duckdb.Error as error:
+            raise IndexerError("the payments of p cannot be counted") from error
+
+    monkeypatch.setattr("indexer.payments.load.load_payments", interrupt)
+    inputs = [PaymentInput("p", str(tmp_path / "p.csv"))]
+    with (
+        pytest.raises(KeyboardInterrupt),
+        open_payments(tmp_path, inputs, Findings(None), NOW, Progress(), jobs=1, memory=GIB),
+    ):
+        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import resource
 import subprocess
 from collections.abc import Callable
@@ -17,8 +18,10 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from indexer.errors import SourceError
+from indexer.payments.database import check_payment_files
+from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
-from indexer.sources.rejects import Rejects
+from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, payment, run_indexer, service, write_lines
 from tests.support.sources.payments import (
@@ -28,6 +31,7 @@ from tests.support.sources.payments import (
     overview,
     row,
     write_csv,
+    write_parquet,
     write_rows,
 )
 
@@ -54,7 +58,8 @@ def load_watched(names: list[str], staging: Path, watch: Callable[[str], None]) 
     staging.mkdir()
     with duckdb.connect() as connection:
         watched = cast("DuckDBPyConnection", WatchedConnection(connection, watch))
-        load_payments(watched, names, staging, Rejects(None), NOW)
+        inputs = [PaymentInput(name, name) for name in names]
+        load_payments(watched, inputs, staging, Findings(None), NOW)
         ((count,),) = connection.execute("SELECT count(*) FROM payments").fetchall()
     return int(count)
 
@@ -225,10 +230,17 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "no column for the sender": (
         b"chain,block_time,to_addr,amount_usdc\n",
-        "there is no column sender or from_addr or from_address among chain, block_time",
+        "there is no column sender or from_addr or from_address or payer among chain, block_time",
     ),
     "no amount": (b"chain,block_time,from_addr,to_addr\n", "amount or amount_usdc or value_usd"),
-    "no decimals": (b"chain,block_time,from_addr,to_addr,amount\n", "decimals"),
+    "no decimals": (
+        b"chain,block_time,from_addr,to_addr,amount\n",
+        "amount needs decimals: the file has no column of that name; map it with --column or give",
+    ),
+    "no chain": (
+        b"block_time,payer,merchant,value_usd\n",
+        "map it with --column or give --chain",
+    ),
     "an array": (b"[" + b"1," * 999 + b"1]", "is a JSON array"),
     "blank": (b"\n \n\r\n", "is empty"),
     "an unclosed quote in the header": (
@@ -258,3 +270,38 @@ def test_an_unreadable_payment_file_ends_the_build_and_keeps_the_published_snaps
     assert error.startswith(f"error: {name}")
     assert message in error
     assert open_snapshot(artifacts).find("kept") is not None
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_an_unreadable_payment_file_is_found_by_the_check(case: str, tmp_path: Path) -> None:
+    content, message = UNREADABLE[case]
+    name = tmp_path / "p.csv"
+    name.write_bytes(content)
+    with pytest.raises(SourceError, match=f"^ours: .*{re.escape(message)}"):
+        check_payment_files([PaymentInput("ours", str(name))])
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("none.csv", "there is no such file"), (".", "cannot be read: Is a dir")]
+)
+def test_a_missing_payment_file_is_found_by_the_check(
+    path: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SourceError, match=f"^ours: {message}"):
+        check_payment_files([PaymentInput("ours", str(tmp_path / path))])
+
+
+def test_only_the_beginning_of_a_payment_file_is_checked(tmp_path: Path) -> None:
+    rows = [payment(tx_hash=f"0x{number}") for number in range(50_000)]
+    whole = gzip.compress(Path(write_csv(tmp_path / "p.csv", rows)).read_bytes())
+    name = tmp_path / "p*.csv.gz"
+    name.write_bytes(whole[:-9])
+    parquet = write_parquet(tmp_path / "[p]", [payment()])
+    good = write_lines(tmp_path / "p.jsonl", [payment(), 7])
+    check_payment_files([PaymentInput("ours", path) for path in (str(name), parquet, good)])
+
+
+def test_a_pipe_of_payments_is_not_read_by_the_check(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # opening it would wait for a writer
+    check_payment_files([PaymentInput("ours", str(pipe))])

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from indexer.errors import SourceError
+from indexer.options import Stablecoin
+from indexer.payments.files import PaymentInput
+from indexer.x402.stablecoins import Stablecoins
+from indexer.x402.testnets import is_test_network
+from service.networks import NETWORK_KEYS, network_key
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
+from tests.support.running import Build, Json, examples, payment, run_indexer, service, write_lines
 from tests.support.sources.payments import (
     ANY_REJECTS,
     hashes,
     items,
     list_rejects,
+    load,
     overview,
     read_rejects,
     row,
     write_csv,
+    write_parquet,
     write_rows,
 )
+
+DAI = "0x50c5725949a6f0c72e6c4a641f24049a917db0cb"
+USDC = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
+EURC = "0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42"
 
 
 def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, build: Build) -> None:
@@ -32,7 +48,7 @@ def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, bu
         transaction_from="0xCd",
         provider="one.example",
         facilitator_id="f",
-        token_address="0xEf",
+        token_address=DAI.upper().replace("0X", "0x"),
         sender="0xAA",
         recipient="SoLaNa",
         amount=20_000_000_000_000_000_000,
@@ -41,7 +57,7 @@ def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, bu
     )
     assert build([service()], payments=[whole]) == 0
     del whole["ignored"]
-    lowered = {"address": "0xab", "transaction_from": "0xcd", "token_address": "0xef"}
+    lowered = {"address": "0xab", "transaction_from": "0xcd", "token_address": DAI}
     assert items(artifacts) == [whole | lowered | {"sender": "0xaa"}]
     assert overview(artifacts)["total_amount"] == 20_000_000
 
@@ -88,7 +104,8 @@ def test_duplicates_are_found_across_files(tmp_path: Path, artifacts: Path) -> N
     finished = run_indexer("build", source, "--transactions", one, two, "--out", artifacts)
     assert finished.returncode == 0, finished.stderr
     assert overview(artifacts)["total_transactions"] == 3
-    assert f"{two}: 2 records, 0 rejected, 1 duplicate payments" in finished.stdout
+    assert f"{two}: 2 records: 1 published, 1 left out\n" in finished.stdout
+    assert "  left out: 1 × duplicate payments\n" in finished.stdout
 
 
 def test_transactions_may_be_given_more_than_once(tmp_path: Path, artifacts: Path) -> None:
@@ -112,7 +129,8 @@ def test_transactions_may_be_given_more_than_once(tmp_path: Path, artifacts: Pat
         ({"sender": "0xc"}, False),
         ({"recipient": "0xc"}, False),
         ({"amount": 1}, False),
-        ({"log_index": 1}, False),
+        ({"log_index": 1}, True),
+        ({"log_index": 1, "amount": 1}, False),
     ],
 )
 def test_without_log_index_a_duplicate_agrees_in_parties_and_amount(
@@ -121,6 +139,287 @@ def test_without_log_index_a_duplicate_agrees_in_parties_and_amount(
     first = payment(tx_hash="0xab")
     assert build([service()], payments=[first, first | other]) == 0
     assert overview(artifacts)["total_transactions"] == (1 if same else 2)
+
+
+Row = tuple[str, int | None, str, int]
+"""A payment: transaction hash, log index, sender, amount."""
+
+payment_rows: st.SearchStrategy[list[Row]] = st.lists(
+    st.tuples(
+        st.sampled_from(["0x1", "0x2"]),
+        st.sampled_from([None, None, 1, 2]),
+        st.sampled_from("ab"),
+        st.sampled_from([1, 2]),
+    ),
+    max_size=12,
+)
+
+
+def write_payments(path: Path, rows: list[Row]) -> str:
+    return write_lines(
+        path,
+        [
+            payment(tx_hash=tx_hash, log_index=log_index, sender=sender, amount=amount)
+            for tx_hash, log_index, sender, amount in rows
+        ],
+    )
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(payment_rows, payment_rows)
+def test_exports_with_and_without_log_index_do_not_double(one: list[Row], two: list[Row]) -> None:
+    rows = one + two
+    indexed: dict[tuple[str, int], Row] = {}
+    for each in rows:
+        if each[1] is not None:
+            indexed.setdefault((each[0], each[1]), each)
+    with_index = {(each[0], *each[2:]) for each in rows if each[1] is not None}
+    without = {(each[0], *each[2:]) for each in rows if each[1] is None}
+    with tempfile.TemporaryDirectory() as folder:
+        names = [write_payments(Path(folder) / f"{n}.jsonl", r) for n, r in enumerate((one, two))]
+        names = [name for name in names if Path(name).stat().st_size]
+        loaded = load(Path(folder), *names)
+    assert len(loaded.payments) == len(indexed) + len(without - with_index)
+    left_out = sum(tally.left_out.get("duplicate payments", 0) for tally in loaded.tallies)
+    assert left_out == len(rows) - len(loaded.payments)
+
+
+def test_an_export_in_dollars_does_not_double_one_in_base_units(tmp_path: Path) -> None:
+    units = write_csv(tmp_path / "1.csv", [payment(log_index=n) for n in range(3)])
+    row = payment(amount_usdc="0.010000", chain="8453")
+    del row["amount"], row["decimals"]
+    dollars = write_csv(tmp_path / "2.csv", [row])
+    loaded = load(tmp_path, units, dollars)
+    assert loaded.dollars() == [0.01] * 3
+    assert loaded.tallies[1].left_out == {"duplicate payments": 1}
+
+
+def test_names_of_one_network_are_one_network(
+    artifacts: Path, build: Build, tmp_path: Path
+) -> None:
+    chains = ["base", "Base", "base-mainnet", "eip155:8453", "8453", " BASE_Mainnet "]
+    rows = [payment(chain=chain) for chain in chains]
+    name = write_lines(tmp_path / "p.jsonl", rows)
+    assert [payment["network"] for payment in load(tmp_path, name).payments] == ["base"]
+    assert build([service()], payments=rows[4:]) == 0
+    assert [item["chain"] for item in items(artifacts)] == ["8453"]
+
+
+spellings = st.one_of(
+    st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1),
+    st.from_regex(r"[0-9]{1,6}", fullmatch=True),
+    st.sampled_from([*NETWORK_KEYS, "solana:" + "x" * 44, "Solana_" + "X" * 44]),
+    st.tuples(st.sampled_from([*NETWORK_KEYS]), st.sampled_from([str.upper, str.title])).map(
+        lambda name: " " + name[1](name[0]).replace("-", "_")
+    ),
+)
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.lists(spellings, min_size=1))
+def test_the_network_of_a_payment_is_its_key_in_the_service(names: list[str]) -> None:
+    names = [name for name in names if not is_test_network(name)] or ["Base"]
+    rows = [payment(tx_hash="", chain=name) for name in names]
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load(Path(folder), write_lines(Path(folder) / "p.jsonl", rows))
+    assert [row["network"] for row in loaded.payments] == [network_key(name) for name in names]
+
+
+def test_what_is_no_dollar_is_counted_apart(tmp_path: Path, artifacts: Path, build: Build) -> None:
+    rows = [
+        payment(tx_hash="0x1"),
+        payment(tx_hash="0x2", token_address=USDC),
+        payment(tx_hash="0x3", token_address=DAI, amount=10**16, decimals=18),
+        payment(tx_hash="0x4", token_address=""),
+        payment(tx_hash="0x5", chain="base-sepolia"),
+        payment(tx_hash="0x6", chain="84532", token_address=USDC),
+        payment(tx_hash="0x7", chain="eip155:31337", amount=10**30),
+        payment(tx_hash="0x8", token_address="0xdd"),
+        payment(tx_hash="0x9", token_address="0xdd", amount=10**35, decimals=18),
+        payment(tx_hash="0xa", token_address="0xdd", decimals=24),
+        payment(tx_hash="0xb", chain="polygon", token_address=USDC),
+        payment(tx_hash="0xc", token_address=EURC.replace("a", "A")),
+        payment(tx_hash="0xd", chain="base-sepolia", success=False),
+    ]
+    name = write_lines(tmp_path / "p.jsonl", rows)
+    loaded = load(tmp_path, name)
+    assert loaded.dollars() == [0.01] * 4
+    assert [row["token"] is None for row in loaded.payments] == [True, False, False, True]
+    (tally,) = loaded.tallies
+    assert (tally.records, tally.malformed) == (13, 0)
+    assert tally.left_out == {
+        "failed payments": 1,
+        "payments on test networks": 3,
+        "payments in unknown tokens": 4,
+        "payments in other currencies": 1,
+    }
+    assert build([service()], payments=name) == 0
+    assert hashes(artifacts) == {"0x1", "0x2", "0x3", "0x4"}
+    assert overview(artifacts)["total_amount"] == 40_000
+
+
+def test_a_token_of_the_operator_counts_as_dollars(tmp_path: Path) -> None:
+    more = Stablecoins([Stablecoin("base", "0xDd", "XUSD", 6)])
+    name = write_lines(tmp_path / "p.jsonl", [payment(token_address="0xdd")])
+    assert load(tmp_path, name, stablecoins=more).dollars() == [0.01]
+
+
+def test_decimals_that_contradict_the_token_are_rejected(tmp_path: Path, build: Build) -> None:
+    rows = [payment(log_index=n, token_address=USDC, decimals=d) for n, d in enumerate((6, 18))]
+    rejects = read_rejects(build, rows, tmp_path / "rejects.jsonl")
+    assert [(reject["position"], reject["path"]) for reject in rejects] == [
+        ("line 2", "$.decimals")
+    ]
+    assert rejects[0]["reason"] == "is not the number of decimals of this token"
+
+
+SUCCESSES = "true t 1 1.0 yes y ok success succeeded confirmed TRUE True Y OK SUCCESS Confirmed"
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_success_is_understood_in_any_usual_spelling(form: str, tmp_path: Path) -> None:
+    values: list[object] = [*SUCCESSES.split(), True, 1, 1.0]
+    failed = ["false", "0", "0.0", "no", "", "failed", "reverted", "10", "1.5", "yes!"]
+    rows = [payment(tx_hash=f"0x{n}", success=v) for n, v in enumerate([*values, *failed])]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
+    loaded = load(tmp_path, name)
+    assert len(loaded.payments) == len(values)
+    assert loaded.tallies[0].left_out == {"failed payments": len(failed)}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_times_are_read_in_every_usual_form(form: str, tmp_path: Path) -> None:
+    moment = 1_777_112_211_000  # milliseconds since 1970
+    times = [
+        "2026-04-25 10:16:51.000 UTC",
+        "2026-04-25 10:16:51 UTC",
+        "2026-04-25 10:16:51",
+        "2026-04-25T10:16:51Z",
+        "2026-04-25T12:16:51.000+02:00",
+        moment,
+        moment // 1000,
+        f"{moment}",
+        f"{moment // 1000}.0",
+        float(moment),
+    ]
+    rows = [payment(tx_hash=f"0x{n}", block_timestamp=time) for n, time in enumerate(times)]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
+    loaded = load(tmp_path, name)
+    assert [row["paid_at"] for row in loaded.payments] == [moment] * len(times)
+
+
+@pytest.mark.parametrize(
+    ("dollars", "expected"),
+    [
+        ("0.30000000000000004", 0.3),
+        ("0.0030000000000000001", 0.003),
+        ("1.1099999999999999", 1.11),
+        ("123456.78900000001", 123456.789),
+        ("0.010000000000", 0.01),
+        ("5.00", 5.0),
+        ("0.1234567", None),
+        ("0.00000001", None),
+        ("3.0000001", None),
+    ],
+)
+def test_dollars_may_have_the_rounding_error_of_a_double(
+    dollars: str, expected: float | None, tmp_path: Path
+) -> None:
+    row = payment(amount_usdc=dollars)
+    del row["amount"], row["decimals"]
+    loaded = load(tmp_path, write_csv(tmp_path / "p.csv", [row]))
+    assert loaded.dollars() == ([] if expected is None else [expected])
+    assert loaded.tallies[0].malformed == (expected is None)
+
+
+def test_whole_numbers_may_have_a_decimal_point(tmp_path: Path) -> None:
+    row = payment(amount="10000.00", decimals="6.0", log_index="7.0")
+    assert load(tmp_path, write_csv(tmp_path / "p.csv", [row])).dollars() == [0.01]
+
+
+DUNE = """block_time,payer,merchant,value_usd,facilitator,provider
+2026-04-25 10:16:51.000 UTC,0xA,0xb,0.01,0xF,one
+2026-04-25 10:16:51.000 UTC,0xA,0xb,0.01,0xF,one
+2026-04-26 23:59:59.999 UTC,0xC,0xC,0.30000000000000004,0xF,
+"""
+
+
+def test_an_export_without_chain_and_hash_loads_whole_with_a_chain(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(DUNE)
+    with pytest.raises(SourceError, match="dune: there is no column chain or network among block"):
+        load(tmp_path, PaymentInput("dune", str(path)))
+    (tmp_path / "payments-0").unlink()
+    loaded = load(tmp_path, PaymentInput("dune", str(path), chain="eip155:8453"))
+    assert loaded.dollars() == [0.01, 0.01, 0.3]
+    assert {row["network"] for row in loaded.payments} == {"base"}
+    last = loaded.payments[-1]
+    assert last["sender"] == last["recipient"]
+    assert loaded.tallies[0].left_out == {}
+
+
+def test_the_chain_of_an_input_yields_to_a_column(tmp_path: Path) -> None:
+    chains = ("base", "it's a chain", "")
+    rows = [payment(chain=chain, log_index=number) for number, chain in enumerate(chains)]
+    name = write_csv(tmp_path / "p.csv", rows)
+    loaded = load(tmp_path, PaymentInput("p", name, chain="polygon"))
+    assert [row["network"] for row in loaded.payments] == ["base", "it's-a-chain"]
+    assert loaded.tallies[0].malformed == 1
+
+
+MAPPED = {
+    "sender": 'who "paid"',
+    "recipient": "to/whom~",
+    "dollars": "it's usd",
+    "block_timestamp": "$.when",
+}
+
+
+@pytest.mark.parametrize("write", [write_csv, write_lines, write_parquet])
+def test_columns_are_mapped(write: Callable[[Path, list[Json]], str], tmp_path: Path) -> None:
+    values = ("0xA", "SoL", "0.25", "2026-04-25 10:16:51")
+    row = dict(zip(MAPPED.values(), values, strict=True)) | {"sender": "no", "amount": "1"}
+    name = write(tmp_path / "mapped", [row])
+    loaded = load(tmp_path, PaymentInput("p", name, MAPPED, "it's ours"))
+    assert loaded.dollars() == [0.25]
+    plain = payment(sender="0xa", recipient="SoL")
+    (other,) = load(tmp_path, write_lines(tmp_path / "plain", [plain])).payments
+    for column in ("sender", "recipient"):
+        assert loaded.payments[0][column] == other[column]
+    assert loaded.payments[0]["network"] == "it's-ours"
+
+
+@pytest.mark.parametrize("write", [write_csv, write_lines, write_parquet])
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"sendr": "sender"}, "p: payments have no column sendr to map; the nearest is sender"),
+        ({"sender": "payor"}, "p: there is no column payor for sender among .*recipient"),
+    ],
+)
+def test_a_mapping_of_no_column_names_it(
+    columns: dict[str, str],
+    message: str,
+    write: Callable[[Path, list[Json]], str],
+    tmp_path: Path,
+) -> None:
+    name = write(tmp_path / "p", [payment()])
+    with pytest.raises(SourceError, match=message):
+        load(tmp_path, PaymentInput("p", name, columns))
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_fault_in_a_mapped_column_is_reported_under_its_name(form: str, tmp_path: Path) -> None:
+    rows = [payment(who="0xa"), payment(who="")]
+    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
+    loaded = load(tmp_path, PaymentInput("p", name, {"sender": "who"}))
+    assert loaded.tallies[0].reasons == {"$.who: is missing": 1}
+
+
+def test_dollars_count_where_an_amount_has_no_decimals(tmp_path: Path) -> None:
+    row = payment(amount=7, value_usd="0.5")
+    del row["decimals"]
+    assert load(tmp_path, write_csv(tmp_path / "p.csv", [row])).dollars() == [0.5]
 
 
 def test_with_log_index_a_duplicate_agrees_in_chain_hash_and_index_alone(
@@ -168,12 +467,16 @@ def test_failed_payments_are_left_out(
     lines = rows((True, False, None, "", "null", "no", 0))
     assert build([service()], payments=[*lines, payment(tx_hash="0x7")]) == 0
     assert overview(artifacts)["total_transactions"] == 2
-    assert "8 records, 0 rejected, 6 failed payments" in capsys.readouterr().out
+    assert "8 records: 2 published, 6 left out\n  left out: 6 × failed payments\n" in (
+        capsys.readouterr().out
+    )
     table = [row | {"amount": "?"} for row in rows(("false", "no", "", "null", "0"))]
     table.append(payment(tx_hash="0x5", success="true"))
     assert build([service()], payments=write_csv(tmp_path / "p.csv", table)) == 0
     assert overview(artifacts)["total_transactions"] == 1
-    assert "6 records, 0 rejected, 5 failed payments" in capsys.readouterr().out
+    assert "6 records: 1 published, 5 left out\n  left out: 5 × failed payments\n" in (
+        capsys.readouterr().out
+    )
 
 
 def test_rejects_are_numbered_within_their_file(tmp_path: Path, artifacts: Path) -> None:
@@ -226,7 +529,9 @@ BAD_ROWS: dict[str, tuple[Json, str, str]] = {
         "is not a date",
     ),
     "a date only": ({"block_timestamp": "2026-02-03"}, "block_timestamp", "is not a date"),
-    "a number as time": ({"block_timestamp": "1767970767"}, "block_timestamp", "is not a date"),
+    "a date as a number": ({"block_timestamp": "20260203"}, "block_timestamp", "is not a date"),
+    "microseconds": ({"block_timestamp": 1767970767000000}, "block_timestamp", "is not a date"),
+    "part of a second": ({"block_timestamp": "1767970767.5"}, "block_timestamp", "is not a date"),
     "infinity as time": ({"block_timestamp": "infinity"}, "block_timestamp", "is not a date"),
     "the far past": ({"block_timestamp": "1969-12-31T23:59:59Z"}, "block_timestamp", "1970"),
     "the future": ({"block_timestamp": FUTURE.isoformat()}, "block_timestamp", "in the future"),

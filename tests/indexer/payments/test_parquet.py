@@ -7,11 +7,10 @@ import os
 import subprocess
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
-from tests.support.sources.payments import ANY_REJECTS, items, overview
+from tests.support.sources.payments import ANY_REJECTS, items, load, overview, write_parquet
 
 # Column types that writers of Parquet choose.
 TYPES = {
@@ -22,21 +21,12 @@ TYPES = {
     "times with a zone": "* REPLACE (block_timestamp::TIMESTAMPTZ AS block_timestamp)",
     "times without": "* REPLACE (block_timestamp::TIMESTAMP_NS AS block_timestamp)",
     "bytes": "* REPLACE (unhex(tx_hash[3:]) AS tx_hash, unhex(sender[3:]) AS sender)",
+    "decimals with places": "* REPLACE (amount::DECIMAL(38, 2) AS amount)",
+    "whole doubles": "* REPLACE (epoch_ms(block_timestamp::TIMESTAMP)::DOUBLE AS block_timestamp)",
+    "milliseconds": "* REPLACE (epoch_ms(block_timestamp::TIMESTAMP) AS block_timestamp)",
+    "success as a double": "* REPLACE (success::DOUBLE AS success)",
     "texts as bytes": "* REPLACE (encode(chain) AS chain, encode(recipient) AS recipient)",
 }
-
-
-def write_parquet(path: Path, rows: list[Json], select: str = "*", condition: str = "true") -> str:
-    source = write_lines(path.with_suffix(".rows"), rows)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(
-            f"COPY (SELECT {select} FROM read_json(?) WHERE {condition}) "  # noqa: S608  # ours
-            f"TO '{path}' (FORMAT parquet)",
-            [source],
-        )
-    Path(source).unlink()
-    return str(path)
 
 
 def rows() -> list[Json]:
@@ -77,6 +67,29 @@ def test_dollars_as_a_double_are_exact(
     assert overview(artifacts)["total_amount"] == round(dollars * 10**6)
 
 
+def test_dollars_as_decimals_or_sums_of_doubles_are_exact(tmp_path: Path) -> None:
+    row = payment(a="100.00", b=0.1 + 0.2)
+    del row["amount"], row["decimals"]
+    name = write_parquet(tmp_path / "p.parquet", [row], "*, a::DECIMAL(38, 2) AS value_usd")
+    assert load(tmp_path, name).dollars() == [100.0]
+    name = write_parquet(tmp_path / "q.parquet", [row], "*, b::DOUBLE AS value_usd")
+    assert load(tmp_path, name).dollars() == [0.3]
+
+
+def test_a_double_beyond_53_bits_is_the_whole_number_that_it_is(tmp_path: Path) -> None:
+    row = payment(amount=2 * 10**19, decimals=18)
+    double = "* REPLACE (amount::DOUBLE AS amount)"
+    assert load(tmp_path, write_parquet(tmp_path / "p", [row], double)).dollars() == [20.0]
+
+
+def test_unix_seconds_are_times(tmp_path: Path) -> None:
+    row = payment(block_timestamp=1_777_112_211)
+    for kind in ("BIGINT", "DOUBLE", "DECIMAL(20, 2)", "VARCHAR"):
+        select = f"* REPLACE (block_timestamp::{kind} AS block_timestamp)"
+        (loaded,) = load(tmp_path, write_parquet(tmp_path / "p", [row], select)).payments
+        assert loaded["paid_at"] == 1_777_112_211_000
+
+
 def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(
     tmp_path: Path, artifacts: Path
 ) -> None:
@@ -108,7 +121,9 @@ def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(
         ("row 3", "$.amount", bad[2]["tx_hash"]),
         ("row 8", "$.block_timestamp", bad[7]["tx_hash"]),
     ]
-    assert f"{name}: 8 records, 2 rejected, 2 failed payments, 1 duplicate" in finished.stdout
+    assert f"{name}: 8 records: 3 published, 3 left out, 2 rejected\n" in finished.stdout
+    assert "  left out: 2 × failed payments\n" in finished.stdout
+    assert "  left out: 1 × duplicate payments\n" in finished.stdout
     assert overview(artifacts)["total_transactions"] == 4
 
 

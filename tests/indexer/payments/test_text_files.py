@@ -136,8 +136,8 @@ def test_a_line_longer_than_a_record_is_rejected_alone(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     name = tmp_path / "p.jsonl"
-    good = json.dumps(payment())
-    name.write_text(f'{good}\n{"x" * 50_000_000}\n{good[:-1]}, "log_index": 1}}\n')
+    good = json.dumps(payment(amount=7))
+    name.write_text(f'{json.dumps(payment())}\n{"x" * 50_000_000}\n{good[:-1]}, "log_index": 1}}\n')
     rejects = list_rejects(build, name, tmp_path / "rejects.jsonl")
     assert rejects == [("line 2", "is longer than the 16,777,216 bytes of a record")]
     assert overview(artifacts)["total_transactions"] == 2
@@ -169,7 +169,7 @@ def test_json_lines_that_are_not_objects_are_rejected(tmp_path: Path, build: Bui
 def test_json_lines_may_begin_with_a_byte_order_mark(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
-    name = Path(write_lines(tmp_path / "p.jsonl", [payment(), payment(log_index=1)]))
+    name = Path(write_lines(tmp_path / "p.jsonl", [payment(log_index=0), payment(log_index=1)]))
     name.write_bytes(b"\xef\xbb\xbf" + name.read_bytes())
     assert build([service()], payments=name) == 0
     assert overview(artifacts)["total_transactions"] == 2

@@ -12,9 +12,10 @@ import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.sources.rejects import Rejects
+from indexer.sources.findings import Findings
 from service.records import format_timestamp
 from service.snapshot.ecosystem import Ecosystem
 from tests.support.running import Json, examples, payment, write_lines
@@ -86,7 +87,8 @@ def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
     ]
     name = write_lines(folder / "payments.jsonl", rows)
     with duckdb.connect() as connection:
-        load_payments(connection, [name], folder, Rejects(None), datetime(2100, 1, 1, tzinfo=UTC))
+        inputs = [PaymentInput(name, name)]
+        load_payments(connection, inputs, folder, Findings(None), datetime(2100, 1, 1, tzinfo=UTC))
         assert write_ecosystem(folder / "ecosystem", connection) == len(paid)
     return Ecosystem(folder / "ecosystem")
 

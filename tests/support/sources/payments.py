@@ -4,13 +4,48 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import duckdb
+from msgspec import Struct
+
+from indexer.payments.files import PaymentInput
+from indexer.payments.load import load_payments
+from indexer.sources.findings import Findings, Tally
+from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Build, Json, service
+from tests.support.running import Build, Json, service, write_lines
 
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 ANY_REJECTS = ("--max-rejects", "100%")
 HEADER = "chain,block_timestamp,sender,recipient,amount,decimals,tx_hash,log_index"
+
+
+class Loaded(Struct):
+    """The rows of the view `payments`, and the counts of each input."""
+
+    payments: list[dict[str, Any]]
+    tallies: list[Tally]
+
+    def dollars(self) -> list[float]:
+        """Return the amounts of the payments."""
+        return [payment["atto"] / 10**18 for payment in self.payments]
+
+
+def load(
+    folder: Path, *inputs: PaymentInput | str, stablecoins: Stablecoins = KNOWN_STABLECOINS
+) -> Loaded:
+    """Load payments from inputs, or from the files of these names."""
+    findings = Findings(None)
+    sources = [PaymentInput(each, each) if isinstance(each, str) else each for each in inputs]
+    with duckdb.connect() as connection:
+        load_payments(connection, sources, folder, findings, NOW, stablecoins)
+        cursor = connection.execute("FROM payments ORDER BY row")
+        names = [name for name, *_ in cursor.description or ()]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return Loaded(rows, findings.tallies)
 
 
 def items(artifacts: Path) -> list[Json]:
@@ -49,6 +84,20 @@ def write_csv(path: Path, rows: list[Json]) -> str:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
+    return str(path)
+
+
+def write_parquet(path: Path, rows: list[Json], select: str = "*", condition: str = "true") -> str:
+    """Write records as Parquet, with the columns that the SQL selects."""
+    source = write_lines(path.with_suffix(".rows"), rows)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(
+            f"COPY (SELECT {select} FROM read_json(?) WHERE {condition}) "  # noqa: S608  # ours
+            f"TO '{path}' (FORMAT parquet)",
+            [source],
+        )
+    Path(source).unlink()
     return str(path)
 
 
