@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from urllib.parse import SplitResult, unquote, urlsplit
+from string import ascii_letters, digits, punctuation
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from msgspec import Struct
 
@@ -16,9 +17,13 @@ MAX_HOST = 253
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 # Top-level names outside the public DNS.
-_PRIVATE_NAMES = "corp home internal intranet lan local localdomain localhost private"
+_PRIVATE_NAMES = """
+alt consul corp home internal intranet invalid lan local localdomain localhost onion private svc
+test
+"""
 PRIVATE_NAMES = frozenset(_PRIVATE_NAMES.split())
 NAT64 = IPv6Network("64:ff9b::/96")  # holds an IPv4 address in its last 32 bits
+UNRESERVED = frozenset(ascii_letters + digits + "-._~")  # of RFC 3986
 # Where clouds serve instance metadata outside the link-local ranges.
 METADATA = frozenset(
     map(
@@ -40,13 +45,16 @@ _plain = re.compile(
     r"((?:/[\w/.:@~%!$&'()*+,;=-]*(?:\?[\w/?.:@~%!$&'()*+,;=-]+)?)?)",
     re.ASCII,
 )
+_scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_escape = re.compile("%([0-9A-Fa-f]{2})?")
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
 
 
 class ParsedUrl(Struct, frozen=True):
     """A URL with its host in lower case and ASCII, or as an IP address in full.
 
-    `port` is None for the default port of the scheme; `rest` is the path and the query.
+    `port` is None for the default port of the scheme; `rest` is the path and the query, without
+    dot segments and with escapes as in RFC 3986, section 6.2.2.
     """
 
     scheme: str
@@ -67,6 +75,11 @@ class ParsedUrl(Struct, frozen=True):
         return f"{self.scheme}://{self.domain}{self.rest}"
 
 
+def is_url(name: str) -> bool:
+    """Whether the name of a source is a URL, of any scheme, rather than a path."""
+    return _scheme.match(name) is not None
+
+
 def parse_url(url: str) -> ParsedUrl:
     """Parse an absolute URL; raises ValueError with the reason if it is not valid."""
     if len(url) > MAX_URL:
@@ -74,7 +87,8 @@ def parse_url(url: str) -> ParsedUrl:
     plain = _plain.fullmatch(url)
     if plain is not None and len(plain[2]) <= MAX_HOST:
         scheme, name, rest = plain.groups()
-        return ParsedUrl(scheme, name, None, rest or "/", _is_private(name), has_credentials=False)
+        rest = _normalise(rest) if "%" in rest or "/." in rest else rest or "/"
+        return ParsedUrl(scheme, name, None, rest, _is_private(name), has_credentials=False)
     if not url.isprintable() or not {" ", "\\", '"', "<", ">"}.isdisjoint(url):
         raise ValueError("holds a character that is not allowed in a URL")
     try:
@@ -93,7 +107,7 @@ def parse_url(url: str) -> ParsedUrl:
         scheme=split.scheme,
         host=host.exploded if isinstance(host, IPv6Address) else str(host),
         port=None if port == DEFAULT_PORTS.get(split.scheme) else port,
-        rest=(split.path or "/") + query,
+        rest=_normalise(split.path + query),
         is_private=_is_private(host),
         has_credentials="@" in split.netloc,
     )
@@ -117,6 +131,15 @@ def ascii_host(name: str) -> str:
     return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in labels)
 
 
+def is_ip_address(host: str) -> bool:
+    """Whether a host is an IP address, in the usual notation and without brackets."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
     """Whether an address, and the IPv4 address embedded in it, is reachable on the internet."""
     ip = _without_translation(ip)
@@ -134,6 +157,30 @@ def is_metadata(ip: IPv4Address | IPv6Address) -> bool:
     if isinstance(ip, IPv6Address):
         ip = ip.sixtofour or ip
     return ip.is_link_local or ip in METADATA
+
+
+def _normalise(rest: str) -> str:
+    """Return a path and a query in their normal form; characters beyond ASCII are escaped."""
+    path, mark, query = _escape.sub(_normalise_escape, quote(rest, safe=punctuation)).partition("?")
+    if "/." in path:
+        path = _without_dot_segments(path)
+    return f"{path or '/'}{mark}{query}"
+
+
+def _normalise_escape(escape: re.Match[str]) -> str:
+    letter = chr(int(escape[1] or "25", 16))
+    return letter if letter in UNRESERVED else f"%{ord(letter):02X}"
+
+
+def _without_dot_segments(path: str) -> str:
+    segments: list[str] = []
+    for segment in path.split("/")[1:]:
+        if segment == "..":
+            del segments[-1:]
+        elif segment != ".":
+            segments.append(segment)
+    is_folder = path.endswith(("/.", "/.."))
+    return "/".join(["", *segments, *[""] * is_folder])
 
 
 def _without_translation(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -1,35 +1,61 @@
-"""Overlays: JSON merge patches (RFC 7396) by service id, which an operator writes."""
+"""Overlays: JSON merge patches (RFC 7396) and removals, which an operator writes."""
 
 from __future__ import annotations
 
 import json
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from indexer.errors import InvalidRecord, SourceError
+from indexer.options import Denial
+from indexer.sources.denials import fold_address, fold_host
 from indexer.sources.records import decompress, source_errors
-from indexer.text import BYTE_ORDER_MARK, describe_surrogate, printable
+from indexer.text import (
+    BYTE_ORDER_MARK,
+    check_depth,
+    describe_encoding,
+    describe_surrogate,
+    printable,
+    shorten,
+)
+from indexer.urls import ascii_host, is_url, parse_url
 
 MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"
+WITHOUT_SUMMARY = b'{"priceSummary":null}'
+PREFIXES = frozenset(("domain", "payee"))
+PATCHED = frozenset(("domain", "id"))
+
+_object = msgspec.json.Decoder(dict[str, Raw])
+
+
+class Key(NamedTuple):
+    """A key of an overlay: a field of a Denial, and its value in normal form."""
+
+    field: str
+    value: str
+
+    def __str__(self) -> str:
+        """Return the key as it is written in an overlay."""
+        return f"{self.field}:{self.value}" if self.field in PREFIXES else self.value
 
 
 class Patch(Struct):
-    """A merge patch without an id, and its place; `text` is None where it removes the service."""
+    """A merge patch without an id, and its place."""
 
     place: str
-    text: str | None
+    text: bytes
 
 
 class Overlay(Struct):
     """The patches of one service, in the order in which they apply."""
 
-    id: str
     patches: list[Patch]
 
     @property
@@ -39,17 +65,123 @@ class Overlay(Struct):
 
     def names(self, field: str) -> bool:
         """Whether a patch names this field of the service."""
-        texts = (patch.text for patch in self.patches)
-        return any(text and any(m.name == field for m in _members(text)) for text in texts)
+        return any(field in _object.decode(patch.text) for patch in self.patches)
 
 
-class Member(NamedTuple):
-    """A member of a JSON object: its name, and the name and the value as they are written."""
+class Overlays:
+    """The patches and the removals of several files.
 
-    name: str
-    spelling: str
-    value: str
-    offset: int
+    A removal lasts: patches of the same key apply nowhere, whether they come before or after it.
+    """
+
+    def __init__(self) -> None:
+        self._patches: dict[Key, list[Patch]] = {}
+        self._removals: dict[Key, str] = {}
+        self._taken: set[Key] = set()
+
+    def add(self, key: Key, place: str, patch: bytes | None) -> None:
+        """Add a patch, or a removal for None; raises SourceError for a key without patches."""
+        if patch is None:
+            self._removals.setdefault(key, place)
+        elif key.field in PATCHED:
+            self._patches.setdefault(key, []).append(Patch(place, patch))
+        else:
+            raise SourceError(
+                f"{place}: {key} can be removed only, by null; a patch needs the id of a service "
+                "or domain:HOST"
+            )
+
+    @property
+    def denials(self) -> tuple[Denial, ...]:
+        """The removals, in the order of the files."""
+        return tuple(_denial(key, place) for key, place in self._removals.items())
+
+    def take(self, service_id: str, domain: str) -> Overlay | None:
+        """Return the patches of a service, those of its domain before those of its id."""
+        if not self._patches:
+            return None
+        keys = [Key("domain", fold_host(domain)), Key("id", service_id)]
+        keys = [key for key in keys if key not in self._removals]
+        self._taken.update(keys)
+        patches = [patch for key in keys for patch in self._patches.get(key, ())]
+        return Overlay(patches) if patches else None
+
+    def unused(self, applied: Container[Denial]) -> list[str]:
+        """Return places and key of patches that no service took, and of removals not `applied`."""
+        patches, removals = self._patches.items(), self._removals.items()
+        return [
+            *(f"{Overlay(each).where}: {key}" for key, each in patches if key not in self._taken),
+            *(f"{at}: {key}" for key, at in removals if _denial(key, at) not in applied),
+        ]
+
+
+def read_overlays(paths: Iterable[str]) -> Overlays:
+    """Return the overlays of these files.
+
+    A file, plain or gzip, holds JSON objects, one after the other or in an array. An object
+    whose `id` is a string is a patch of this service: `{"id":"a","enriched":true}`. Any other
+    holds patches by key, where null removes: `{"a":{"enriched":true},"b":null}`. A key is the id of
+    a service, `domain:HOST` for all services of a host, or, with null only, `payee:ADDRESS` for
+    everything that pays an address or the URL of an endpoint. Patches of one key apply in the
+    order of files and lines. Raises SourceError when a file is missing, empty, no such JSON, or
+    patches an id itself.
+    """
+    overlays = Overlays()
+    for path in paths:
+        for key, place, patch in _File(path).patches():
+            overlays.add(key, place, patch)
+    return overlays
+
+
+def apply_overlay(text: bytes, overlay: Overlay, *, summary_derived: bool) -> bytes:
+    """Return the JSON of a valid record with an overlay applied.
+
+    Values that no patch names stay as they are written. A derived price summary is left out, to be
+    derived again, unless a patch names it. The result may be invalid. Raises InvalidRecord for a
+    record that is nested too deeply.
+    """
+    patches = [patch.text for patch in overlay.patches]
+    if summary_derived and not overlay.names(SUMMARY):
+        patches.insert(0, WITHOUT_SUMMARY)
+    try:
+        for patch in patches:
+            text = merge_patch(text, patch)
+    except RecursionError as error:
+        raise InvalidRecord("$", "is nested too deeply to be patched") from error
+    return text
+
+
+def merge_patch(target: bytes, patch: bytes) -> bytes:
+    """Return a JSON text with a merge patch applied; neither has white space around it.
+
+    Values that stay are as they were written, in their order; new ones follow. Of members with one
+    name the last counts.
+    """
+    if not patch.startswith(b"{"):
+        return patch
+    merged = _object.decode(target) if target.startswith(b"{") else {}
+    for name, change in _object.decode(patch).items():
+        if bytes(change) == b"null":
+            merged.pop(name, None)
+        else:
+            merged[name] = Raw(merge_patch(bytes(merged.get(name, b"")), bytes(change)))
+    return msgspec.json.encode(merged)
+
+
+def _denial(key: Key, place: str) -> Denial:
+    return Denial(**{key.field: key.value}, reason=f"is taken down by {place}")
+
+
+def _parse_key(text: str) -> Key:
+    """Parse a key; raises ValueError with the reason for an invalid URL or domain."""
+    if is_url(text):
+        return Key("url", parse_url(text).identity)
+    field, _, value = text.partition(":")
+    if field in PREFIXES and value:
+        is_domain = field == "domain"
+        value = ascii_host(value).removesuffix(".") if is_domain else fold_address(value)
+        return Key(field, value)
+    return Key("id", text)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -58,67 +190,8 @@ def _refuse(constant: str) -> NoReturn:
 
 # json and not msgspec: it tells where a value ends. Numbers are not converted.
 _scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).raw_decode
-_blanks = re.compile(r"[ \t\n\r]*")
 _separators = re.compile(r"[ \t\n\r,:]*")
-
-
-def read_overlays(paths: Iterable[str]) -> dict[str, Overlay]:
-    """Return the overlays of these files by service id.
-
-    A file, plain or gzip, holds JSON objects, one after the other or in an array. An object
-    whose `id` is a string is a patch of this service: `{"id":"a","enriched":true}`. Any other
-    holds patches by id, where null removes the service: `{"a":{"enriched":true},"b":null}`.
-    Patches of one id apply in the order of files and lines. Raises SourceError when a file is
-    missing, empty, no such JSON, or patches an id itself.
-    """
-    overlays: dict[str, Overlay] = {}
-    for path in paths:
-        for service_id, patch in _File(path).patches():
-            overlays.setdefault(service_id, Overlay(service_id, [])).patches.append(patch)
-    return overlays
-
-
-def apply_overlay(text: bytes, overlay: Overlay, *, summary_derived: bool) -> bytes | None:
-    """Return the JSON of a valid record with an overlay applied, or None if it is removed.
-
-    What no patch names stays as it is written. A patch after a removal starts from the id alone. A
-    derived price summary is left out, to be derived again, unless a patch names it. The result may
-    be invalid. Raises InvalidRecord for a record that is nested too deeply.
-    """
-    patches = [patch.text for patch in overlay.patches]
-    if summary_derived and not overlay.names(SUMMARY):
-        patches.insert(0, f'{{"{SUMMARY}":null}}')
-    record: str | None = text.decode()
-    try:
-        for patch in patches:
-            target = record or json.dumps({"id": overlay.id})
-            record = None if patch is None else merge_patch(target, patch)
-    except RecursionError as error:
-        raise InvalidRecord("$", "is nested too deeply to be patched") from error
-    return None if record is None else record.encode()
-
-
-def merge_patch(target: str, patch: str) -> str:
-    """Return a JSON text with a merge patch applied; neither has white space around it.
-
-    Names and values that stay are as they were written, in their order; new ones follow.
-    """
-    if not patch.startswith("{"):
-        return patch
-    changes = {member.name: member for member in _members(patch)}
-    members = list(_members(target)) if target.startswith("{") else []
-    merged = []
-    for name, spelling, value, _ in members:
-        change = changes[name].value if name in changes else None
-        if change is None:
-            merged.append(f"{spelling}:{value}")
-        elif change != "null":
-            merged.append(f"{spelling}:{merge_patch(value, change)}")
-    known = {member.name for member in members}
-    for name, spelling, value, _ in changes.values():
-        if name not in known and value != "null":
-            merged.append(f"{spelling}:{merge_patch('', value)}")
-    return f"{{{','.join(merged)}}}"
+_blanks = re.compile(r"[ \t\n\r]*")
 
 
 class _File:
@@ -129,36 +202,51 @@ class _File:
         self._text = _read(path)
         self._breaks = [newline.start() for newline in re.finditer("\n", self._text)]
 
-    def patches(self) -> Iterator[tuple[str, Patch]]:
-        """Yield each patch with the id of its service; raises SourceError for anything else."""
+    def patches(self) -> Iterator[tuple[Key, str, bytes | None]]:
+        """Yield each key with its place and patch, None for null.
+
+        Raises SourceError for anything else.
+        """
         for start, stop in self._objects():
-            members = list(_members(self._text, start))
-            ids = [member.value for member in members if member.name == "id"]
-            if ids and ids[-1].startswith('"'):
-                patch = self._text[start:stop]
-                members = [Member(json.loads(ids[-1]), "", patch, start)]
-            for service_id, spelling, patch, offset in members:
-                if patch == "null":
-                    yield service_id, Patch(self._place(offset), None)
-                elif patch.startswith("{"):
-                    text = self._without_id(service_id, patch, offset)
-                    yield service_id, Patch(self._place(offset), text)
-                else:
-                    raise SourceError(
-                        f"{self._place(offset)}: {spelling} stands where the id of a service "
-                        "does, whose patch is an object or null; a patch alone has an "
-                        '"id" in it'
-                    )
+            text = self._text[start:stop].encode()
+            given_id = bytes(_object.decode(text).get("id", b""))
+            if given_id.startswith(b'"'):
+                yield self._patch(json.loads(given_id), text, start)
+                continue
+            spans = iter(_spans(self._text, start))
+            for name, value in zip(spans, spans, strict=True):
+                key = json.loads(self._text[slice(*name)])
+                yield self._patch(key, self._text[slice(*value)].encode(), value[0])
+
+    def _patch(self, name: str, patch: bytes, offset: int) -> tuple[Key, str, bytes | None]:
+        place, shown = self._place(offset), json.dumps(name)
+        try:
+            key = _parse_key(name)
+        except ValueError as error:
+            raise SourceError(f"{place}: {shown} {error}; mend the overlay") from error
+        if patch == b"null":
+            return key, place, None
+        if not patch.startswith(b"{"):
+            raise SourceError(
+                f"{place}: {shown} stands where the id of a service does, whose patch is an "
+                'object or null; a patch alone has an "id" in it'
+            )
+        members = _object.decode(patch)
+        own_id = bytes(members.pop("id", b""))
+        if own_id and not (own_id.startswith(b'"') and json.loads(own_id) == name):
+            raise SourceError(
+                f"{place}: the overlay for {shown} says that its id is {shorten(own_id.decode())}; "
+                "an id cannot be patched, take it out"
+            )
+        return key, place, msgspec.json.encode(members)
 
     def _objects(self) -> Iterator[tuple[int, int]]:
         """Yield the span of each object: the values of the file, or the elements of arrays."""
         position = _skip(_blanks, self._text, 0)
         while position < len(self._text):
             stop = self._check(position)
-            spans = [(position, stop)]
-            if self._text[position] == "[":
-                spans = list(_elements(self._text, position))
-            for span in spans:
+            is_array = self._text[position] == "["
+            for span in _spans(self._text, position) if is_array else [(position, stop)]:
                 if self._text[span[0]] != "{":
                     raise SourceError(f"{self._place(span[0])}: an overlay is a JSON object")
                 yield span
@@ -167,32 +255,22 @@ class _File:
     def _check(self, position: int) -> int:
         """Return the end of the JSON value that starts here; raises SourceError without one."""
         try:
-            stop = _scan(self._text, position)[1]
+            stop: int = _scan(self._text, position)[1]
+            text = self._text[position:stop].encode()
+            check_depth(text)
         except json.JSONDecodeError as error:
             raise SourceError(
                 f"{self._place(error.pos)}: {error.msg} at column {error.colno}; mend the overlay"
             ) from error
         except ValueError as error:
             raise SourceError(f"{self._place(position)}: {error}") from error
-        except RecursionError as error:
+        except (InvalidRecord, RecursionError) as error:
             raise SourceError(
                 f"{self._place(position)}: is nested too deeply to be read"
             ) from error
-        if fault := describe_surrogate(self._text[position:stop].encode()):
+        if fault := describe_surrogate(text):
             raise SourceError(f"{self._place(position)}: {fault}")
         return stop
-
-    def _without_id(self, service_id: str, patch: str, offset: int) -> str:
-        members = []
-        for name, spelling, value, _ in _members(patch):
-            if name != "id":
-                members.append(f"{spelling}:{value}")
-            elif json.loads(value) != service_id:
-                raise SourceError(
-                    f"{self._place(offset)}: the overlay for {json.dumps(service_id)} says that "
-                    f"its id is {value}; an id cannot be patched, take it out"
-                )
-        return f"{{{','.join(members)}}}"
 
     def _place(self, offset: int) -> str:
         return f"{self._name}:{bisect(self._breaks, offset - 1) + 1}"
@@ -205,6 +283,8 @@ def _read(path: str) -> str:
         raise SourceError(f"{path}: holds more than {MAX_FILE:,} bytes of overlays; split it")
     if not content.strip():
         raise SourceError(f"{path}: is empty; a list of nothing is written as []")
+    if fault := describe_encoding(content):
+        raise SourceError(f"{path}: {fault}")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -212,21 +292,10 @@ def _read(path: str) -> str:
         raise SourceError(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
 
 
-def _members(text: str, position: int = 0) -> Iterator[Member]:
-    """Yield the members of the well-formed object that starts here; names may repeat."""
+def _spans(text: str, position: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of each element of a well-formed array, or name and value of an object."""
     position = _skip(_separators, text, position + 1)
-    while text[position] != "}":
-        name, end = _scan(text, position)
-        start = _skip(_separators, text, end)
-        stop = _scan(text, start)[1]
-        yield Member(name, text[position:end], text[start:stop], start)
-        position = _skip(_separators, text, stop)
-
-
-def _elements(text: str, position: int) -> Iterator[tuple[int, int]]:
-    """Yield the span of each element of the well-formed array that starts here."""
-    position = _skip(_separators, text, position + 1)
-    while text[position] != "]":
+    while text[position] not in "]}":
         stop = _scan(text, position)[1]
         yield position, stop
         position = _skip(_separators, text, stop)

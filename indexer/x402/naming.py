@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
+from indexer.urls import is_ip_address
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -27,7 +27,7 @@ usdc vpn
 GENERIC = frozenset(_GENERIC.split())
 ACRONYMS = frozenset(_ACRONYMS.split())
 
-_word = re.compile(r"[^-_]+")
+_word = re.compile(r"xn--.+|[^-_]+")
 _uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # Letters mixed with digits, unless they are a word with a number or mention x402.
 _random = re.compile(r"(?!.*402)(?![a-z]{2,}\d{1,2}$)(?=.*\d)(?=.*[a-z])[a-z0-9]{4,}$")
@@ -37,13 +37,13 @@ def readable_name(domain: str) -> str:
     """Return a name for the service at a domain: `api.weather-data.example` is Weather Data.
 
     The registered name comes before its subdomains: `mesh.heurist.xyz` is Heurist Mesh. A host
-    without a telling word is its own name. Raises IndexerError if `publicsuffixlist` or `idna` is
-    missing.
+    without a telling word is its own name. A label beyond ASCII stays in its ASCII form, since its
+    letters may look like others. Raises IndexerError if `publicsuffixlist` or `idna` is missing.
     """
-    host = domain if domain.count(":") > 1 else domain.partition(":")[0]
-    if _is_ip_address(host):
+    host = _without_port(domain)
+    if _is_address(host):
         return host
-    labels, is_hosted = _private_labels([_unicode(label) for label in host.split(".")])
+    labels, is_hosted = _private_labels(host.split("."))
     words = _hosted_words(labels) if is_hosted else _registered_words(labels)
     return " ".join(map(_capitalise, dict.fromkeys(words))) or host
 
@@ -53,20 +53,20 @@ def host_labels(host: str) -> list[str]:
 
     Raises IndexerError as `readable_name` does.
     """
-    host = host if host.count(":") > 1 else host.partition(":")[0]
-    if not host.strip(".") or _is_ip_address(host):
+    host = _without_port(host)
+    if not host.strip(".") or _is_address(host):
         return []
-    labels, _ = _private_labels([_unicode(label) for label in host.lower().split(".")])
-    words = [word for label in labels for word in _word.findall(label)]
+    labels, _ = _private_labels(host.lower().split("."))
+    words = [word for label in labels for word in _word.findall(_unicode(label))]
     return [word for word in dict.fromkeys(words) if word not in GENERIC]
 
 
-def _is_ip_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return ":" in host  # an IPv6 address with a port
-    return True
+def _without_port(domain: str) -> str:
+    return domain if domain.count(":") > 1 else domain.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or is_ip_address(host)  # IPv6 may have a port
 
 
 def _unicode(label: str) -> str:
@@ -88,7 +88,7 @@ def _private_labels(labels: list[str]) -> tuple[list[str], bool]:
 
     The order is that of their weight in a name.
     """
-    host = ".".join(labels)
+    host = ".".join(map(_unicode, labels))
     suffixes, registries = _suffix_lists()
     suffix = next(
         (platform for platform in PLATFORMS if f".{host}".endswith(f".{platform}")),
@@ -147,4 +147,4 @@ def _is_telling(words: list[str]) -> bool:
 def _capitalise(word: str) -> str:
     if word in ACRONYMS:
         return word.upper()
-    return word if word.startswith("x4") else word[:1].upper() + word[1:]
+    return word if word.startswith(("x4", "xn--")) else word[:1].upper() + word[1:]

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw
 
 from indexer.errors import InvalidRecord
-from indexer.text import check_depth, decode_or_invalid
+from indexer.text import check_depth, decode_or_invalid, drop_ignorable
 
-# Control characters, line and paragraph separators, and those that change the direction of text.
+# Control characters, line and paragraph separators, and embeddings and isolates of direction.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 NULL = Raw(b"null")
 _string = msgspec.json.Decoder(str)
@@ -72,6 +72,9 @@ def text(value: Any, max_length: int | None = None) -> str:
 
 
 def line(value: Any, max_length: int) -> str:
-    """Return a stripped string without control characters, or an empty one."""
+    """Return a stripped string without default-ignorable characters.
+
+    An empty one is returned for a string with control characters.
+    """
     stripped = text(value, max_length).strip()
-    return "" if _control.search(stripped) else stripped
+    return "" if _control.search(stripped) else drop_ignorable(stripped).strip()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import IndexerError
-from indexer.urls import ParsedUrl, ascii_host, is_public, parse_url
+from indexer.urls import ParsedUrl, ascii_host, is_public, is_url, parse_url
 from tests.support.running import examples
 
 HOSTS = {
@@ -76,6 +76,51 @@ def parse_or_explain(url: str) -> ParsedUrl | str:
 
 labels = st.sampled_from(["a", "api", "example", "local", "0x7f", "127", "1", "_x", "-", "x" * 63])
 rests = st.text("/?#%.:@[]\\;=&a0~'\" é", max_size=8)
+
+
+SPELLINGS = {
+    "https://a.example/A": "https://a.example/%41 HTTPS://A.EXAMPLE:443/b/../A https://a.example/./A",
+    "https://a.example/": "https://a.example https://a.example/.. https://a.example/b/.. "
+    "https://a.example/%2E%2e https://a.example/?",
+    "https://a.example/b/": "https://a.example/b/. https://a.example/b/c/..",
+    "https://a.example/%2F~?q=%C3%A9": "https://a.example/%2f%7e?%71=%c3%a9 "
+    "https://a.example/%2f~?q=é",
+    "https://a.example/b?c=/../d": "https://a.example/b?c=/%2e./%64 https://a.example/b?c=/../d#e",
+    "https://a.example//b": "https://a.example//c/../b",
+}
+
+
+@pytest.mark.parametrize("identity", SPELLINGS)
+def test_all_spellings_of_a_url_have_one_identity(identity: str) -> None:
+    spellings = [identity, *SPELLINGS[identity].split()]
+    assert {parse_url(spelling).identity for spelling in spellings} == {identity}
+
+
+@pytest.mark.parametrize(
+    "name", ["db.service.consul", "api.ns.svc", "api.ns.svc.cluster.local", "a.test", "b.onion"]
+)
+def test_names_outside_the_public_dns_are_private(name: str) -> None:
+    assert parse_url(f"https://{name}/").is_private
+
+
+@pytest.mark.parametrize(
+    "name", ["https://a.example/x.json", "HTTPS://a.example", "ftp://a.example"]
+)
+def test_a_name_with_a_scheme_is_a_url(name: str) -> None:
+    assert is_url(name)
+
+
+@pytest.mark.parametrize("name", ["a.json", "-", "https:", "./https://a", "C:\\a.json", "é://a"])
+def test_a_name_without_a_scheme_is_a_path(name: str) -> None:
+    assert not is_url(name)
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(rests | st.text("/.%2eE41~?é", max_size=12))
+def test_an_identity_is_its_own_identity(rest: str) -> None:
+    parsed = parse_or_explain(f"https://a.example/{rest}")
+    if isinstance(parsed, ParsedUrl):
+        assert parse_url(parsed.identity).identity == parsed.identity
 
 
 @settings(max_examples=examples(500), deadline=None)

@@ -12,9 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.catalogue.overlays import MAX_FILE, apply_overlay, merge_patch, read_overlays
+from indexer.catalogue.overlays import (
+    MAX_FILE,
+    Overlay,
+    apply_overlay,
+    merge_patch,
+    read_overlays,
+)
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, SourceError
+from indexer.options import Denial
 from indexer.sources.records import SourceRecord
 from tests.support.running import Json, endpoint, service
 
@@ -107,47 +114,62 @@ def write_overlays(folder: Path, *contents: str | bytes) -> list[str]:
     return names
 
 
-def apply(
-    folder: Path, record: Json, *contents: Json | list[Json], derived: bool = False
-) -> Json | None:
+def overlay_of(paths: list[str], service_id: str, domain: str = "") -> Overlay:
+    """Read the overlay of one service."""
+    overlay = read_overlays(paths).take(service_id, domain)
+    assert overlay is not None
+    return overlay
+
+
+def apply(folder: Path, record: Json, *contents: Json | list[Json], derived: bool = False) -> Json:
     """Apply to a record its overlays in files of these contents."""
-    overlays = read_overlays(write_overlays(folder, *map(json.dumps, contents)))
-    text = apply_overlay(
-        json.dumps(record).encode(), overlays[record["id"]], summary_derived=derived
-    )
-    if text is None:
-        return None
+    paths = write_overlays(folder, *map(json.dumps, contents))
+    overlay = overlay_of(paths, record["id"], record.get("domain", ""))
+    text = apply_overlay(json.dumps(record).encode(), overlay, summary_derived=derived)
     result: Json = json.loads(text)
     return result
 
 
+def removals(*contents: Json, folder: Path) -> list[Json]:
+    """Return the removals of files of these contents, without their reasons."""
+    overlays = read_overlays(write_overlays(folder, *map(json.dumps, contents)))
+    fields = ("host", "domain", "payee", "id", "url")
+    return [
+        {field: value for field in fields if (value := getattr(denial, field))}
+        for denial in overlays.denials
+    ]
+
+
 @pytest.mark.parametrize(("target", "patch", "result"), EXAMPLES)
 def test_the_examples_of_rfc_7396_are_merged(target: str, patch: str, result: str) -> None:
-    assert merge_patch(target, patch) == result
+    assert merge_patch(target.encode(), patch.encode()).decode() == result
 
 
 @settings(deadline=None)  # slow on a loaded machine
 @given(VALUES, VALUES | members(VALUES))
 def test_merging_agrees_with_the_pseudocode_of_rfc_7396(target: str, patch: str) -> None:
-    result = decode(merge_patch(target, patch))
+    result = decode(merge_patch(target.strip().encode(), patch.strip().encode()).decode())
     expected = merge(decode(target), decode(patch))
     assert result == expected
     if isinstance(expected, dict):
         assert list(result) == list(expected)
 
 
-def test_unpatched_members_are_unchanged_byte_for_byte(tmp_path: Path) -> None:
+def test_values_that_no_patch_names_are_unchanged_byte_for_byte(tmp_path: Path) -> None:
     text = (
-        b'{"id":"a","caf\\u00e9":"\\u00e9\\/\\ud83e\\udd8a",'
+        b'{"id":"a","\xc3\xa9":"\\u00e9\\/\\ud83e\\udd8a",'
         b'"n":[1.50,1E400,-0, 12345678901234567890],'
-        b'"q":{"x\\ty":1.0, "gone":2},"twice":1,"twice":2}'
+        b'"q":{"x":1.0,"gone":2}}'
     )
-    overlay = read_overlays(
-        write_overlays(tmp_path, '{"id":"a","q":{"gone":null,"n\\u0065w":1.10}}')
-    )["a"]
+    patch = '{"id":"a","q":{"gone":null,"n\\u0065w":1.10, "long":%s}}' % ("9" * 5000)
+    overlay = overlay_of(write_overlays(tmp_path, patch), "a")
     assert apply_overlay(text, overlay, summary_derived=False) == text.replace(
-        b', "gone":2', b',"n\\u0065w":1.10'
+        b',"gone":2', b',"new":1.10,"long":' + b"9" * 5000
     )
+
+
+def test_the_last_of_several_members_with_one_name_counts() -> None:
+    assert merge_patch(b'{"a":1,"b":2,"a":3}', b'{"c":4,"c":5}') == b'{"a":3,"b":2,"c":5}'
 
 
 PATCHES: dict[str, Json | None] = {
@@ -174,36 +196,34 @@ FORMS = {
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_format_holds_the_same_overlays(form: str, compress: Any, tmp_path: Path) -> None:
-    overlays = read_overlays(write_overlays(tmp_path, compress(FORMS[form].encode())))
-    texts = {key: [patch.text for patch in overlay.patches] for key, overlay in overlays.items()}
-    removal = texts.pop("b")
-    assert removal == [None]
-    assert {
-        key: [json.loads(text or "") for text in patches] for key, patches in texts.items()
-    } == {
-        "a": [{"name": "A"}],
-        "c": [{"enriched": True}],
+    paths = write_overlays(tmp_path, compress(FORMS[form].encode()))
+    texts = {
+        key: [json.loads(patch.text) for patch in overlay_of(paths, key).patches] for key in "ac"
     }
+    assert texts == {"a": [{"name": "A"}], "c": [{"enriched": True}]}
+    (removal,) = read_overlays(paths).denials
+    assert removal.id == "b"
 
 
 @pytest.mark.parametrize(
     "content", ["[]", "{}", '[{}]\n{"a":{}}', json.dumps({"id": {"name": "the service called id"}})]
 )
 def test_empty_overlays_are_valid(content: str, tmp_path: Path) -> None:
-    assert set(read_overlays(write_overlays(tmp_path, content))) <= {"a", "id"}
+    assert read_overlays(write_overlays(tmp_path, content)).denials == ()
 
 
 def test_each_patch_has_its_file_and_line(tmp_path: Path) -> None:
     first = '\n{"a": {},\n "b": null}\n\n[\n{"id": "c"}, {"a": {}}]'
-    names = write_overlays(tmp_path, first, '{"a":null}')
-    overlays = read_overlays(names)
-    places = {key: [patch.place for patch in overlay.patches] for key, overlay in overlays.items()}
-    assert places == {
+    names = write_overlays(tmp_path, first, '{"a":{}}')
+    for key, places in {
         "a": [f"{names[0]}:2", f"{names[0]}:6", f"{names[1]}:1"],
-        "b": [f"{names[0]}:3"],
         "c": [f"{names[0]}:6"],
-    }
-    assert overlays["a"].where == ", ".join(places["a"])
+    }.items():
+        overlay = overlay_of(names, key)
+        assert [patch.place for patch in overlay.patches] == places
+        assert overlay.where == ", ".join(places)
+    (removal,) = read_overlays(names).denials
+    assert removal == Denial(id="b", reason=f"is taken down by {names[0]}:3")
 
 
 def test_overlays_apply_in_order(tmp_path: Path) -> None:
@@ -220,24 +240,72 @@ def test_overlays_apply_in_order(tmp_path: Path) -> None:
 
 def test_the_same_id_twice_in_one_object_is_two_patches(tmp_path: Path) -> None:
     names = write_overlays(tmp_path, '{"a":{"x":null},"a":{"x":{"y":1}}}')
-    text = apply_overlay(b'{"x":{"z":1}}', read_overlays(names)["a"], summary_derived=False)
+    text = apply_overlay(b'{"x":{"z":1}}', overlay_of(names, "a"), summary_derived=False)
     assert text == b'{"x":{"y":1}}'
 
 
-def test_null_removes_a_service(tmp_path: Path) -> None:
-    assert apply(tmp_path, service("a"), {"id": "a", "name": "A"}, {"a": None}) is None
+KEYS: dict[str, Json] = {
+    "a": {"id": "a"},
+    "domain:API.Bücher.Example:8443": {"domain": "api.xn--bcher-kva.example:8443"},
+    "payee:0xAB": {"payee": "0xab"},
+    "payee:So11": {"payee": "So11"},
+    "HTTPS://Api.Example:443/%7Ea/./b?q=1": {"url": "https://api.example/~a/b?q=1"},
+}
 
 
-def test_a_patch_after_a_removal_starts_from_the_id_only(tmp_path: Path) -> None:
-    fresh = {"name": "Fresh", "description": "", "endpoints": []}
-    result = apply(tmp_path, service("a", category="Search"), {"a": None}, {"a": fresh})
-    assert result == {"id": "a"} | fresh
+@pytest.mark.parametrize("key", KEYS)
+def test_null_takes_down_a_service_a_domain_a_payee_or_an_endpoint(
+    key: str, tmp_path: Path
+) -> None:
+    assert removals({key: None}, folder=tmp_path) == [KEYS[key]]
+
+
+@pytest.mark.parametrize("key", ["payee:0xab", "https://api.example/a"])
+def test_a_payee_and_an_endpoint_cannot_be_patched(key: str, tmp_path: Path) -> None:
+    names = write_overlays(tmp_path, json.dumps({key: {"name": "A"}}))
+    reason = f"{names[0]}:1: {key} can be removed only, by null; a patch needs the id of a service"
+    with pytest.raises(SourceError, match=re.escape(reason)):
+        read_overlays(names)
+
+
+def test_patches_of_a_domain_apply_to_all_its_services_before_those_of_their_ids(
+    tmp_path: Path,
+) -> None:
+    contents: list[Json] = [
+        {"b": {"name": "Own"}},
+        {"domain:api.example": {"name": "Shared", "tags": ["x"]}},
+    ]
+    first = apply(tmp_path, service("a", domain="api.example."), *contents)
+    second = apply(tmp_path, service("b", domain="API.example"), *contents)
+    assert (first["name"], first["tags"]) == ("Shared", ["x"])
+    assert (second["name"], second["tags"]) == ("Own", ["x"])
+
+
+@pytest.mark.parametrize("key", ["a", "domain:api.example"])
+def test_a_patch_does_not_bring_back_a_removed_service_and_is_unused(
+    key: str, tmp_path: Path
+) -> None:
+    names = write_overlays(tmp_path, json.dumps({key: None}), json.dumps({key: {"name": "A"}}))
+    overlays = read_overlays(names)
+    assert len(overlays.denials) == 1
+    assert overlays.take("a", "api.example") is None
+    assert overlays.unused(overlays.denials) == [f"{names[1]}:1: {key}"]
+
+
+def test_overlays_that_apply_to_nothing_are_unused(tmp_path: Path) -> None:
+    (name,) = write_overlays(tmp_path, '{"a":{},"b":{},\n"domain:c.example":{},"payee:0xd":null}')
+    overlays = read_overlays([name])
+    overlays.take("a", "")
+    assert overlays.unused(()) == [
+        f"{name}:1: b",
+        f"{name}:2: domain:c.example",
+        f"{name}:2: payee:0xd",
+    ]
 
 
 @pytest.mark.parametrize("named", [{}, {"id": "a"}])
 def test_the_id_stays_the_first_member(named: Json, tmp_path: Path) -> None:
     result = apply(tmp_path, service("a"), {"a": {"zone": 1} | named})
-    assert result is not None
     assert list(result) == [*service("a"), "zone"]
 
 
@@ -278,7 +346,13 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "an array for a patch": ('{"a":\n[]}', ':2: "a" stands where the id of a service does'),
     "another id": ('{"a":{"id":"b"}}', ':1: the overlay for "a" says that its id is "b"'),
     "an id removed": ('{"a":{"id":null}}', ':1: the overlay for "a" says that its id is null'),
-    "two ids": ('{"id":"a","x":1,"id":"b"}', ':1: the overlay for "b" says that its id is "a"'),
+    "an id of many digits": (
+        '{"a":{"id":%s}}' % ("9" * 5000),
+        ':1: the overlay for "a" says that its id is 999',
+    ),
+    "a domain without an ASCII form": ('{"domain:\u2024":null}', ':1: "domain:\\u2024" '),
+    "an invalid URL": ('\n{"https://":null}', ':2: "https://" is not a URL with a host'),
+    "UTF-16": ('{"a":null}'.encode("utf-16"), ": is UTF-16; save it as UTF-8"),
     "gzip cut short": (gzip.compress(b'{"a":null}')[:-9], ": the gzip data is damaged"),
     "too long": (
         gzip.compress(b" " * (MAX_FILE + 1), 1),
@@ -301,7 +375,7 @@ def test_a_missing_overlay_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_record_nested_too_deeply_to_be_patched_is_invalid(tmp_path: Path) -> None:
-    overlay = read_overlays(write_overlays(tmp_path, '{"id":"a","x":1}'))["a"]
+    overlay = overlay_of(write_overlays(tmp_path, '{"id":"a","x":1}'), "a")
     text = b'{"x":%b}' % (b"[" * 9999 + b"]" * 9999)
     with pytest.raises(InvalidRecord, match="nested too deeply to be patched"):
         apply_overlay(text, overlay, summary_derived=False)

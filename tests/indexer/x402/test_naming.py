@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from indexer.x402.naming import readable_name
+from indexer.x402.naming import host_labels, readable_name
 from tests.support.running import ROOT
 
 NAMES = {
@@ -44,10 +44,10 @@ NAMES = {
     "brown-deer.mypinata.cloud": "Brown Deer",
     "mypinata.cloud": "mypinata.cloud",
     # beyond ASCII
-    "xn--bcher-kva.example": "Bücher",
-    "xn--fa-hia.example": "Faß",
+    "xn--bcher-kva.example": "xn--bcher-kva",
+    "api.xn--pypal-4ve.example": "xn--pypal-4ve",
     "shop.xn--fiqs8s": "Shop",
-    "xn--a.example": "Xn A",
+    "xn--a.example": "xn--a",
     # IP addresses
     "8.8.8.8": "8.8.8.8",
     "8.8.8.8:8443": "8.8.8.8",
@@ -58,6 +58,10 @@ NAMES = {
 @pytest.mark.parametrize("domain", NAMES)
 def test_a_domain_has_a_readable_name(domain: str) -> None:
     assert readable_name(domain) == NAMES[domain]
+
+
+def test_a_label_beyond_ascii_is_decoded_for_searches_only() -> None:
+    assert host_labels("api.xn--bcher-kva.example") == ["bücher"]
 
 
 @pytest.mark.parametrize("package", ["publicsuffixlist", "idna"])

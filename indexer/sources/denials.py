@@ -1,0 +1,80 @@
+"""Denials: which hosts, domains, payees, services and endpoints are taken down."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from indexer.options import Denial
+from indexer.urls import ascii_host, parse_url
+
+NOTHING = re.compile("(?!)")
+
+
+class Denials:
+    """Finds the denial of a listing or a service; `counts` has how often each was found."""
+
+    def __init__(self, denials: Iterable[Denial]) -> None:
+        self.rules = tuple(denials)
+        self.counts: Counter[Denial] = Counter()
+        self._exact: dict[tuple[str, str], list[Denial]] = defaultdict(list)
+        self._patterns: list[tuple[re.Pattern[str], Denial]] = []
+        for denial in self.rules:
+            self._add(denial)
+        texts = [pattern.pattern for pattern, _ in self._patterns]
+        self._any_pattern = re.compile("|".join(texts)) if texts else NOTHING
+        self.is_empty = not self._exact and not texts
+
+    def find(
+        self,
+        *,
+        id: str = "",  # noqa: A002  # the name of the field
+        host: str = "",
+        domain: str = "",
+        payees: Iterable[str] = (),
+        urls: Iterable[str] = (),
+    ) -> Denial | None:
+        """Return the first denial of any of these values, or None.
+
+        `host` is in lower case and ASCII, and `urls` are in normal form, as `ParsedUrl` has both.
+        """
+        if self.is_empty:
+            return None
+        keys = [("id", id), ("host", host), ("domain", fold_host(domain))]
+        keys += [("payee", fold_address(payee)) for payee in payees]
+        keys += [("url", url) for url in urls]
+        matches = [denial for key in keys for denial in self._exact.get(key, ())]
+        if host and self._any_pattern.fullmatch(host):
+            matches += [denial for each, denial in self._patterns if each.fullmatch(host)]
+        self.counts.update(matches)
+        return matches[0] if matches else None
+
+    def _add(self, denial: Denial) -> None:
+        host = fold_host(denial.host)
+        if "*" in host:
+            pattern = ".*".join(map(re.escape, re.split(r"\*+", host)))
+            self._patterns.append((re.compile(pattern), denial))
+        values = {
+            "id": denial.id,
+            "host": "" if "*" in host or ":" in host else host,
+            "domain": fold_host(denial.domain) or (host if ":" in host else ""),
+            "payee": fold_address(denial.payee),
+            "url": parse_url(denial.url).identity if denial.url else "",
+        }
+        for key in values.items():
+            if key[1]:
+                self._exact[key].append(denial)
+
+
+def fold_address(address: str) -> str:
+    """Lower a hexadecimal address; other addresses are case-sensitive."""
+    return address.lower() if address[:2] in {"0x", "0X"} else address
+
+
+def fold_host(host: str) -> str:
+    """Return the normal form of a host with or without a port, and any other text unchanged."""
+    try:
+        return ascii_host(host).removesuffix(".")
+    except ValueError:
+        return host
