@@ -1,0 +1,304 @@
+"""Credit: each payment of 30 days goes to the one service, and endpoint, that it can have bought.
+
+The claims to the payee and network of a payment decide. Only claims of the best rank count. A
+service that claims alone is credited, whatever was paid; among several services, or several
+endpoints of one, the token and the exact amount decide. A payment that fits several services alike
+is shared, and credited to none. Payments to oneself are credited to none either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from msgspec import Raw, Struct
+
+from indexer.snapshot.ecosystem import format_milliseconds
+
+if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
+    from duckdb import DuckDBPyConnection
+
+WINDOW = 30 * 24 * 3_600_000  # milliseconds
+BATCH = 10_000
+NO_ENDPOINT = -1
+NO_PAYMENT = -1
+"""The price in claims of amounts that no payment can have, such as fractions of 10^-18 dollars."""
+
+# `seller` is the number of a service, and in the lower bits that of its endpoint plus 1, or 0 for
+# none. So the least and the greatest seller of a group tell whether it has one service and one
+# endpoint only. Groups have a row each: no join multiplies the payments of a busy payee by the many
+# services that claim it. `token` is 0 for payments without one, and null for claims to any.
+ENDPOINT_BITS = 32
+ENDPOINT_MASK = 2**ENDPOINT_BITS - 1
+SERVICE_MASK = ~ENDPOINT_MASK
+SCHEMA = """
+CREATE OR REPLACE TABLE claims (
+    payee UHUGEINT, network VARCHAR, token UHUGEINT, atto HUGEINT, seller BIGINT, rank BIGINT
+)
+"""
+INSERT = """
+INSERT INTO claims
+SELECT md5_number(canonical_address(payee)), network,
+    CASE WHEN asset <> '' THEN md5_number(canonical_address(asset)) END,
+    nullif(atto, '')::HUGEINT, seller, rank
+FROM batch
+"""
+# A parameter of the queries below: a comparison with a subquery would make their plans slow.
+START = f"SELECT max(paid_at) - {WINDOW} FROM payments"  # noqa: S608  # made of constants
+ACCOUNTS = """
+CREATE OR REPLACE TABLE accounts AS
+SELECT row_number() OVER () AS account, *
+FROM (
+    SELECT DISTINCT recipient AS payee, network, coalesce(token, 0::UHUGEINT) AS token
+    FROM payments SEMI JOIN claims ON recipient = payee
+    WHERE paid_at > $start AND sender <> recipient
+)
+"""
+# The claims of the best rank. A payee has few networks and tokens, as payments are in the known
+# stablecoins; so the claims that name none are repeated a few times only.
+BEST = """
+CREATE OR REPLACE TABLE best AS
+SELECT paid.payee, paid.network, token, atto, seller
+FROM (SELECT DISTINCT payee, network FROM accounts) AS paid
+JOIN claims ON claims.payee = paid.payee AND claims.network IN ('', paid.network)
+QUALIFY rank = max(rank) OVER (PARTITION BY paid.payee, paid.network)
+"""
+# The sellers of an account at an exact amount, or at any where `atto` is null.
+FITTING = """
+CREATE OR REPLACE TABLE fitting AS
+SELECT account, atto, min(seller) AS low, max(seller) AS high
+FROM accounts JOIN best USING (payee, network)
+WHERE best.token IS NULL OR accounts.token IN (0, best.token)
+GROUP BY ALL
+"""
+# The seller of each payment, or null where it is shared.
+CREDITS = f"""
+CREATE OR REPLACE TABLE credits AS
+WITH claimants AS (
+    SELECT payee, network, min(seller) AS low, max(seller) AS high FROM best GROUP BY ALL
+),
+claimed AS (
+    SELECT accounts.*, claimants.low, claimants.high,
+        inexact.low AS any_low, inexact.high AS any_high
+    FROM accounts
+    JOIN claimants USING (payee, network)
+    LEFT JOIN (FROM fitting WHERE atto IS NULL) AS inexact USING (account)
+),
+fitted AS (
+    SELECT sender, paid_at, claimed.low, claimed.high,
+        coalesce(exact.low, any_low) AS fit_low, coalesce(exact.high, any_high) AS fit_high
+    FROM payments
+    JOIN claimed ON recipient = payee AND payments.network = claimed.network
+        AND coalesce(payments.token, 0::UHUGEINT) = claimed.token
+    LEFT JOIN fitting AS exact ON exact.account = claimed.account AND exact.atto = payments.atto
+    WHERE paid_at > $start AND sender <> recipient
+)
+SELECT sender, count(*) AS calls, max(paid_at) AS last, CASE
+    WHEN low = high THEN low
+    WHEN fit_low = fit_high THEN fit_low
+    WHEN (fit_low & {SERVICE_MASK}) = (fit_high & {SERVICE_MASK}) THEN fit_low & {SERVICE_MASK}
+    WHEN (low & {SERVICE_MASK}) = (high & {SERVICE_MASK}) THEN low & {SERVICE_MASK}
+    END AS seller
+FROM fitted
+GROUP BY ALL
+"""  # noqa: S608  # made of constants
+TOTALS = """
+SELECT coalesce(sum(calls) FILTER (seller IS NOT NULL), 0)::BIGINT,
+    coalesce(sum(calls) FILTER (seller IS NULL), 0)::BIGINT
+FROM credits
+"""
+# A row for each of `$count` services, in order, with nulls for a service without payments.
+USAGE = f"""
+WITH endpoints AS (
+    SELECT seller >> {ENDPOINT_BITS} AS service,
+        list((endpoint, calls, payers, last)) AS endpoints
+    FROM (
+        SELECT seller, seller & {ENDPOINT_MASK} AS endpoint,
+            sum(calls)::BIGINT AS calls, count(*) AS payers, max(last) AS last
+        FROM credits GROUP BY ALL
+    )
+    WHERE endpoint > 0
+    GROUP BY ALL
+),
+services AS (
+    SELECT service, sum(calls)::BIGINT AS calls, count(*) AS payers, max(last) AS last
+    FROM (
+        SELECT seller >> {ENDPOINT_BITS} AS service, sum(calls) AS calls, max(last) AS last
+        FROM credits GROUP BY service, sender
+    )
+    GROUP BY ALL
+)
+SELECT calls, payers, last, coalesce(endpoints, [])
+FROM range($count) AS numbers(service)
+LEFT JOIN services USING (service)
+LEFT JOIN endpoints USING (service)
+ORDER BY service
+"""  # noqa: S608  # made of constants
+
+
+class Claim(Struct, frozen=True):
+    """An entry by which an endpoint of a service asks for payment.
+
+    endpoint: its index in the record of the service, or NO_ENDPOINT where the record lacks it
+    host: the host of its URL, with a port that is not the default; empty without a valid URL
+    payee: the address that is paid
+    network: the key of the network; empty for every network
+    asset: the address of the token; empty where it is unknown, which fits every token
+    amount: in US dollars, None where no price in US dollars is given
+    is_exact: whether the amount is the price and not a maximum
+    rank: of the claims to a payee on a network, only those of the largest rank count
+    """
+
+    endpoint: int
+    host: str
+    payee: str
+    network: str
+    asset: str
+    amount: Decimal | None
+    is_exact: bool
+    rank: int
+
+
+class Usage(Struct, frozen=True):
+    """Payments, distinct payers, and the time of the last payment in milliseconds since 1970."""
+
+    calls: int
+    payers: int
+    last: int
+
+
+class ServiceUsage(Struct):
+    """The usage of a whole service, and that of its endpoints with credits of their own."""
+
+    whole: Usage
+    endpoints: dict[int, Usage]
+
+
+class Credits(Struct):
+    """The numbers of payments that are credited and shared, and the usage of each service.
+
+    The usage of a service without payments is None. `usages` can be iterated once.
+    """
+
+    credited: int
+    shared: int
+    usages: Iterator[ServiceUsage | None]
+
+
+_object = msgspec.json.Decoder(dict[str, Raw])
+_array = msgspec.json.Decoder(list[Raw])
+_atto = Decimal("1e-18")
+_exact = Context(prec=38, traps=[Inexact, InvalidOperation])
+
+
+def count_credits(payments: DuckDBPyConnection, services: Iterable[Sequence[Claim]]) -> Credits:
+    """Credit the payments of 30 days to services, given the claims of each.
+
+    The window is the 30 days up to and including the newest payment. `payments` is the database
+    that `load_payments` filled. All claims are consumed before the function returns.
+    """
+    connection = payments.cursor()  # the caller may run other queries meanwhile
+    connection.execute(SCHEMA)
+    count = _insert_claims(connection, services)
+    ((start,),) = connection.execute(START).fetchall()
+    connection.execute(ACCOUNTS, {"start": start})
+    for query in (BEST, FITTING):
+        connection.execute(query)
+    # DuckDB expects that few payments match, and would build the hash tables of the joins of them.
+    connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+    connection.execute(CREDITS, {"start": start})
+    connection.execute("RESET disabled_optimizers")
+    ((credited, shared),) = connection.execute(TOTALS).fetchall()
+    return Credits(credited, shared, _usages(connection, count))
+
+
+def fill_usage(text: bytes, usage: ServiceUsage) -> bytes:
+    """Add to a record and its endpoints the usage that their `quality` lacks.
+
+    All other values of the record stay byte for byte.
+    """
+    record = _object.decode(text)
+    endpoints = _array.decode(record["endpoints"])
+    for number, totals in usage.endpoints.items():
+        filled = _add_quality(
+            _object.decode(endpoints[number]),
+            l30DaysTotalCalls=str(totals.calls),
+            l30DaysUniquePayers=str(totals.payers),
+        )
+        endpoints[number] = Raw(filled)
+    record["endpoints"] = Raw(msgspec.json.encode(endpoints))
+    return _add_quality(
+        record,
+        totalCalls=usage.whole.calls,
+        uniquePayers=usage.whole.payers,
+        lastCalledAt=format_milliseconds(usage.whole.last),
+    )
+
+
+def _insert_claims(connection: DuckDBPyConnection, services: Iterable[Sequence[Claim]]) -> int:
+    """Insert the claims of services; returns the number of services."""
+    count = 0
+    batch: list[tuple[str, str, str, str, int, int]] = []
+    for claims in services:
+        batch += (_row(count, claim) for claim in claims)
+        count += 1
+        if len(batch) >= BATCH:
+            _insert(connection, batch)
+            batch.clear()
+    _insert(connection, batch)
+    return count
+
+
+def _row(service: int, claim: Claim) -> tuple[str, str, str, str, int, int]:
+    amount = claim.amount if claim.is_exact else None
+    atto = "" if amount is None else str(_atto_dollars(amount))
+    seller = (service << ENDPOINT_BITS) + claim.endpoint + 1
+    return claim.payee, claim.network, claim.asset, atto, seller, claim.rank
+
+
+def _insert(
+    connection: DuckDBPyConnection, batch: list[tuple[str, str, str, str, int, int]]
+) -> None:
+    if not batch:
+        return
+    payees, networks, assets, amounts, sellers, ranks = zip(*batch, strict=True)
+    columns = {
+        "payee": np.array(payees, dtype=object),
+        "network": np.array(networks, dtype=object),
+        "asset": np.array(assets, dtype=object),
+        "atto": np.array(amounts, dtype=object),
+        "seller": np.array(sellers),
+        "rank": np.array(ranks),
+    }
+    connection.register("batch", columns)
+    connection.execute(INSERT)
+    connection.unregister("batch")
+
+
+def _atto_dollars(amount: Decimal) -> int:
+    """Return dollars in units of 10^-18, or NO_PAYMENT where no payment can have this amount."""
+    try:
+        return int(amount.quantize(_atto, context=_exact).scaleb(18, _exact))
+    except (Inexact, InvalidOperation):
+        return NO_PAYMENT
+
+
+def _usages(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceUsage | None]:
+    with connection:
+        rows = connection.execute(USAGE, {"count": count})
+        while batch := rows.fetchmany(BATCH):
+            for calls, payers, last, endpoints in batch:
+                if calls is None:
+                    yield None
+                else:
+                    each = {number - 1: Usage(*totals) for number, *totals in endpoints}
+                    yield ServiceUsage(Usage(calls, payers, last), each)
+
+
+def _add_quality(record: dict[str, Raw], **quality: int | str) -> bytes:
+    given = record.get("quality")
+    known = {} if given is None or bytes(given) == b"null" else _object.decode(given)
+    return msgspec.json.encode(record | {"quality": known | (quality | known)})

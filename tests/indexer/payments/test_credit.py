@@ -1,0 +1,381 @@
+"""Credit of payments: equal to a brute force count, and added where a record states none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from indexer.payments.credit import (
+    BATCH,
+    NO_ENDPOINT,
+    WINDOW,
+    Claim,
+    ServiceUsage,
+    Usage,
+    count_credits,
+    fill_usage,
+)
+from indexer.payments.rules import MACROS
+from tests.support.running import Json, endpoint, examples, service
+
+NEWEST = int(datetime(2026, 5, 7, 10, 16, 51, tzinfo=UTC).timestamp() * 1000)
+CENT, DIME = Decimal("0.01"), Decimal("0.10")
+USDC, USDT = "0xUsdc", "0xUsdt"
+PAYMENTS = """
+CREATE TABLE payments (
+    row BIGINT, file INTEGER, paid_at BIGINT, atto HUGEINT, transaction UHUGEINT,
+    sender UHUGEINT, recipient UHUGEINT, network VARCHAR, token UHUGEINT
+)
+"""
+INSERT = """
+INSERT INTO payments SELECT ?, 0, ?, ?::HUGEINT, NULL, md5_number(canonical_address(?)),
+    md5_number(canonical_address(?)), ?, md5_number(canonical_address(?))
+"""
+
+
+class Paid(NamedTuple):
+    """A payment, `age` milliseconds before the newest."""
+
+    age: int = 0
+    payer: str = "alice"
+    payee: str = "0xa"
+    network: str = "base"
+    token: str | None = USDC
+    amount: Decimal = CENT
+
+
+Services = Sequence[Sequence[Claim]]
+Counted = tuple[list[ServiceUsage | None], int, int]
+"""The usage of each service, and the numbers of credited and of shared payments."""
+
+
+def claim(amount: Decimal | None = CENT, number: int = 0, **fields: str | int | bool) -> Claim:
+    """Return a claim to `0xA` on Base in an unknown token."""
+    plain = Claim(number, "a.example", "0xA", "base", "", amount, is_exact=True, rank=0)
+    return replace(plain, **fields)
+
+
+addresses = st.sampled_from(("0xA", "0xa", "0xB", "Sol", "sol"))
+amounts = st.sampled_from((CENT, DIME, Decimal(0)))
+payments = st.lists(
+    st.builds(
+        Paid,
+        st.sampled_from((0, 1, WINDOW - 1, WINDOW, 2 * WINDOW)),
+        st.sampled_from(("alice", "bob", "0xA", "Sol")),
+        addresses,
+        st.sampled_from(("base", "solana")),
+        st.sampled_from((None, USDC, USDT)),
+        amounts,
+    ),
+    max_size=20,
+)
+claims = st.builds(
+    Claim,
+    st.integers(NO_ENDPOINT, 2),
+    st.just("a.example"),
+    addresses,
+    st.sampled_from(("", "base", "solana", "unheard of")),
+    st.sampled_from(("", USDC, USDC.lower(), USDT)),
+    st.one_of(st.none(), amounts, st.sampled_from((Decimal("1e-19"), Decimal("1e400")))),
+    st.booleans(),
+    st.integers(0, 2),
+)
+catalogues = st.lists(st.lists(claims, max_size=4), max_size=5)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(PAYMENTS)
+        connection.execute(MACROS)
+        yield connection
+
+
+def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services) -> Counted:
+    database.execute("DELETE FROM payments")
+    if paid:
+        rows = [
+            (row, NEWEST - age, str(int(amount * 10**18)), payer, payee, network, token)
+            for row, (age, payer, payee, network, token, amount) in enumerate(paid)
+        ]
+        database.executemany(INSERT, rows)
+    counted = count_credits(database, iter(services))
+    return list(counted.usages), counted.credited, counted.shared
+
+
+def calls(
+    database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
+) -> list[dict[int | str, int]]:
+    """Return the calls of each service, and those of its endpoints by number."""
+    return [
+        {"calls": usage.whole.calls} | {n: each.calls for n, each in usage.endpoints.items()}
+        if usage
+        else {"calls": 0}
+        for usage in count(database, paid, services)[0]
+    ]
+
+
+def count_by_brute_force(paid: Sequence[Paid], services: Services) -> Counted:
+    newest = min((payment.age for payment in paid), default=0)
+    wholes: list[list[Paid]] = [[] for _ in services]
+    parts: list[dict[int, list[Paid]]] = [{} for _ in services]
+    shared = 0
+    for payment in paid:
+        if payment.age - newest >= WINDOW or fold(payment.payer) == fold(payment.payee):
+            continue
+        of_payee = [
+            (number, each)
+            for number, own in enumerate(services)
+            for each in own
+            if fold(each.payee) == fold(payment.payee) and each.network in ("", payment.network)
+        ]
+        best = [pair for pair in of_payee if pair[1].rank == max(c.rank for _, c in of_payee)]
+        if not best:
+            continue
+        fitting = fit(payment, best)
+        sellers = {number for number, _ in best}
+        if len(sellers) > 1:
+            sellers = {number for number, _ in fitting}
+        if len(sellers) != 1:
+            shared += 1
+            continue
+        (seller,) = sellers
+        wholes[seller].append(payment)
+        endpoints = {each.endpoint for number, each in best if number == seller}
+        if len(endpoints) > 1:
+            endpoints = {each.endpoint for number, each in fitting if number == seller}
+        if len(endpoints) == 1 and endpoints != {NO_ENDPOINT}:
+            parts[seller].setdefault(endpoints.pop(), []).append(payment)
+    usages = [
+        ServiceUsage(total(whole), {number: total(each) for number, each in part.items()})
+        if whole
+        else None
+        for whole, part in zip(wholes, parts, strict=True)
+    ]
+    return usages, sum(map(len, wholes)), shared
+
+
+def fit(payment: Paid, claims: list[tuple[int, Claim]]) -> list[tuple[int, Claim]]:
+    tokens = {"", fold(payment.token or "")}
+    in_token = [
+        (number, each)
+        for number, each in claims
+        if payment.token is None or fold(each.asset) in tokens
+    ]
+    exact = [pair for pair in in_token if pair[1].is_exact and pair[1].amount == payment.amount]
+    return exact or [p for p in in_token if not p[1].is_exact or p[1].amount is None]
+
+
+def total(paid: list[Paid]) -> Usage:
+    payers = {fold(payment.payer) for payment in paid}
+    return Usage(len(paid), len(payers), NEWEST - min(payment.age for payment in paid))
+
+
+def fold(address: str) -> str:
+    return address.lower() if address.startswith("0x") else address
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(paid=payments, services=catalogues)
+def test_credits_equal_a_brute_force_count(
+    database: DuckDBPyConnection, paid: list[Paid], services: Services
+) -> None:
+    counted = count(database, paid, services)
+    assert counted == count_by_brute_force(paid, services)
+    assert counted == count(database, paid, services)
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(paid=payments, services=catalogues)
+def test_no_payment_is_credited_twice(
+    database: DuckDBPyConnection, paid: list[Paid], services: Services
+) -> None:
+    usages, credited, shared = count(database, paid, services)
+    wholes = [usage.whole.calls for usage in usages if usage]
+    newest = min((payment.age for payment in paid), default=0)
+    assert sum(wholes) == credited
+    assert credited + shared <= sum(payment.age - newest < WINDOW for payment in paid)
+    for usage in filter(None, usages):
+        assert sum(each.calls for each in usage.endpoints.values()) <= usage.whole.calls
+        assert all(each.payers <= usage.whole.payers for each in usage.endpoints.values())
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(paid=payments, services=catalogues, others=catalogues)
+def test_claims_of_a_lower_rank_change_no_credit_of_better_ones(
+    database: DuckDBPyConnection, paid: list[Paid], services: Services, others: Services
+) -> None:
+    lower = [[replace(each, rank=each.rank - 3) for each in own] for own in others]
+    alone, credited, shared = count(database, paid, services)
+    usages, credited_of_all, shared_of_all = count(database, paid, [*services, *lower])
+    assert usages[: len(services)] == alone
+    assert (credited_of_all >= credited, shared_of_all >= shared) == (True, True)
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(paid=payments, services=catalogues, data=st.data())
+def test_credits_do_not_depend_on_the_order_of_claims(
+    database: DuckDBPyConnection, paid: list[Paid], services: Services, data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(services))))
+    permuted = [data.draw(st.permutations(services[number])) for number in order]
+    usages, *totals = count(database, paid, services)
+    assert count(database, paid, permuted) == ([usages[number] for number in order], *totals)
+
+
+def test_a_service_that_claims_alone_is_credited_whatever_was_paid(
+    database: DuckDBPyConnection,
+) -> None:
+    paid = [Paid(), Paid(amount=DIME), Paid(token=USDT), Paid(token=None)]
+    assert calls(database, paid, [[claim(asset=USDC)], []]) == [{"calls": 4, 0: 4}, {"calls": 0}]
+
+
+def test_a_service_of_a_lower_rank_takes_nothing_by_naming_the_payee_of_another(
+    database: DuckDBPyConnection,
+) -> None:
+    merchant, parasite = [claim(DIME, rank=1)], [claim(CENT), claim(CENT, 1, network="")]
+    assert calls(database, [Paid(), Paid()], [parasite, merchant]) == [
+        {"calls": 0},
+        {"calls": 2, 0: 2},
+    ]
+
+
+def test_token_and_exact_amount_decide_among_services(database: DuckDBPyConnection) -> None:
+    services = [[claim(CENT, asset=USDC)], [claim(CENT, asset=USDT)], [claim(DIME)]]
+    paid = [Paid(), Paid(token=USDT), Paid(token=USDT), Paid(amount=DIME)]
+    assert [each["calls"] for each in calls(database, paid, services)] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "paid", [Paid(token=None), Paid(amount=Decimal("0.011")), Paid(token="0xother")]
+)
+def test_a_payment_that_decides_nothing_is_shared(database: DuckDBPyConnection, paid: Paid) -> None:
+    services = [[claim(asset=USDC)], [claim(asset=USDT)]]
+    assert count(database, [paid, Paid()], services) == (
+        [ServiceUsage(Usage(1, 1, NEWEST), {0: Usage(1, 1, NEWEST)}), None],
+        1,
+        1,
+    )
+
+
+@pytest.mark.parametrize("inexact", [claim(CENT, is_exact=False), claim(None)])
+def test_maximum_and_unpriced_claims_fit_only_without_an_exact_one(
+    database: DuckDBPyConnection, inexact: Claim
+) -> None:
+    paid = [Paid(), Paid(amount=DIME), Paid(amount=DIME)]
+    assert [each["calls"] for each in calls(database, paid, [[claim()], [inexact]])] == [1, 2]
+
+
+def test_a_claim_without_a_network_is_one_to_each_network(database: DuckDBPyConnection) -> None:
+    services = [[claim(network="")], [claim(rank=1)], [claim(network="solana", rank=-1)]]
+    paid = [Paid(network="base"), Paid(network="solana"), Paid(network="polygon")]
+    assert [each["calls"] for each in calls(database, paid, services)] == [2, 1, 0]
+
+
+def test_the_endpoint_that_fits_alone_is_credited_and_none_of_several(
+    database: DuckDBPyConnection,
+) -> None:
+    own = [claim(CENT, 0), claim(DIME, 1), claim(DIME, 2), claim(DIME, 2, network="solana")]
+    paid = [Paid(), Paid(amount=DIME), Paid(amount=Decimal(5)), Paid(network="solana")]
+    assert calls(database, paid, [own]) == [{"calls": 4, 0: 1, 2: 1}]
+
+
+def test_a_claim_of_no_endpoint_credits_the_service(database: DuckDBPyConnection) -> None:
+    own = [claim(CENT, 0), claim(DIME, NO_ENDPOINT)]
+    assert calls(database, [Paid(), Paid(amount=DIME)], [own]) == [{"calls": 2, 0: 1}]
+
+
+def test_a_payer_of_several_endpoints_counts_once(database: DuckDBPyConnection) -> None:
+    own = [claim(CENT, 0), claim(DIME, 1, payee="0xb")]
+    paid = [Paid(), Paid(payee="0xb"), Paid(payee="0xb", payer="bob")]
+    (usage,) = count(database, paid, [own])[0]
+    assert usage is not None
+    assert (usage.whole.payers, usage.endpoints[0].payers, usage.endpoints[1].payers) == (2, 1, 2)
+
+
+def test_payments_to_oneself_are_credited_to_none(database: DuckDBPyConnection) -> None:
+    assert count(database, [Paid(payer="0xA")], [[claim()]]) == ([None], 0, 0)
+
+
+def test_nothing_is_credited_without_payments(database: DuckDBPyConnection) -> None:
+    assert count(database, [], [[claim()], []]) == ([None, None], 0, 0)
+
+
+def test_credits_are_counted_for_more_services_than_a_batch(database: DuckDBPyConnection) -> None:
+    services = [[claim(payee=f"0x{n}")] if n % 2 else [] for n in range(5 * BATCH // 2)]
+    paid = [Paid(payee=f"0x{2 * BATCH - 1}"), Paid(payee="0x1")]
+    usages, *totals = count(database, paid, services)
+    assert [number for number, usage in enumerate(usages) if usage] == [1, 2 * BATCH - 1]
+    assert (len(usages), totals) == (len(services), [2, 0])
+
+
+def test_a_busy_payee_that_many_services_claim_is_counted_once(
+    database: DuckDBPyConnection,
+) -> None:
+    services = [[claim(CENT * (n + 1), payee="0xbusy")] for n in range(2 * BATCH)]
+    paid = [Paid(payee="0xbusy", amount=CENT * n) for n in range(4)]
+    usages, *totals = count(database, paid, services)
+    assert ([n for n, usage in enumerate(usages) if usage], totals) == ([0, 1, 2], [3, 1])
+
+
+def record(**fields: object) -> Json:
+    return service(endpoints=[endpoint(), endpoint() | fields])
+
+
+def fill(text: str) -> Json:
+    usage = ServiceUsage(Usage(7, 3, NEWEST), {1: Usage(5, 2, NEWEST - 1)})
+    filled: Json = json.loads(fill_usage(text.encode(), usage))
+    return filled
+
+
+@pytest.mark.parametrize("absent", [{}, {"quality": None}, {"quality": {}}])
+def test_missing_quality_is_filled_in(absent: Json) -> None:
+    given = record(**absent)
+    filled = fill(json.dumps(given | absent))
+    assert filled.pop("quality") == {
+        "totalCalls": 7,
+        "uniquePayers": 3,
+        "lastCalledAt": "2026-05-07T10:16:51.000Z",
+    }
+    assert filled["endpoints"][1].pop("quality") == {
+        "l30DaysTotalCalls": "5",
+        "l30DaysUniquePayers": "2",
+    }
+    for shape in (given, given["endpoints"][1]):
+        shape.pop("quality", None)
+    assert filled == given
+
+
+def test_given_quality_stays() -> None:
+    given = record(quality={"l30DaysTotalCalls": "1"})
+    filled = fill(json.dumps(given | {"quality": {"score": 0.5, "totalCalls": 1}}))
+    assert filled["endpoints"][1]["quality"] == {
+        "l30DaysTotalCalls": "1",
+        "l30DaysUniquePayers": "2",
+    }
+    assert filled["quality"] == {
+        "score": 0.5,
+        "totalCalls": 1,
+        "uniquePayers": 3,
+        "lastCalledAt": "2026-05-07T10:16:51.000Z",
+    }
+
+
+def test_unknown_fields_and_numbers_stay_byte_for_byte() -> None:
+    verbatim = '"x":123456789012345678901234567890,"y":[1.10,1e400,"\\u00e9"]'
+    plain_endpoint = f'{{"url":"u","payTo":7,{verbatim}}}'
+    text = f'{{"id":"one",{verbatim},"endpoints":[{{"payTo":"0xA",{verbatim}}},{plain_endpoint}]}}'
+    usage = ServiceUsage(Usage(7, 3, NEWEST), {0: Usage(5, 2, NEWEST)})
+    filled = fill_usage(text.encode(), usage).decode()
+    assert filled.count(verbatim) == 3
+    assert plain_endpoint in filled
