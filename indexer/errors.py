@@ -27,6 +27,10 @@ class TooManyRejects(IndexerError):
     status = 3
 
 
+class SourceFailed(TooManyRejects):
+    """A source lost or changed more listings than `max_removed` allows."""
+
+
 class EncoderDamaged(IndexerError):
     """The data file of an encoder is missing, damaged, or not the one that is described."""
 
@@ -38,3 +42,11 @@ class InvalidRecord(Exception):  # not an IndexerError: the record is rejected, 
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class LeftOut(InvalidRecord):
+    """A valid record that a rule leaves out: which rule, the JSON path and the reason."""
+
+    def __init__(self, rule: str, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.rule = rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -12,20 +13,27 @@ from indexer.catalogue.outliers import Outlier
 from indexer.publishing.publication import Pushed
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import Changes
+from indexer.sources.findings import Finding, Findings, State, Tally
 from indexer.sources.fingerprint import Fingerprint
-from indexer.sources.rejects import OTHER_REASONS, Reject, Rejects, Tally
+from indexer.sources.inputs import Inputs
+from indexer.text import one_line
+from service.artifacts.sources import SOURCES
 from service.errors import SnapshotUnavailable
+from service.records import SourceState, format_timestamp
 from service.snapshot.manifest import Manifest, sha256
 from service.snapshot.publication import read_current
 
 LAST = "last.json"
 """The file in the artifacts folder that holds the fingerprint and the report of the last build."""
+MAX_FAILURE = 300  # characters
 FUTURE = "is more than an hour in the future"
 
 
 class Report(Struct, rename="camel"):
     """The outcome of a build; `changes` is None where there was no snapshot to compare with.
 
+    findings: number of records that were not published as they came
+    depends_on_time: whether a later build of the same inputs may differ
     reused_records: source records that the last build had validated
     indexed: services whose texts were indexed anew
     segments: segments of the snapshot; 0 where the snapshot existed
@@ -55,18 +63,13 @@ class Report(Struct, rename="camel"):
     suspicious_prices: list[Outlier]
     unused_overlays: list[str]
     notes: list[str]
-    rejects: int
-    first_rejects: list[Reject]
+    findings: int
+    first_findings: list[Finding]
+    depends_on_time: bool = False
     downloads: int = 0
     patches: int = 0
     pushed: list[Pushed] = []
     loaded: int = 0
-
-    @property
-    def depends_on_time(self) -> bool:
-        """Whether a later build of the same inputs may differ: a payment was in the future."""
-        reasons = [reason for source in self.sources for reason in source.reasons]
-        return any(FUTURE in reason or reason == OTHER_REASONS for reason in reasons)
 
 
 class LastBuild(Struct):
@@ -83,7 +86,7 @@ _last_build = msgspec.json.Decoder(LastBuild)
 
 def make_report(
     manifest: Manifest,
-    rejects: Rejects,
+    findings: Findings,
     before: str,
     changes: Changes | None,
     outliers: list[Outlier],
@@ -91,7 +94,7 @@ def make_report(
     segments: SegmentCounts,
 ) -> Report:
     """Return the report of a build of this manifest; `before` is the id that was served."""
-    for tally in rejects.tallies:
+    for tally in findings.tallies:
         tally.reasons = dict(sorted(tally.reasons.items(), key=lambda reason: -reason[1]))
         tally.left_out = {policy: count for policy, count in tally.left_out.items() if count}
     counts = manifest.counts
@@ -110,13 +113,14 @@ def make_report(
         merged=segments.merged,
         seconds=0.0,
         stages={},
-        sources=rejects.tallies,
+        sources=findings.tallies,
         changes=changes,
         suspicious_prices=outliers,
-        unused_overlays=rejects.unused_overlays,
-        notes=rejects.notes,
-        rejects=rejects.count,
-        first_rejects=rejects.first,
+        unused_overlays=findings.unused_overlays,
+        notes=findings.notes,
+        findings=findings.count,
+        first_findings=findings.first(),
+        depends_on_time=any(tally.find(FUTURE) for tally in findings.tallies),
     )
 
 
@@ -137,9 +141,32 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     is_same = published == (last.rejects, last.report.snapshot)
     if not is_same or fingerprint.digest != last.digest:
         return None
+    for tally in last.report.sources:
+        tally.read_at = None if tally.state is State.CURRENT else tally.read_at
     return msgspec.structs.replace(
         last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0, loaded=0
     )
+
+
+def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report) -> None:
+    """Write which copies were read; those that a repeated build would read are still current."""
+    read_at = {each.name: each.read_at for each in inputs.all}
+    now = datetime.now(UTC)
+    for tally in report.sources:
+        if tally.state is State.CURRENT:
+            tally.read_at = read_at.get(tally.source) or tally.read_at or now
+    states = [
+        SourceState(
+            name=tally.source,
+            state=tally.state.value,
+            read_at=None if tally.read_at is None else format_timestamp(tally.read_at),
+            failure=one_line(tally.failure.partition("\n")[0])[:MAX_FAILURE],
+        )
+        for tally in report.sources
+    ]
+    staged = staging / SOURCES
+    staged.write_bytes(msgspec.json.encode(states))
+    staged.replace(artifacts / SOURCES)
 
 
 def remember(

@@ -22,12 +22,15 @@ class ListedEndpoint(Struct):
 class ResourceFacts(Struct, kw_only=True):
     """Facts of this catalogue about a listed resource.
 
-    `price` is left out where none is known. Where the feed has an object `resource`, its members
-    became members of the listed resource; those whose names were taken are here.
+    `price` is left out where none is known. `inRecord` is false for an endpoint beyond the bounds
+    of the record of its service, and left out otherwise. Where the feed has an object
+    `resource`, its members became members of the listed resource; those whose names were taken are
+    here.
     """
 
     service: ServiceId
     endpoint: ListedEndpoint
+    in_record: bool | UnsetType = field(name="inRecord", default=UNSET)
     price: Pricing | UnsetType = UNSET
     resource: dict[str, Any] | UnsetType = UNSET
 

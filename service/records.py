@@ -401,8 +401,20 @@ class FollowingState(Struct):
     error: ErrorBody | UnsetType = UNSET
 
 
+class SourceState(Struct, rename="camel", kw_only=True):
+    """A source of the last build: which copy was read, when, and why not the current one."""
+
+    name: str
+    state: Literal["current", "last", "skipped"]
+    read_at: Timestamp | None
+    failure: str = ""
+
+
 class Readiness(Struct):
-    """The snapshot being served; `refused` says why it is not the published one."""
+    """The snapshot being served; `refused` says why it is not the published one.
+
+    `sources` are those of the last build that are not current; the key is left out without any.
+    """
 
     status: Literal["ready"]
     snapshot: str
@@ -410,4 +422,5 @@ class Readiness(Struct):
     built_at: Timestamp
     checked_at: Timestamp
     refused: ErrorBody | UnsetType = UNSET
+    sources: list[SourceState] | UnsetType = UNSET
     following: FollowingState | UnsetType = UNSET

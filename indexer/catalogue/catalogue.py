@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 from msgspec import Struct
 
-from indexer.catalogue.derived_ids import Identity, derive_ids
+from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, plain_id
 from indexer.catalogue.known_records import KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Facts, Normalised
-from indexer.errors import InvalidRecord, SourceError
+from indexer.errors import InvalidRecord, LeftOut, SourceError
+from indexer.options import SourceOptions
 from indexer.record_store import Run, run_of
 from indexer.segments.kept import NOT_KEPT, KeptRecords
+from indexer.sources.decisions import Decisions
+from indexer.sources.findings import Findings
 from indexer.sources.records import SourceRecord
-from indexer.sources.rejects import Reject, Rejects
+from indexer.x402.discovery import Discovery, read_endpoints
+from indexer.x402.resource import TAKEN_DOWN
 
 LONGEST_RUN = 256  # records
-NO_SOURCE = -1
 NO_GROUP = -1
+OUTRANKED = "listed by a more trusted source"
+HIDDEN = "hidden by a catalogue record"
 
 
 class Entry(Struct, gc=False):
@@ -46,6 +52,12 @@ class Entry(Struct, gc=False):
     discovered: bool = False
     group: int = NO_GROUP
     row: int = NOT_KEPT
+    trust: int = 0
+
+    @property
+    def has_group(self) -> bool:
+        """Whether discovered resources belong to the service."""
+        return self.group != NO_GROUP
 
 
 class Listed(Struct, gc=False):
@@ -58,53 +70,105 @@ class Listed(Struct, gc=False):
 class Catalogue:
     """The records of all sources; only what orders them is in memory.
 
-    Discovered services come before all catalogue records, whatever the order of the sources: a
-    record that somebody wrote replaces what was discovered.
+    `sources` are those of the entries, by their number.
     """
 
     def __init__(self, spool: BinaryIO, kept: KeptRecords) -> None:
         self._spool, self._kept = spool, kept
         self._end = 0
-        self._discovered: list[Entry] = []
-        self._entries: list[Entry] = []
+        self._records: list[Entry] = []
         self._services: dict[str, Entry] = {}
+        self.sources: list[SourceOptions] = []
 
-    def add(
-        self, source: int, position: str, record: Normalised | Stored, group: int = NO_GROUP
-    ) -> None:
-        """Add a record of a source, by its index in `Rejects.tallies`, or a discovered service."""
+    def spool(self, source: int, position: str, record: Normalised | Stored) -> Entry:
+        """Write a record of a source to the spool; returns its entry, for `accept`."""
         if isinstance(record, Stored):
             entry = _entry(source, position, record.facts)
             entry.row = record.row
-        else:
-            entry = self._write(source, position, record)
-        entry.discovered, entry.group = group != NO_GROUP, group
-        (self._discovered if entry.discovered else self._entries).append(entry)
+            return entry
+        return self._write(source, position, record)
 
-    def identify(self, rejects: Rejects) -> None:
-        """Give every record its id, and resolve duplicate ids.
+    def accept(self, entries: Iterable[Entry]) -> None:
+        """Add the records of a source."""
+        for entry in entries:
+            entry.trust = self.sources[entry.source].trust
+            self._records.append(entry)
 
-        Within one source the first record stays, of several sources the last one. All discovered
-        services count as one source of their own. A record takes over the group of a service that
-        it replaces.
+    def identify(
+        self,
+        discovery: Discovery,
+        decisions: Decisions,
+        taken_down: Collection[str],
+        normalise: Callable[[SourceRecord], Normalised],
+        findings: Findings,
+    ) -> None:
+        """Give every service its id, and a record the discovered resources that it names.
+
+        Of several records with one id the most trusted stays, among equals that of the last source,
+        within one source the first. The resources of a host that no record names are a service of
+        their own, unless a source hides them. A record of a host that a more trusted source lists
+        is left out.
         """
-        entries = [*self._discovered, *self._entries]
-        ids = derive_ids(
-            Identity(NO_SOURCE if entry.discovered else entry.source, entry.id, entry.domain)
-            for entry in entries
-        )
-        for service_id, entry in zip(ids, entries, strict=True):
-            earlier = self._services.get(service_id)
-            if earlier is not None and not earlier.discovered and earlier.source == entry.source:
-                _reject_duplicate(rejects, service_id, entry, earlier)
-                continue
-            if earlier is not None:
-                entry.group = earlier.group if entry.group == NO_GROUP else entry.group
-                if not earlier.discovered:
-                    rejects.tallies[earlier.source].left_out["replaced by a later source"] += 1
-            self._services[service_id] = entry
-        self._discovered.clear()
-        self._entries.clear()
+        self._spool.flush()
+        domains = _Domains(discovery, decisions)
+        records = []
+        for entry in self._records:
+            domain = domains.of(entry)
+            if outranking := self._outranking(entry, domain, discovery):
+                reason = f"a more trusted source lists {outranking}"
+                _leave_out(findings, entry, entry.id, OUTRANKED, reason)
+            else:
+                records.append((entry, domain))
+        identities = [Identity(entry.id, entry.domain, entry.trust) for entry, _ in records]
+        identities += [
+            Identity(None, domain, discovery.trust_of(domain), is_rest=True)
+            for domain in sorted(discovery.domains)
+        ]
+        ids = derive_ids(identities, decisions, taken_down)
+        for service_id, (entry, _) in zip(ids[: len(records)], records, strict=True):
+            self._enter(service_id, entry, findings)
+        for service_id, entry in sorted(self._services.items(), key=lambda item: -item[1].trust):
+            if domain := domains.of(entry):
+                text = self._text(service_id, entry)
+                entry.group = discovery.claim(domain, read_endpoints(text), entry.trust)
+        for service_id, entry in self._services.items():
+            if self.sources[entry.source].hides and (domain := domains.of(entry)):
+                reason = f"is none of the endpoints that the record of {service_id} names"
+                discovery.drop(domain, HIDDEN, reason)
+        rests = dict(zip(sorted(domains.all), ids[len(records) :], strict=True))
+        for service in discovery.services():
+            record = normalise(SourceRecord(service.position, service.text))
+            entry = self._write(service.source, service.position, record)
+            entry.discovered, entry.group, entry.trust = True, service.group, service.trust
+            self._services[rests[service.domain]] = entry
+        self._records.clear()
+
+    def _outranking(self, entry: Entry, domain: str, discovery: Discovery) -> str:
+        """Return the domain or a URL of a record that a more trusted source lists, or nothing."""
+        if entry.trust >= discovery.greatest_trust:
+            return ""
+        if domain and discovery.trust_of(domain) > entry.trust:
+            return domain
+        urls = {url for url, _ in read_endpoints(self._text("", entry))}
+        return min((url for url in urls if discovery.trust_of_url(url) > entry.trust), default="")
+
+    def _enter(self, service_id: str, entry: Entry, findings: Findings) -> None:
+        """Make an entry the service of an id, unless another one stays."""
+        earlier = self._services.get(service_id)
+        if earlier is not None and earlier.source == entry.source:
+            reason = f"has the id of {earlier.position}, which is kept"
+            _leave_out(findings, entry, service_id, "duplicate ids", reason)
+            return
+        if earlier is not None and earlier.trust > entry.trust:
+            reason = f"a more trusted source has {service_id}"
+            _leave_out(findings, entry, service_id, OUTRANKED, reason)
+            return
+        if earlier is not None:
+            tally = findings.tallies[earlier.source]
+            tally.published -= 1
+            is_later = earlier.trust == entry.trust
+            tally.left_out["replaced by a later source" if is_later else OUTRANKED] += 1
+        self._services[service_id] = entry
 
     @property
     def ids(self) -> list[str]:
@@ -143,28 +207,21 @@ class Catalogue:
         self,
         service_id: str,
         text: bytes,
-        added_calls: int,
+        paid_calls: int,
         overlay: Overlay | None,
         known: KnownRecords,
-        rejects: Rejects,
     ) -> None:
-        """Replace the JSON of a service, with an overlay applied, or remove the service.
+        """Replace the JSON of a service, with an overlay applied.
 
-        `added_calls` bounds the calls that the text adds: endpoints that share an address each
-        name all of its calls, which count once. An overlay of the endpoints has the last word.
+        `paid_calls` are the payments to the service, of which its endpoints may name fewer: a
+        payment that fits several of them is in none. An overlay of the endpoints has the last word.
         Raises SourceError for an overlay that makes the service invalid.
         """
         entry = self._services[service_id]
         try:
-            amended: bytes | None = text
             if overlay is not None:
-                amended = apply_overlay(text, overlay, summary_derived=entry.summary_derived)
-            if amended is None:
-                del self._services[service_id]
-                if not entry.discovered:
-                    rejects.tallies[entry.source].left_out["removed by an overlay"] += 1
-                return
-            record = known.normalise(SourceRecord(entry.position, amended))
+                text = apply_overlay(text, overlay, summary_derived=entry.summary_derived)
+            record = known.normalise(SourceRecord(entry.position, text))
         except InvalidRecord as error:
             where = overlay.where if overlay is not None else "the usage from payments"
             raise SourceError(
@@ -172,9 +229,16 @@ class Catalogue:
             ) from error
         amended_entry = self._write(entry.source, entry.position, record)
         if overlay is None or not overlay.names("endpoints"):
-            amended_entry.calls = min(amended_entry.calls, entry.calls + added_calls)
+            amended_entry.calls = max(amended_entry.calls, paid_calls)
         amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
+        amended_entry.trust = entry.trust
         self._services[service_id] = amended_entry
+
+    def remove(self, service_id: str, reason: str, findings: Findings) -> None:
+        """Take a service down; a discovered one is counted by its resources."""
+        entry = self._services.pop(service_id)
+        if not entry.discovered:
+            _leave_out(findings, entry, service_id, TAKEN_DOWN, reason)
 
     def order(self) -> list[Listed]:
         """Return the services in listing order: curated first, then by calls, then by id."""
@@ -213,8 +277,29 @@ def _entry(source: int, position: str, facts: Facts) -> Entry:
     )
 
 
-def _reject_duplicate(rejects: Rejects, service_id: str, entry: Entry, earlier: Entry) -> None:
-    tally = rejects.tallies[entry.source]
-    reason = f"has the id of {earlier.position}, which is kept"
-    reject = Reject(tally.source, entry.position, service_id, "$.id", reason)
-    rejects.left_out(tally, "duplicate ids", reject)
+def _leave_out(
+    findings: Findings, entry: Entry, service_id: str | None, rule: str, reason: str
+) -> None:
+    fault = LeftOut(rule, "$.id", reason)
+    findings.withdraw(findings.tallies[entry.source], entry.position, service_id, fault)
+
+
+class _Domains:
+    """The domains of discovered resources, looked up by those and the ids of records."""
+
+    def __init__(self, discovery: Discovery, decisions: Decisions) -> None:
+        self.all = frozenset(discovery.domains)
+        self._by_id: dict[str, str] = {}
+        for domain in sorted(self.all):
+            plain = plain_id(domain)
+            if plain not in self._by_id or decisions.owner_of(plain) == domain:
+                self._by_id[plain] = domain
+
+    def of(self, entry: Entry) -> str:
+        """Return the domain whose resources a record may name, or an empty string."""
+        if not entry.domain:
+            return self._by_id.get(entry.id or "", "")
+        with suppress(ValueError):
+            if (domain := ascii_domain(entry.domain)) in self.all:
+                return domain
+        return ""

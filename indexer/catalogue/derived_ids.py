@@ -4,100 +4,132 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
+from indexer.sources.decisions import Decisions
 from indexer.urls import ascii_host
 from service.records import ID_PATTERN
 
 HASH_DIGITS = 8
-MAX_BASE = 256 - HASH_DIGITS - 1  # characters
+MAX_ID = 256  # characters
 
 _valid = re.compile(ID_PATTERN)
 _scheme = re.compile(r"^https?://")
 
 
 class Identity(Struct):
-    """The identity of a record: the number of its source, its own id, if any, and its domain."""
+    """The identity of a service: its own id, if any, its domain, and the trust in its source.
 
-    source: int
+    `is_rest` tells the service of the resources that no catalogue record of its domain names.
+    """
+
     given: str | None
     domain: str
+    trust: int
+    is_rest: bool = False
 
 
-def derive_ids(records: Iterable[Identity]) -> list[str]:
-    """Return the id of each record: its own, or one derived from its domain.
+def derive_ids(
+    services: Sequence[Identity], decisions: Decisions, taken_down: Collection[str] = ()
+) -> list[str]:
+    """Return the id of each service: its own, or one derived from its domain.
 
-    A derived id is the domain in lower case with hyphens for dots and colons. A short hash of the
-    domain is appended where two domains would share an id, or where it would be no valid id. A
-    record without a domain whose own id another source derives is the same service; in the same
-    source it is another.
+    A derived id is the domain in lower case with hyphens for dots and colons: the plain id. Of
+    several domains with one plain id the one that has it in the served snapshot keeps it, then the
+    more trusted, then the first; the others have a short hash of the domain appended. An id of its
+    own belongs to a service whatever is derived. A service without a domain whose own id another
+    derives is the same service. Ids that are `taken_down` keep their domains although these are
+    gone.
     """
-    records = [Identity(record.source, record.given, _host(record)) for record in records]
-    domains: dict[str, set[str]] = defaultdict(set)
-    derived: set[tuple[int, str]] = set()
-    for record in records:
-        if record.given is None:
-            domains[_base(record.domain)].add(record.domain)
-            derived.add((record.source, _base(record.domain)))
-    for record in records:
-        if record.given in domains and (record.domain or (record.source, record.given) in derived):
-            domains[record.given].add(record.domain)
-    shared = _shared_ids(domains)
-    return [
-        record.given
-        if record.given is not None
-        else _derive(record.domain, is_shared=_base(record.domain) in shared)
-        for record in records
-    ]
+    hosts = [_host(each) for each in services]
+    owners = _find_owners(services, hosts, decisions)
+    for service_id in taken_down:
+        if domain := decisions.owner_of(service_id):
+            decisions.own(service_id, domain)
+            owners[service_id] = domain
+    ids: dict[int, str] = {
+        number: each.given for number, each in enumerate(services) if each.given is not None
+    }
+    for is_rest in (False, True):
+        taken = set(ids.values()) if is_rest else set()
+        for number, (each, host) in enumerate(zip(services, hosts, strict=True)):
+            base = _base(host)
+            is_free = base not in taken and _valid.search(base) is not None
+            if number not in ids and each.is_rest == is_rest and is_free and owners[base] == host:
+                ids[number] = base
+    held = set(ids.values()) | owners.keys()
+    names: dict[tuple[str, bool], str] = {}
+    for number, (each, host) in enumerate(zip(services, hosts, strict=True)):
+        if number not in ids:
+            key = host, each.is_rest
+            if key not in names:
+                names[key] = _suffixed(host, held)
+                held.add(names[key])
+            ids[number] = names[key]
+        if each.given is None or each.given == _base(host):
+            decisions.own(ids[number], host)
+    return [ids[number] for number in range(len(services))]
+
+
+def plain_id(domain: str) -> str:
+    """Return the id that is derived from a domain which no other shares; raises ValueError."""
+    return _base(ascii_domain(domain))
+
+
+def ascii_domain(domain: str) -> str:
+    """Return the domain in ASCII and lower case, without a scheme; raises ValueError."""
+    return ascii_host(_scheme.sub("", domain.lower()).removesuffix("/"))
 
 
 def can_be_id(domain: str) -> bool:
     """Whether an id can be derived from this domain."""
     try:
-        host = _ascii(domain)
+        host = ascii_domain(domain)
     except ValueError:
         return False
-    return bool(host) and _valid.search(_hashed(host)) is not None
+    return bool(host) and _valid.search(_suffixed(host, ())) is not None
 
 
 def _host(record: Identity) -> str:
     try:
-        return _ascii(record.domain)
+        return ascii_domain(record.domain)
     except ValueError:  # only of a record with an id of its own: its domain may be any text
         return record.domain
 
 
-def _shared_ids(domains: dict[str, set[str]]) -> set[str]:
-    """Return the ids without a hash that several domains have, given the domains of each such id.
+def _find_owners(
+    services: Sequence[Identity], hosts: Sequence[str], decisions: Decisions
+) -> dict[str, str]:
+    """Return the domain that has each plain id, or that has it with a hash appended."""
+    present = {host for each, host in zip(services, hosts, strict=True) if each.given is None}
+    owners: dict[str, str] = {}
+    trusts: dict[str, int] = {}
+    for each, host in zip(services, hosts, strict=True):
+        if each.given is not None:
+            continue
+        base = _base(host)
+        served = decisions.owner_of(base)
+        if served in present:
+            owners[base] = served
+        elif base not in owners or each.trust > trusts[base]:
+            owners[base], trusts[base] = host, each.trust
+    for each, host in zip(services, hosts, strict=True):
+        if each.given in owners and each.domain:
+            owners[each.given] = host
+    return owners
 
-    An id that another domain has with its hash is shared, too: nobody can claim it.
-    """
-    shared = {base for base, sharing in domains.items() if len(sharing) > 1}
-    added = shared
-    while added:
-        hashed = {_hashed(domain) for base in added for domain in domains[base]}
-        added = (hashed & domains.keys()) - shared
-        shared |= added
-    return shared
 
-
-def _derive(domain: str, *, is_shared: bool) -> str:
-    base = _base(domain)
-    return _hashed(domain) if is_shared or not _valid.search(base) else base
-
-
-def _hashed(domain: str) -> str:
-    digest = hashlib.sha256(domain.encode()).hexdigest()[:HASH_DIGITS]
-    return f"{_base(domain)[:MAX_BASE]}-{digest}"
+def _suffixed(domain: str, held: Collection[str]) -> str:
+    """Return the id of a domain with as much of its hash as no other id has."""
+    digest = hashlib.sha256(domain.encode()).hexdigest()
+    candidates = (
+        f"{_base(domain)[: MAX_ID - digits - 1]}-{digest[:digits]}"
+        for digits in range(HASH_DIGITS, len(digest) + 1, HASH_DIGITS)
+    )
+    return next(each for each in candidates if each not in held)
 
 
 def _base(domain: str) -> str:
     return domain.translate(str.maketrans(".:", "--"))
-
-
-def _ascii(domain: str) -> str:
-    """Return the domain in ASCII and lower case, without a scheme; raises ValueError."""
-    return ascii_host(_scheme.sub("", domain.lower()).removesuffix("/"))

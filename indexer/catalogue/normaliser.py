@@ -80,24 +80,28 @@ class Normaliser:
     ) -> None:
         self._stack.close()
 
-    def normalise(self, records: Iterable[SourceRecord]) -> Iterator[tuple[SourceRecord, Result]]:
-        """Yield the records with their results, in order."""
+    def normalise(
+        self, records: Iterable[SourceRecord], is_of_catalogue: Callable[[SourceRecord], bool]
+    ) -> Iterator[tuple[SourceRecord, Result]]:
+        """Yield the records with their results, in order; only those of a catalogue have one."""
         started: deque[Batch] = deque()
         for batch in _batches(records):
-            started.append(self._start(batch))
+            started.append(self._start(batch, is_of_catalogue))
             while len(started) > self._waiting:
                 yield from self._finish(started.popleft())
         while started:
             yield from self._finish(started.popleft())
 
-    def _start(self, records: list[SourceRecord]) -> Batch:
+    def _start(
+        self, records: list[SourceRecord], is_of_catalogue: Callable[[SourceRecord], bool]
+    ) -> Batch:
         """Look the records up, and send the new ones to a worker if there is one."""
         digests = [hash_text(record.text) for record in records]
         known = self._known.find(digests)
         new = [
             ordinal
             for ordinal, record in enumerate(records)
-            if known[ordinal] is None and not record.fault and not record.is_resource
+            if known[ordinal] is None and not record.fault and is_of_catalogue(record)
         ]
         batch = Batch(records, digests, known, new)
         self._new_bytes += sum(len(records[ordinal].text) for ordinal in new)

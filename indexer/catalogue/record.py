@@ -13,13 +13,20 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.catalogue.derived_ids import can_be_id
 from indexer.errors import InvalidRecord
+from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
+from indexer.urls import parse_url
 from indexer.x402.testnets import mainnet_prices
+from indexer.x402.untrusted import NULL, string_of
 from service.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 
 CENT = Decimal("0.01")
 MICRO = Decimal("0.000001")
+EXACT = frozenset(("exact", "", UNSET))
+"""Schemes of fixed prices; a price that names none is exact."""
+
+MAX_SERVICE = 2**20  # bytes
 
 _exact = Context(prec=250)  # digits; amounts have at most 100
 _decimal = lru_cache(maxsize=1 << 14)(Decimal)
@@ -31,6 +38,9 @@ class Facts(Struct, array_like=True, gc=False):
     calls: in the last 30 days, as a decimal number: MessagePack has no integers beyond 64 bits
     summary: the JSON of the derived `priceSummary`; empty for a record that has its own
     is_compact: whether the JSON of the record has no white space to remove
+    is_plain: whether the URLs of its endpoints need no look at the policy: public and over https
+    highest: the greatest amount of a price
+    payees: the addresses that its endpoints name in `payTo`
     """
 
     id: str | None
@@ -41,6 +51,9 @@ class Facts(Struct, array_like=True, gc=False):
     endpoints: int
     summary: bytes
     is_compact: bool
+    is_plain: bool
+    highest: float
+    payees: list[str]
 
 
 class Normalised(NamedTuple):
@@ -58,6 +71,19 @@ class Identifiers(Struct):
     resource: Raw | UnsetType = UNSET
 
 
+class PaidEndpoint(Struct, rename="camel"):
+    """An endpoint, with `payTo` of any JSON type: catalogue records may hold anything there."""
+
+    pay_to: Raw = NULL
+
+
+class PaidRecord(Struct):
+    """A record of which only the endpoints are decoded."""
+
+    endpoints: list[PaidEndpoint]
+
+
+_paid = msgspec.json.Decoder(PaidRecord)
 _identifiers = msgspec.json.Decoder(Identifiers)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
@@ -69,6 +95,10 @@ def normalise(source: SourceRecord) -> Normalised:
     record = decode_or_invalid(_decoder, source.text)
     check_depth(source.text)
     compact = msgspec.json.format(source.text, indent=-1)
+    if len(compact) > MAX_SERVICE:
+        raise InvalidRecord(
+            "$", f"has {len(compact):,} bytes; a service has at most {MAX_SERVICE:,}"
+        )
     summary = b""
     if record.price_summary is UNSET:
         summary = msgspec.json.encode(summarise_prices(record.endpoints))
@@ -81,6 +111,9 @@ def normalise(source: SourceRecord) -> Normalised:
         endpoints=len(record.endpoints),
         summary=summary,
         is_compact=compact == source.text,
+        is_plain=all(_is_plain(endpoint.url) for endpoint in record.endpoints),
+        highest=max(map(_highest, record.endpoints), default=0.0),
+        payees=_payees(compact) if b'"payTo"' in compact else [],
     )
     return Normalised(_add_summary(compact, summary), facts)
 
@@ -118,7 +151,7 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     prices = mainnet_prices(endpoint.pricing for endpoint in endpoints)
     bounded = [(pricing, amounts) for pricing in prices if (amounts := _amounts(pricing))]
     if not bounded:
-        if all(pricing.scheme in {"exact", "", UNSET} for pricing in prices):
+        if all(pricing.scheme in EXACT for pricing in prices):
             return None
         return PriceSummary(  # another scheme names a price, be it an open-ended one
             min_amount="",
@@ -131,9 +164,7 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     comparable = [(pricing, own) for pricing, own in bounded if pricing.currency == currency]
     amounts = [amount for _, amounts in comparable for amount in amounts]
     fixed = [
-        amounts[0]
-        for pricing, amounts in comparable
-        if pricing.scheme in {"exact", UNSET} and pricing.amount
+        amounts[0] for pricing, amounts in comparable if pricing.scheme in EXACT and pricing.amount
     ]
     return PriceSummary(
         min_amount=_format(min(amounts)),
@@ -149,6 +180,27 @@ def count_calls(quality: EndpointQuality | UnsetType | None) -> int:
     if isinstance(quality, EndpointQuality) and quality.l30_days_total_calls is not UNSET:
         return int(quality.l30_days_total_calls)
     return 0
+
+
+def read_payees(text: bytes) -> list[str]:
+    """Return `payTo` of each endpoint of a valid record, empty where that is no string."""
+    return [string_of(endpoint.pay_to) for endpoint in _paid.decode(text).endpoints]
+
+
+def _payees(text: bytes) -> list[str]:
+    return sorted({fold_address(payee) for payee in read_payees(text) if payee})
+
+
+def _is_plain(url: str) -> bool:
+    try:
+        parsed = parse_url(url)
+    except ValueError:  # the URL of a catalogue record may be any text
+        return True
+    return parsed.scheme == "https" and not parsed.is_private and not parsed.has_credentials
+
+
+def _highest(endpoint: Endpoint) -> float:
+    return max((float(amount) for amount in _amounts(endpoint.pricing)), default=0.0)
 
 
 def _add_summary(compact: bytes, summary: bytes) -> bytes:

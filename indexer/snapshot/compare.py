@@ -11,7 +11,9 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
+from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
+from indexer.x402.untrusted import NULL, string_of
 from service.artifacts.changes import ABSENT, COMPARED_FILES, RECORDS, compare_services
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
@@ -58,22 +60,36 @@ class PriceChange(Struct):
         return f"{self.old or 'no price'} → {self.new or 'no price'}"
 
 
+class PayeeChange(Struct):
+    """An endpoint that is paid at another address, None where it names none."""
+
+    url: str
+    old: str | None
+    new: str | None
+
+    def __str__(self) -> str:
+        return f"{self.url} pays {self.new or 'no address'}, and paid {self.old or 'none'}"
+
+
 class Change(Struct, omit_defaults=True):
     """A service that differs: its top-level keys that do, and its price range if that does.
 
     There are no such keys where only the order of the keys or the spelling of values differs.
+    `payees` are the endpoints that both have and whose address differs.
     """
 
     id: str
     name: str
     keys: list[str]
     price: PriceChange | None = None
+    payees: list[PayeeChange] = []
 
 
 class Difference(Struct):
     """The difference between the snapshots `old` and `new`.
 
-    Added and changed services are in the new listing order, removed ones in the old.
+    Added and changed services are in the new listing order, removed ones in the old. `conflicts`
+    are those between sources that only the new one has.
     """
 
     old: str
@@ -81,6 +97,15 @@ class Difference(Struct):
     added: list[ServiceName]
     removed: list[ServiceName]
     changed: list[Change]
+    conflicts: list[Conflict] = []
+
+
+class PaidEndpoint(Struct, rename="camel"):
+    """An endpoint and the address that it is paid at, which may be any JSON value."""
+
+    url: str
+    method: str
+    pay_to: Raw = NULL
 
 
 class PricedService(Struct, rename="camel"):
@@ -88,6 +113,7 @@ class PricedService(Struct, rename="camel"):
 
     id: str
     name: str
+    endpoints: list[PaidEndpoint] = []
     price_summary: PriceRange | None = None
 
 
@@ -109,6 +135,7 @@ def compare(old: Path, new: Path) -> Difference:
                 service = _service.decode(before or after)
                 side = difference.added if after else difference.removed
                 side.append(ServiceName(service.id, service.name))
+    difference.conflicts = sorted(_conflicts(new) - _conflicts(old))
     return difference
 
 
@@ -149,7 +176,8 @@ def summarise_difference(difference: Difference, *, as_json: bool) -> str:
         [
             *(f"+ {service.id}  {_shorten(service.name)}" for service in added),
             *(f"- {service.id}  {_shorten(service.name)}" for service in removed),
-            *(f"~ {change.id}  {_shorten(change.name)}: {_describe(change)}" for change in changed),
+            *(line for change in changed for line in _describe_change(change)),
+            *(f"! {_shorten(str(conflict))}" for conflict in difference.conflicts),
             f"{len(added):,} added, {len(changed):,} changed, {len(removed):,} removed",
         ]
     )
@@ -185,10 +213,33 @@ def _change(old: bytes, new: bytes) -> Change:
     every_key = new_fields | old_fields
     keys = [key for key in every_key if old_fields.get(key) != new_fields.get(key)]
     before, after = _service.decode(old), _service.decode(new)
-    change = Change(after.id, after.name, keys)
+    change = Change(after.id, after.name, keys, payees=_payee_changes(before, after))
     if before.price_summary != after.price_summary:
         change.price = PriceChange(before.price_summary, after.price_summary)
     return change
+
+
+def _payee_changes(before: PricedService, after: PricedService) -> list[PayeeChange]:
+    """Return the endpoints of both that are paid at another address."""
+    known = {(each.url, each.method): each.pay_to for each in before.endpoints}
+    return [
+        PayeeChange(
+            each.url,
+            string_of(known[each.url, each.method]) or None,
+            string_of(each.pay_to) or None,
+        )
+        for each in after.endpoints
+        if (each.url, each.method) in known and known[each.url, each.method] != each.pay_to
+    ]
+
+
+def _conflicts(snapshot: Path) -> set[Conflict]:
+    return set(read_decisions(snapshot, read_manifest(snapshot).files).conflicts)
+
+
+def _describe_change(change: Change) -> Iterator[str]:
+    yield f"~ {change.id}  {_shorten(change.name)}: {_describe(change)}"
+    yield from (f"    {_shorten(str(payee))}" for payee in change.payees)
 
 
 def _describe(change: Change) -> str:

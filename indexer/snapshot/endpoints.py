@@ -34,7 +34,7 @@ from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
-from indexer.x402.resource import read_resource
+from indexer.x402.resource import Rules, read_resource
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import ENDPOINT_KEYS
 from service.filtering.offers import NONE
@@ -93,7 +93,7 @@ _service = msgspec.json.Decoder(_Service)
 _listed = msgspec.json.Decoder(_Listed)
 _text = msgspec.json.Decoder(EndpointText)
 _separator = re.compile(r"[,/|]")
-_any_policy = Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity"))
+_any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
 
 
 def write_endpoints(
@@ -268,7 +268,7 @@ class _Join:
     def read(self, resource: int) -> bytes:
         """Return the JSON of the endpoint that a listed resource declares."""
         record = SourceRecord("", self._texts.text(resource))
-        declared, _ = read_resource(record, _any_policy)
+        declared, _ = read_resource(record, _any)
         return declared.endpoint
 
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:

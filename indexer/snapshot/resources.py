@@ -29,27 +29,39 @@ class ListedResources(NamedTuple):
     offers: npt.NDArray[np.int64]
 
 
+class ServiceListing(NamedTuple):
+    """A listing, the ordinal and the id of its service, and whether the record of that has it."""
+
+    ordinal: int
+    service_id: str
+    listing: Listing
+    in_record: bool
+
+
 def write_resources(
-    folder: Path, listings: Iterable[tuple[int, str, Listing]], offers: OfferWriter
+    folder: Path, listings: Iterable[ServiceListing], services_count: int, offers: OfferWriter
 ) -> ListedResources:
-    """Write listings, each with the ordinal and the id of its service, in their order.
+    """Write the listings of so many services, in their order.
 
     Their entries of `accepts` become the first offers.
     """
     folder.mkdir()
     columns = _Columns(offers)
     services, keys = array("i"), array("Q")
+    beyond = np.zeros(services_count, np.int32)
 
     def texts() -> Iterator[bytes]:
-        for ordinal, service_id, listing in listings:
+        for ordinal, service_id, listing, in_record in listings:
             services.append(ordinal)
+            beyond[ordinal] += not in_record
             keys.append(endpoint_key(listing.endpoint.url, listing.endpoint.method, listing.tool))
-            text = listing.encode(service_id)
+            text = listing.encode(service_id, in_record=in_record)
             columns.add(listing, len(text))
             yield text
 
     write_record_store(folder, "texts", texts())
     first_offers = columns.write(folder)
+    np.save(folder / "beyond.npy", beyond)
     return ListedResources(np.asarray(services, np.int32), np.asarray(keys), first_offers)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from indexer.errors import IndexerError, SourceError
-from indexer.options import BuildOptions, Kind, SourceOptions
+from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
-from indexer.sources.records import STANDARD_INPUT
+from indexer.sources.records import STANDARD_INPUT, source_errors
 from indexer.text import printable
 
 if TYPE_CHECKING:  # httpx is an optional dependency
@@ -26,14 +28,21 @@ SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
 class Input(Struct, frozen=True):
-    """A source to read: the file that holds it.
+    """A source to read: the file that holds it, or why there is none.
 
     options: of the source; `name` there is that of the file where a folder holds several
-    path: of the file
+    source_name: the name of the source, of which the file may be one of several
+    path: of the file, empty for a feed that could not be fetched
+    is_lines: whether it is known to be JSON lines, whatever it looks like
+    read_at: when the feed was read, None for now
     """
 
     options: SourceOptions
+    source_name: str
     path: str
+    is_lines: bool = False
+    read_at: datetime | None = None
+    failure: SourceError | None = None
 
     @property
     def name(self) -> str:
@@ -41,10 +50,20 @@ class Input(Struct, frozen=True):
         return self.options.name
 
     @property
+    def file(self) -> Path | None:
+        """The file, None for what can be read only once."""
+        path = Path(self.path)
+        return path if self.path != STANDARD_INPUT and path.is_file() else None
+
+    @property
+    def shown_file(self) -> str:
+        """The file that positions in messages are lines of, where `name` is another one."""
+        return self.path if self.options.url else ""
+
+    @property
     def size(self) -> int | None:
         """Bytes of the file; None for standard input, a pipe or a device."""
-        path = Path(self.path)
-        return path.stat().st_size if path.is_file() else None
+        return None if self.file is None else self.file.stat().st_size
 
     @property
     def is_compressed(self) -> bool:
@@ -71,35 +90,89 @@ class Inputs(Struct, frozen=True):
         return [each.path for each in self.all]
 
 
-def gather_inputs(options: BuildOptions, progress: Progress) -> Inputs:
-    """Find the files that the options name, and fetch the feeds.
+def find_inputs(options: BuildOptions) -> Inputs:
+    """Find the files that the options name; feeds have no file yet.
 
-    Raises SourceError for a feed that cannot be fetched, and for a folder or a pattern without
-    files.
+    Raises SourceError for a folder or a pattern without files, and for a file that is missing.
     """
-    feeds = _fetch_feeds(options, progress)
-    inputs = Inputs(
-        [], [], [], [f"{feed.source}: {feed.note}" for feed in feeds.values() if feed.note]
-    )
+    found: dict[Kind | None, list[Input]] = {Kind.PAYMENTS: [], Kind.OVERLAY: [], None: []}
     for source in options.sources:
-        if source.url:
-            inputs.sources.append(Input(source, str(feeds[source.url].path)))
-        elif source.kind is Kind.PAYMENTS:
-            known = {each.path for each in inputs.payments}  # several patterns may match a file
-            paths = [path for path in expand_patterns([source.path]) if path not in known]
-            inputs.payments.extend(_files(source, paths))
-        elif source.kind is Kind.OVERLAY:
-            inputs.overlays.extend(_files(source, expand_folder(source.path)))
-        else:
-            inputs.sources.extend(_files(source, expand_folder(source.path)))
-    return inputs
+        inputs = found.get(source.kind, found[None])
+        known = {each.path for each in inputs if source.kind is Kind.PAYMENTS}
+        for path in [""] if source.url else _expand(source, inputs):
+            if path not in known:  # several patterns of payments may match a file
+                is_alone = path == source.path or not path
+                named = source if is_alone else replace(source, name=printable(path))
+                names = [each.options.name for each in inputs]
+                inputs.append(_check(Input(_distinct(named, names), source.name, path)))
+    return Inputs(found[None], found[Kind.PAYMENTS], found[Kind.OVERLAY], [])
 
 
-def _files(source: SourceOptions, paths: Sequence[str]) -> Iterator[Input]:
-    """Yield an input for each file of a source, named by its path where there are several."""
-    for path in paths:
-        is_alone = path == source.path
-        yield Input(source if is_alone else replace(source, name=printable(path)), path)
+def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> Inputs:
+    """Fetch the feeds among the inputs; without any, httpx need not be installed.
+
+    A source that could not be fetched has its failure. Raises SourceError with those of all sources
+    that must not fail, as payments and overlays never may.
+    """
+    feeds = [each.options for each in inputs.all if each.options.url]
+    if not feeds:
+        return inputs
+    results = iter(_fetch(feeds, options, progress))
+    notes: list[str] = []
+    fatal: list[SourceError] = []
+
+    def fetched(each: Input) -> Input:
+        if not each.options.url:
+            return each
+        feed = next(results)
+        if isinstance(feed, SourceError):
+            is_listed = each.options.kind not in {Kind.PAYMENTS, Kind.OVERLAY}
+            if not is_listed or each.options.on_error is OnError.FAIL:
+                fatal.append(feed)
+            return replace(each, failure=feed)
+        if feed.note:
+            notes.append(f"{each.name}: {feed.note}")
+        read_at = datetime.fromtimestamp(feed.walked_at, UTC)
+        return replace(each, path=str(feed.path), is_lines=feed.is_lines, read_at=read_at)
+
+    sources = [fetched(each) for each in inputs.sources]
+    payments = [fetched(each) for each in inputs.payments]
+    overlays = [fetched(each) for each in inputs.overlays]
+    if fatal:
+        raise SourceError("\n".join(map(str, fatal)))
+    return Inputs(sources, payments, overlays, notes)
+
+
+def _distinct(source: SourceOptions, names: Collection[str]) -> SourceOptions:
+    """Return a source with a name that no other has, such as URLs that differ in their query."""
+    if source.name not in names:
+        return source
+    numbered = (f"{source.name} ({number})" for number in count(2))
+    return replace(source, name=next(name for name in numbered if name not in names))
+
+
+def _check(each: Input) -> Input:
+    """Return an input unless it is a file that is missing, and whose source must not fail."""
+    if each.path not in {"", STANDARD_INPUT} and each.options.on_error is OnError.FAIL:
+        with source_errors(each.name):
+            Path(each.path).stat()
+    return each
+
+
+def _expand(source: SourceOptions, inputs: list[Input]) -> list[str]:
+    """Return the files of a source: of a folder, or those that a pattern matches.
+
+    A source without any, which may fail, is added to the inputs with its failure.
+    """
+    try:
+        if source.kind is Kind.PAYMENTS or not Path(source.path).is_dir():
+            return expand_patterns([source.path])
+        return expand_folder(source.path)
+    except SourceError as error:
+        if source.on_error is OnError.FAIL or source.kind in {Kind.PAYMENTS, Kind.OVERLAY}:
+            raise
+        inputs.append(Input(source, source.name, "", failure=error))
+        return []
 
 
 def expand_folder(name: str) -> list[str]:
@@ -135,30 +208,28 @@ def _is_json(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(SUFFIXES) and path.is_file()
 
 
-def _fetch_feeds(options: BuildOptions, progress: Progress) -> dict[str, Feed]:
-    """Fetch the feeds among the sources, by URL; without any, httpx need not be installed."""
-    urls = [source.url for source in options.sources if source.url]
-    if not urls:
-        return {}
+def _fetch(
+    feeds: Sequence[SourceOptions], options: BuildOptions, progress: Progress
+) -> list[Feed | SourceError]:
     try:
-        from indexer.feeds.reader import fetch_feeds  # noqa: PLC0415  # needs httpx
+        from indexer.feeds import reader  # noqa: PLC0415  # needs httpx
     except ImportError as error:
         raise IndexerError(
             f"feeds are fetched by {error.name}, which is not installed: "
             "install ratecard with the extra [indexer]"
         ) from error
-    by_source: dict[str, FeedProgress] = {}
+    by_name: dict[str, FeedProgress] = {}
     with progress.stage("fetch feeds") as stage:
 
         def report(feed: FeedProgress) -> None:
-            by_source[feed.source] = feed
-            feeds = by_source.values()
-            totals = [feed.total for feed in feeds if feed.total is not None]
+            by_name[feed.name] = feed
+            states = by_name.values()
+            totals = [state.total for state in states if state.total is not None]
             stage.update(
-                sum(feed.items for feed in feeds),
-                sum(totals) if len(totals) == len(feeds) else None,
-                f"{sum(feed.bytes for feed in feeds) / 1e6:,.1f} MB",
+                sum(state.items for state in states),
+                sum(totals) if len(totals) == len(states) else None,
+                f"{sum(state.bytes for state in states) / 1e6:,.1f} MB",
             )
 
-        feeds = fetch_feeds(urls, options.out / FEEDS, options.limits, report)
-    return dict(zip(urls, feeds, strict=True))
+        cache, scratch = options.out / FEEDS, options.from_scratch
+        return reader.fetch_feeds(feeds, cache, options.limits, report, from_scratch=scratch)

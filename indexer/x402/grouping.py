@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from indexer.options import Policy
 from indexer.x402.naming import readable_name
 from indexer.x402.resource import Resource
 from indexer.x402.testnets import is_test_network
@@ -14,7 +16,10 @@ from service.networks import network_key
 
 MAX_TAGS = 20
 MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
-NAME_SHARE = 3  # a name given by fewer than a third of the names is that of an endpoint
+NAME_SHARE = 3  # a service has a name that one listing in so many gives
+FEW = 2  # listings of a host: beyond, one alone cannot name it
+MAX_ENDPOINTS_BYTES = 256 * 1024
+MAX_COUNT = 2**63 - 1
 
 
 class DiscoveredQuality(Struct, rename="camel", kw_only=True):
@@ -40,39 +45,75 @@ class DiscoveredService(Struct, rename="camel", kw_only=True):
     icon_url: str | UnsetType
 
 
-def group_resources(domain: str, resources: list[Resource]) -> DiscoveredService:
-    """Make one service of the resources of a host; its endpoints are ordered by calls."""
-    resources = sorted(
-        resources,
-        key=lambda each: (-(each.usage.calls or 0), *each.key),
+class GroupedResource(Struct):
+    """A resource of a host, the trust in its source, and whether the record of the host has it."""
+
+    resource: Resource
+    trust: int
+    in_record: bool = True
+
+
+def group_resources(
+    domain: str, grouped: list[GroupedResource], policy: Policy
+) -> DiscoveredService:
+    """Make one service of the resources of a host; its endpoints are ordered by calls.
+
+    The texts of the service are those of its most trusted sources. The flag `in_record` of the
+    resources is cleared for those beyond the bounds of a record.
+    """
+    grouped = sorted(
+        grouped,
+        key=lambda each: (-each.trust, -(each.resource.usage.calls or 0), *each.resource.key),
     )
-    given_name = _given_name(resource.metadata.service_name for resource in resources)
+    trust = max(each.trust for each in grouped)
+    resources = [each.resource for each in grouped]
+    leading = [each.resource for each in grouped if each.trust == trust]
+    namers = _of_commonest_payee(leading)
+    agree = partial(_agreed, count=len(namers), least=1 if len(leading) <= FEW else 2)
+    given_name = agree(each.metadata.service_name for each in namers)
     name = given_name or readable_name(domain)
     return DiscoveredService(
         name=name,
-        description=_description(name, resources),
+        description=_description(name, leading),
         domain=domain,
         networks=_networks(resources),
-        endpoints=[Raw(resource.endpoint) for resource in resources],
-        category=_most_common(resource.metadata.category for resource in resources) or UNSET,
+        endpoints=_endpoints(grouped, policy.endpoints_per_service),
+        category=agree(each.metadata.category for each in namers) or UNSET,
         quality=_quality(resources),
         service_name=given_name or UNSET,
-        tags=_tags(resources) or UNSET,
-        icon_url=_most_common(resource.metadata.icon_url for resource in resources) or UNSET,
+        tags=_tags(leading) or UNSET,
+        icon_url=agree(each.metadata.icon_url for each in namers) or UNSET,
     )
 
 
-def _most_common(texts: Iterable[str]) -> str:
-    """Return the first of the most common texts that are not empty, or an empty one."""
-    counts = Counter(text for text in texts if text).most_common(1)
-    return counts[0][0] if counts else ""
+def _endpoints(grouped: list[GroupedResource], count: int) -> list[Raw]:
+    """Return the endpoints of a record, as many as fit."""
+    endpoints: list[Raw] = []
+    size = 0
+    for each in grouped:
+        size += len(each.resource.endpoint) + 1
+        each.in_record = len(endpoints) < count and size <= MAX_ENDPOINTS_BYTES
+        if each.in_record:
+            endpoints.append(Raw(each.resource.endpoint))
+    return endpoints
 
 
-def _given_name(names: Iterable[str]) -> str:
-    """Return the most common name, or an empty one if the names are those of endpoints."""
-    names = [name for name in names if name]
-    name = _most_common(names)
-    return name if names.count(name) * NAME_SHARE >= len(names) else ""
+def _of_commonest_payee(resources: list[Resource]) -> list[Resource]:
+    """Return the resources that pay the address which most of them pay, all where none pays any."""
+    counts = Counter(payee for resource in resources for payee in resource.payees)
+    if not counts:
+        return resources
+    commonest = min(counts, key=lambda payee: (-counts[payee], payee))
+    return [resource for resource in resources if commonest in resource.payees]
+
+
+def _agreed(texts: Iterable[str], count: int, least: int) -> str:
+    """Return the commonest text if a third of so many listings, and at least so many, give it."""
+    counts = Counter(text for text in texts if text)
+    if not counts:
+        return ""
+    text, given = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    return text if given * NAME_SHARE >= count and given >= least else ""
 
 
 def _description(name: str, resources: list[Resource]) -> str:
@@ -114,7 +155,7 @@ def _tags(resources: list[Resource]) -> list[str]:
 def _quality(resources: list[Resource]) -> DiscoveredQuality | UnsetType:
     """Add up calls, but not payers: a payer of two endpoints would count twice."""
     usages = [resource.usage for resource in resources]
-    calls = sum(usage.calls or 0 for usage in usages)
+    calls = min(sum(usage.calls or 0 for usage in usages), MAX_COUNT)
     payers = usages[0].payers if len(usages) == 1 else None
     last_called = max(usage.last_called for usage in usages)
     if not calls and not payers and not last_called:

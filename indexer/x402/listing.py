@@ -69,11 +69,12 @@ class Listing(Struct):
     extensions: list[str]
     entries: list[EntryKeys]
 
-    def encode(self, service_id: str) -> bytes:
-        """Return the JSON of the resource of a service."""
+    def encode(self, service_id: str, *, in_record: bool = True) -> bytes:
+        """Return the JSON of the resource of a service, whose record may not have it."""
         facts = ResourceFacts(
             service=service_id,
             endpoint=self.endpoint,
+            in_record=UNSET if in_record else False,
             price=self.price or UNSET,
             resource={name: Raw(text) for name, text in self.displaced.items()} or UNSET,
         )

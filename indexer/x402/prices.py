@@ -106,7 +106,7 @@ def read_accepts(
     offers = [_read_offer(entry, stablecoins) for entry in entries]
     index = min(
         range(len(entries)),
-        key=lambda n: (offers[n].amount_key is None, not offers[n].is_real),
+        key=lambda n: (offers[n].fault != "", offers[n].amount_key is None, not offers[n].is_real),
         default=0,
     )
     networks: dict[str, str] = {}

@@ -6,6 +6,7 @@ has `amount`, CAIP-2 identifiers and `extensions.bazaar`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -15,38 +16,75 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from indexer.errors import InvalidRecord
+from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy
+from indexer.sources.denials import Denials, fold_address
 from indexer.sources.records import SourceRecord
 from indexer.urls import MAX_URL, ParsedUrl, parse_url
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
+from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import decode_object, mapping
 from service.discovery_records import ListedEndpoint
 from service.records import Endpoint, EndpointQuality, format_timestamp
 
 MAX_COUNT = 2**63 - 1
 NEVER = -1
+SIZE = "listings that are too large"
+TAKEN_DOWN = "taken down"
+OLD = "old listings"
 MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this is the year 5138
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+SECOND = 1_000_000  # microseconds
+CLOCK_SKEW = 3600 * SECOND
 
 _time = msgspec.json.Decoder(datetime)
 _route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _digits = re.compile(r"[0-9]{1,19}")
 
 
-class Unlisted(Exception):
-    """A valid resource that a policy leaves out: which policy, the JSON path and the reason."""
+class Rules:
+    """The rules that decide whether a resource is listed; `now` is when the build began."""
 
-    def __init__(self, policy: str, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
+    def __init__(
+        self, policy: Policy, denials: Denials | None = None, now: datetime | None = None
+    ) -> None:
         self.policy = policy
-        self.path = path
-        self.reason = reason
+        self.denials = denials or Denials(())
+        self.stablecoins = Stablecoins(policy.stablecoins)
+        self._now = None if now is None else _since_epoch(now)
+        self._latest = NEVER if self._now is None else self._now + CLOCK_SKEW
+        self.met_the_future = False
+        """Whether a date was later than now, so that a later build may differ."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of what the operator decided."""
+        rules = repr((self.policy, self.denials.rules)).encode()
+        return hashlib.sha256(rules).hexdigest()
+
+    def read_time(self, value: Any) -> int:
+        """Return a time in microseconds, NEVER for one that is no time or in the future."""
+        moment = _microseconds(value)
+        if self._now is not None and moment > self._latest:
+            self.met_the_future = True
+            return NEVER
+        return moment
+
+    def check_age(self, updated: int) -> None:
+        """Raise LeftOut for a listing that was updated longer ago than the policy allows."""
+        max_age = self.policy.max_age
+        if max_age is None or self._now is None or updated == NEVER:
+            return
+        if self._now - updated > max_age * SECOND:
+            moment = format_timestamp(EPOCH + updated * MICROSECOND)
+            days = max_age // (24 * 3600)
+            reason = f"was updated at {moment}, longer ago than the {days:,} days of `max_age`"
+            raise LeftOut(OLD, "$.lastUpdated", reason)
 
 
 class DiscoveredEndpoint(Endpoint, rename="camel", kw_only=True):
@@ -74,6 +112,8 @@ class Resource(Struct):
     updated: microseconds of Unix time, or NEVER
     endpoint: the JSON of a DiscoveredEndpoint
     networks: labels
+    payees: the addresses that its entries pay to, as they are compared
+    price: in units of the currency, 0 where none is known
     """
 
     given: str
@@ -84,6 +124,8 @@ class Resource(Struct):
     updated: int
     endpoint: bytes
     networks: list[str]
+    payees: list[str]
+    price: float
     metadata: Metadata
     usage: Usage
     notices: list[Notice]
@@ -93,28 +135,43 @@ class Resource(Struct):
         """The key that no other resource has, and that orders the listings of a service."""
         return self.identity, self.method, self.tool
 
+    @property
+    def address(self) -> str:
+        """The URL and the tool, which resources of several methods share."""
+        return f"{self.identity}\n{self.tool}"
 
-def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listing | None]:
+
+def read_resource(
+    source: SourceRecord, rules: Rules, method: str = ""
+) -> tuple[Resource, Listing | None]:
     """Read one resource, and how it is listed: not at all without an entry of `accepts`.
 
-    Raises InvalidRecord, or Unlisted if a policy leaves it out.
+    `method` is that of a resource which declares none. Raises InvalidRecord, or LeftOut if a rule
+    leaves the resource out.
     """
     if source.fault:
         raise InvalidRecord("$", source.fault)
+    if len(source.text) > MAX_LISTING:
+        reason = f"has {len(source.text):,} bytes; at most {MAX_LISTING:,} are listed"
+        raise LeftOut(SIZE, "$", reason)
     values = decode_object(source.text)
     path, given_url, described = _url(values)
-    parsed = _check_url(path, given_url, policy)
-    accepted = read_accepts(values.get("accepts"), source.text)
-    _check_size(source.text, accepted)
-    _check_price(accepted, policy)
+    parsed = _check_url(path, given_url, rules)
+    accepted = read_accepts(values.get("accepts"), source.text, rules.stablecoins)
+    payees = list(
+        dict.fromkeys(fold_address(each.pay_to) for each in accepted.offers if each.pay_to)
+    )
+    _check_accepted(accepted, payees, rules)
     extension = mapping(values.get("extensions"), "bazaar")
     url, given = _with_route(given_url, extension.get("routeTemplate")), parsed.identity
     if url != given_url:
-        parsed = parse_url(url)
+        parsed = _check_url(path, url, rules)
     declared = read_input(extension, _output_schema(accepted), url)
+    declared.method = declared.method or method
     metadata = _metadata(values, described, accepted, declared)
-    usage = _usage(values.get("quality"))
-    updated = _microseconds(values.get("lastUpdated") or described.get("lastUpdated"))
+    usage = _usage(values.get("quality"), rules)
+    updated = rules.read_time(values.get("lastUpdated") or described.get("lastUpdated"))
+    rules.check_age(updated)
     listing = None
     if accepted.entries:
         listing = make_listing(
@@ -136,6 +193,8 @@ def read_resource(source: SourceRecord, policy: Policy) -> tuple[Resource, Listi
         updated=updated,
         endpoint=_endpoint(url, declared, accepted, metadata, usage),
         networks=accepted.networks,
+        payees=payees,
+        price=float(accepted.amount or 0),
         metadata=metadata,
         usage=usage,
         notices=accepted.notices,
@@ -156,37 +215,58 @@ def _url(values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     return path, resource, described
 
 
-def _check_url(path: str, url: str, policy: Policy) -> ParsedUrl:
+def _check_url(path: str, url: str, rules: Rules) -> ParsedUrl:
     try:
         parsed = parse_url(url)
     except ValueError as error:
         raise InvalidRecord(path, str(error)) from error
-    if parsed.scheme not in {"http", "https"}:
-        raise Unlisted("resources not over https", path, f"is a resource of {parsed.scheme}:")
-    if parsed.is_private and not policy.allow_private:
-        raise Unlisted("private addresses", path, f"{parsed.host} is not on the public internet")
-    if parsed.has_credentials:
-        raise Unlisted("URLs with credentials", path, "names a user before the host")
-    if parsed.scheme == "http" and not policy.allow_http:
-        raise Unlisted("http resources", path, "is not encrypted")
+    check_address(path, parsed, rules)
     return parsed
 
 
-def _check_size(text: bytes, accepted: Accepted) -> None:
-    """Leave out what would make pages of the listing huge."""
-    policy = "oversized resources"
-    if len(text) > MAX_LISTING:
-        raise Unlisted(policy, "$", f"has {len(text):,} bytes; at most {MAX_LISTING:,} are listed")
+def given_url(text: bytes) -> str:
+    """Return the normalised URL of a resource that may break rules, or an empty string."""
+    try:
+        return parse_url(_url(decode_object(text))[1]).identity
+    except (InvalidRecord, ValueError):
+        return ""
+
+
+def check_address(path: str, parsed: ParsedUrl, rules: Rules) -> None:
+    """Raise LeftOut for a URL at a JSON path that the policy leaves out, or that is taken down."""
+    policy = rules.policy
+    if parsed.scheme not in {"http", "https"}:
+        raise LeftOut("resources not over https", path, f"is a resource of {parsed.scheme}:")
+    if parsed.is_private and not policy.allow_private:
+        raise LeftOut("private addresses", path, f"{parsed.host} is not on the public internet")
+    if parsed.has_credentials:
+        raise LeftOut("URLs with credentials", path, "names a user before the host")
+    if parsed.scheme == "http" and not policy.allow_http:
+        raise LeftOut("http resources", path, "is not encrypted")
+    if denial := rules.denials.find(host=parsed.host, domain=parsed.domain, urls=[parsed.identity]):
+        raise LeftOut(TAKEN_DOWN, path, denial.reason)
+
+
+def _check_accepted(accepted: Accepted, payees: list[str], rules: Rules) -> None:
     if (count := len(accepted.entries)) > MAX_ENTRIES:
         reason = f"has {count:,} entries; at most {MAX_ENTRIES:,} are listed"
-        raise Unlisted(policy, "$.accepts", reason)
+        raise LeftOut(SIZE, "$.accepts", reason)
+    check_payees("$.accepts", payees, rules)
+    check_price(f"$.accepts[{accepted.index}]", accepted.amount, accepted.pricing.currency, rules)
 
 
-def _check_price(accepted: Accepted, policy: Policy) -> None:
-    if accepted.amount is not None and accepted.amount > policy.max_price:
-        price = f"{accepted.amount:f} {accepted.pricing.currency}"
-        reason = f"{price} is more than {policy.max_price:f}, the maximum price of a request"
-        raise Unlisted("implausible prices", f"$.accepts[{accepted.index}]", reason)
+def check_payees(path: str, payees: list[str], rules: Rules) -> None:
+    """Raise LeftOut for addresses at a JSON path of which one is taken down."""
+    if denial := rules.denials.find(payees=payees):
+        raise LeftOut(TAKEN_DOWN, path, denial.reason)
+
+
+def check_price(path: str, amount: Decimal | None, currency: str, rules: Rules) -> None:
+    """Raise LeftOut for an amount at a JSON path that is implausible for one request."""
+    highest = rules.policy.max_price
+    if amount is not None and amount > highest:
+        reason = f"{amount:f} {currency} is more than {highest:f}, the maximum price of a request"
+        raise LeftOut("implausible prices", path, reason)
 
 
 def _with_route(url: str, route: Any) -> str:
@@ -224,10 +304,12 @@ def _metadata(
     )
 
 
-def _usage(quality: Any) -> Usage:
+def _usage(quality: Any, rules: Rules) -> Usage:
     stated = quality if isinstance(quality, dict) else {}
     last_called = stated.get("lastCalledAt")
     moment = _parse_time(last_called) if isinstance(last_called, str) else None
+    if rules.read_time(last_called) == NEVER:
+        moment = None
     return Usage(
         calls=_count(stated.get("l30DaysTotalCalls")),
         payers=_count(stated.get("l30DaysUniquePayers")),
@@ -252,11 +334,15 @@ def _parse_time(text: str) -> datetime | None:
         return None
 
 
+def _since_epoch(moment: datetime) -> int:
+    return (moment - EPOCH) // MICROSECOND
+
+
 def _microseconds(value: Any) -> int:
     """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2."""
     if isinstance(value, str):
         moment = _parse_time(value)
-        return NEVER if moment is None or moment < EPOCH else (moment - EPOCH) // MICROSECOND
+        return NEVER if moment is None or moment < EPOCH else _since_epoch(moment)
     if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
         return NEVER
     if not 0 <= value < MAX_SECONDS * 1000:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from indexer.options import Stablecoin
+from indexer.sources.denials import fold_address
 from service.networks import network_key
 
 # The network and the namespace of a CAIP-19 asset, as in `eip155:8453/erc20:0x…`.
@@ -31,7 +32,7 @@ class Stablecoins:
 
     def __init__(self, more: Iterable[Stablecoin] = ()) -> None:
         self.assets = _ASSETS | {
-            (network_key(each.network), _fold(each.address)): Asset(
+            (network_key(each.network), fold_address(each.address)): Asset(
                 each.currency, each.decimals, each.usd
             )
             for each in more
@@ -41,18 +42,13 @@ class Stablecoins:
         """Return the asset at an address, which may be a CAIP-19 asset, or None if unknown."""
 
     def _find(self, network: str, address: str) -> Asset | None:
-        key = network_key(network), _fold(_caip19.sub("", address, count=1))
+        key = network_key(network), fold_address(_caip19.sub("", address, count=1))
         return self.assets.get(key)
 
 
 def is_usd(currency: str) -> bool:
     """Return whether one unit of a currency, by its name in a record, is a US dollar."""
     return currency.casefold() in _USD_CURRENCIES
-
-
-def _fold(address: str) -> str:
-    """Lower a hexadecimal address; other addresses are case-sensitive."""
-    return address.lower() if address[:2] in {"0x", "0X"} else address
 
 
 USDC = Asset("USDC", 6)
@@ -117,6 +113,8 @@ _USD_CURRENCIES = frozenset(
     ("usd", *(asset.currency.casefold() for _, asset, _ in STABLECOINS if asset.is_usd))
 )
 
-_ASSETS = {(network_key(name), _fold(address)): asset for name, asset, address in STABLECOINS}
+_ASSETS = {
+    (network_key(name), fold_address(address)): asset for name, asset, address in STABLECOINS
+}
 
 KNOWN_STABLECOINS = Stablecoins()

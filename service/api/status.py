@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.artifacts.following import Following, read_following
 from service.artifacts.manager import SnapshotManager
+from service.artifacts.sources import read_sources
 from service.errors import Draining, SnapshotMissing
 from service.http.responses import no_store, snapshot_of
 from service.records import ErrorBody, FollowingState, Readiness, Timestamp, format_timestamp
@@ -49,6 +51,8 @@ async def get_readiness(request: Request) -> Response:
     )
     if refusal is not None:
         ready.refused = ErrorBody(code=refusal.code, message=str(refusal))
+    states = await asyncio.to_thread(read_sources, snapshots.artifacts)
+    ready.sources = [each for each in states if each.state != "current"] or UNSET
     if following is not None:
         ready.following = _describe(following)
     return no_store(msgspec.json.encode(ready))

@@ -63,7 +63,8 @@ class SnapshotManager:
         """Called with each snapshot that becomes the served one, in the thread that opened it."""
         self.changes = ChangesCache()
         self._kept = KeptSnapshots(artifacts)
-        self._artifacts = artifacts
+        self.artifacts = artifacts
+        """The folder that is watched."""
         self._connector = connector
         self._served: _Served | None = None
         self._verified = False
@@ -86,7 +87,7 @@ class SnapshotManager:
         if served is None:
             if self.refusal is not None:
                 raise _copy(self.refusal)
-            raise SnapshotUnavailable(f"no snapshot of {self._artifacts} has been opened yet")
+            raise SnapshotUnavailable(f"no snapshot of {self.artifacts} has been opened yet")
         return served.snapshot
 
     def checked_at(self, snapshot: Snapshot) -> datetime:
@@ -134,7 +135,7 @@ class SnapshotManager:
                 try:
                     watcher.start()
                 except RuntimeError as error:  # too many threads; the next call tries again
-                    _log.error("%s is not watched: %s", self._artifacts, error)
+                    _log.error("%s is not watched: %s", self.artifacts, error)
                     return
                 self._watcher, self._stopping = watcher, stopping
 
@@ -167,7 +168,7 @@ class SnapshotManager:
             self._refuse(error)
         except Exception as error:  # noqa: BLE001  # such as MemoryError: the watcher must not end
             _log.exception("the published snapshot cannot be opened; trying again")
-            self._refuse(SnapshotUnavailable(f"{self._artifacts} cannot be opened: {error!r}"))
+            self._refuse(SnapshotUnavailable(f"{self.artifacts} cannot be opened: {error!r}"))
 
     def _find(self, snapshot_id: str, served: Snapshot, instead: str) -> KeptSnapshot:
         if snapshot_id == served.id:
@@ -201,11 +202,11 @@ class SnapshotManager:
         The hashes of the published one are left to the next poll: they take time, and nothing is
         served meanwhile.
         """
-        current = read_current(self._artifacts)
+        current = read_current(self.artifacts)
         try:
             self._serve(self._folder(current.id), current.checked_at)
         except SnapshotUnavailable as error:
-            for earlier in reversed(read_history(self._artifacts)[:-1]):
+            for earlier in reversed(read_history(self.artifacts)[:-1]):
                 folder = self._folder(earlier.id)
                 try:
                     verify(folder, with_segments=False)
@@ -217,7 +218,7 @@ class SnapshotManager:
             raise
 
     def _serve_published(self, served: _Served) -> None:
-        current = read_current(self._artifacts)
+        current = read_current(self.artifacts)
         folder = self._folder(current.id)
         is_served = current.id == served.snapshot.id and state_of(folder)[0] == served.inode
         if is_served:
@@ -260,13 +261,13 @@ class SnapshotManager:
     def _look(self) -> tuple[FileState, ...]:
         """Return the state of the files that change when a snapshot is published or repaired."""
         try:
-            folder = self._folder(read_current(self._artifacts).id)
+            folder = self._folder(read_current(self.artifacts).id)
         except SnapshotUnavailable:
-            folder = self._artifacts / SNAPSHOTS
-        return state_of(self._artifacts / CURRENT), state_of(folder)
+            folder = self.artifacts / SNAPSHOTS
+        return state_of(self.artifacts / CURRENT), state_of(folder)
 
     def _folder(self, snapshot_id: str) -> Path:
-        return self._artifacts / SNAPSHOTS / snapshot_id
+        return self.artifacts / SNAPSHOTS / snapshot_id
 
 
 def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -> None:

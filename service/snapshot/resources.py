@@ -7,7 +7,8 @@ where the entries of `accepts` of each resource begin in `networks.npy` and `sch
 int32[entries], and in `service.filtering.offers`; `extensions.offsets.npy` and
 `tags.offsets.npy` where its keys and tags begin in `extensions.npy` and `tags.npy`, int32.
 `urls.txt` has the URLs in lower case, a line each, and `urls.starts.npy`, int64[resources], where
-each begins.
+each begins. `beyond.npy`, int32[services], counts the resources of each service that are beyond the
+bounds of its record.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Resources:
             for name in ("extensions", "tags")
         }
         self._urls = Urls(open_bytes(folder / "urls.txt"), open_array(folder / "urls.starts.npy"))
+        self._beyond = open_array(folder / "beyond.npy")
         self._offers = offers
         # A weak reference: with a strong one only the garbage collector would close the files.
         select = partial(Resources._select, weakref.proxy(self))
@@ -101,6 +103,10 @@ class Resources:
             return self.page(len(self), range(len(self))[offset : offset + limit])
         ordinals = page_of(in_order(matches), limit, offset)
         return self.page(int(np.count_nonzero(matches)), ordinals.tolist())
+
+    def beyond(self, service: int) -> int:
+        """Return how many resources of a service are beyond the bounds of its record."""
+        return int(self._beyond[service])
 
     def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
         """Return a page of these resources, as far as they fit."""

@@ -134,6 +134,7 @@ async def service_page(request: Request) -> Response:
         "service.html",
         card=card_of(snapshot.summaries.view(ordinal)),
         endpoints=rows_of(snapshot, ordinal, endpoints[offset:stop]),
+        beyond=snapshot.resources.beyond(ordinal),
         total=len(endpoints),
         words=words,
         offset=offset,

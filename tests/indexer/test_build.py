@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -53,29 +52,51 @@ def test_the_newest_resource_wins_in_any_order_of_sources(
 
 
 @pytest.mark.parametrize("sources", ["before", "after", "in one file", "in one file with another"])
-def test_a_catalogue_record_replaces_a_discovered_service(
+def test_a_catalogue_record_has_the_resources_that_it_names_and_hides_no_others(
     sources: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record, discovered = service(ID, name="Written"), at("/a", lastUpdated="2026-05-01T00:00:00Z")
+    record = service(ID, name="Written", endpoints=[endpoint() | {"url": f"{HOST}/a"}])
+    discovered, other = at("/a", lastUpdated="2026-05-01T00:00:00Z"), at("/other")
     inputs = {
-        "before": ([record], [discovered]),
-        "after": ([discovered], [record]),
-        "in one file": ([discovered, record],),
-        "in one file with another": ([record, at("/b")], [discovered]),
+        "before": ([record], [discovered, other]),
+        "after": ([discovered, other], [record]),
+        "in one file": ([discovered, other, record],),
+        "in one file with another": ([record, other], [discovered]),
     }[sources]
     assert build(*inputs, options=("--json",)) == 0
-    assert [each["name"] for each in listed(artifacts)] == ["Written"]
-    left_out = sum((Counter(each["leftOut"]) for each in reported(capsys)["sources"]), Counter())
-    resources = sum(map(len, inputs)) - 1
-    assert left_out == {"replaced by a catalogue record": resources}
+    written, rest = listed(artifacts)
+    assert (written["id"], written["name"]) == (ID, "Written")
+    assert rest["id"].startswith(f"{ID}-")
+    assert [each["url"] for each in rest["endpoints"]] == [f"{HOST}/other"]
+    report = reported(capsys)
+    assert (report["resources"], report["findings"]) == (2, 0)
 
 
-def test_a_record_without_an_id_replaces_the_discovered_service_of_its_domain(
+def test_a_source_that_hides_leaves_out_the_resources_that_its_records_do_not_name(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = service(ID, endpoints=[endpoint() | {"url": f"{HOST}/a"}])
+    write_lines(tmp_path / "own.jsonl", [record])
+    write_lines(tmp_path / "found.jsonl", [at("/a"), at("/other")])
+    catalogue = tmp_path / "catalogue.toml"
+    catalogue.write_text(
+        '[[source]]\nname = "own"\npath = "own.jsonl"\nhides = true\n'
+        '[[source]]\nname = "found"\npath = "found.jsonl"\n'
+    )
+    assert main(["build", str(catalogue), "--out", str(artifacts), "--json"]) == 0
+    report = reported(capsys)
+    assert (ids(artifacts), report["resources"]) == ([ID], 1)
+    assert report["sources"][1]["leftOut"] == {"hidden by a catalogue record": 1}
+
+
+def test_a_record_without_an_id_has_the_plain_id_of_its_domain(
     artifacts: Path, build: Build
 ) -> None:
     written = service(None, name="Written", domain="API.weather-data.example")
-    assert build([written], [at("/a")]) == 0
-    assert [(each["id"], each["name"]) for each in listed(artifacts)] == [(ID, "Written")]
+    assert build([at("/a")], [written]) == 0
+    (first, name), (second, _) = [(each["id"], each["name"]) for each in listed(artifacts)]
+    assert (first, name) == (ID, "Written")
+    assert second.startswith(f"{ID}-")
 
 
 BROKEN = [
@@ -153,24 +174,47 @@ def test_prices_on_test_networks_are_not_summarised_with_others(
     assert toy["priceSummary"]["maxAmount"] == "90"
 
 
-def test_the_policy_does_not_apply_to_catalogue_records(artifacts: Path, build: Build) -> None:
-    dear = endpoint("1000000") | {"url": "http://localhost/"}
-    assert build([service("a", endpoints=[dear])]) == 0
-    assert ids(artifacts) == ["a"]
+def test_the_policy_leaves_out_endpoints_of_catalogue_records_and_records_without_others(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dear, plain = endpoint("1000000"), endpoint() | {"url": "http://one.example/"}
+    inside = endpoint() | {"url": "https://localhost/"}
+    records = [
+        service("some", endpoints=[dear, endpoint(), plain]),
+        service("none", endpoints=[inside, dear]),
+    ]
+    assert build(records, options=("--json",)) == 0
+    (some,) = listed(artifacts)
+    assert (some["id"], some["endpoints"]) == ("some", [endpoint()])
+    (source,) = reported(capsys)["sources"]
+    assert (source["published"], source["rejected"]) == (1, 0)
+    assert source["leftOut"] == {
+        "implausible prices": 1,
+        "http resources": 1,
+        "private addresses": 1,
+    }
+    options = ("--max-price", "1000000", "--allow-http", "--allow-private")
+    assert build(records, options=options) == 0
+    endpoints = {each["id"]: each["endpoints"] for each in listed(artifacts)}
+    assert endpoints == {each["id"]: each["endpoints"] for each in records}
 
 
 def test_usage_is_filled_in_from_payments_where_records_have_none(
     artifacts: Path, build: Build
 ) -> None:
-    unused = endpoint() | {"payTo": "0xAb"}
-    with_usage = unused | {"quality": {"l30DaysTotalCalls": "7"}}
+    unused = endpoint(network="Base") | {"payTo": "0xAb"}
+    with_usage = endpoint() | {"payTo": "0xc", "quality": {"l30DaysTotalCalls": "7"}}
     records = [
         service("idle"),
-        service("paid", endpoints=[unused, unused], quality={"score": 0.5, "totalCalls": 9}),
+        service("paid", endpoints=[unused, endpoint()], quality={"score": 0.5, "totalCalls": 9}),
         service("with-usage", endpoints=[with_usage]),
         at("/a"),
     ]
-    rows = [payment(tx_hash=f"0x{n}", recipient="0xab", sender=f"0x{n % 2}") for n in range(3)]
+    rows = [
+        payment(tx_hash=f"0x{n}{recipient}", recipient=recipient, sender=f"0x{n % 2}")
+        for n in range(3)
+        for recipient in ("0xab", "0xC")
+    ]
     rows += [payment(tx_hash="0xf", recipient=PAID)]
     assert build(records, payments=rows) == 0
     services = {each["id"]: each for each in listed(artifacts)}
@@ -182,7 +226,7 @@ def test_usage_is_filled_in_from_payments_where_records_have_none(
         "lastCalledAt": "2026-05-07T10:16:51.000Z",
     }
     used = {"l30DaysTotalCalls": "3", "l30DaysUniquePayers": "2"}
-    assert [each["quality"] for each in services["paid"]["endpoints"]] == [used, used]
+    assert [each.get("quality") for each in services["paid"]["endpoints"]] == [used, None]
     assert services["with-usage"]["endpoints"][0]["quality"] == used | {"l30DaysTotalCalls": "7"}
     assert services[ID]["quality"]["totalCalls"] == 1
     assert "score" not in services[ID]["quality"]
@@ -212,21 +256,52 @@ def test_overlays_apply_after_usage_and_before_ordering(
     assert (quality["totalCalls"], quality["score"], quality["uniquePayers"]) == (1, 0.9, 1)
     report = reported(capsys)
     assert report["unusedOverlays"] == [f"{tmp_path / 'overlay.json'}:1: unknown"]
-    assert report["sources"][0]["leftOut"] == {"removed by an overlay": 1}
+    assert report["sources"][0]["leftOut"] == {"taken down": 1}
     assert open_snapshot(artifacts).search("scam").total == 0
 
 
 @pytest.mark.parametrize("patch", [{}, {"category": "Data"}])
-def test_calls_of_endpoints_that_share_an_address_count_once_also_below_an_overlay(
-    patch: Json, tmp_path: Path, artifacts: Path, build: Build
+@pytest.mark.parametrize(
+    ("calls", "order"), [("4", ["single", "shared"]), ("2", ["shared", "single"])]
+)
+def test_payments_that_fit_several_endpoints_count_once_in_the_listing_order_and_for_none_of_them(
+    patch: Json, calls: str, order: list[str], tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     shared = endpoint() | {"payTo": "0xab"}
-    single = endpoint() | {"quality": {"l30DaysTotalCalls": "4"}}
+    single = endpoint() | {"quality": {"l30DaysTotalCalls": calls}}
     records = [service("shared", endpoints=[shared, shared]), service("single", endpoints=[single])]
     rows = [payment(tx_hash=f"0x{n}", recipient="0xab") for n in range(3)]
     options = overlays(tmp_path, {"shared": patch}) if patch else ()
     assert build(records, payments=rows, options=options) == 0
-    assert ids(artifacts) == ["single", "shared"]
+    assert ids(artifacts) == order
+    services = {each["id"]: each for each in listed(artifacts)}
+    assert services["shared"]["quality"]["totalCalls"] == 3
+    assert all("quality" not in each for each in services["shared"]["endpoints"])
+
+
+def test_the_exact_amount_credits_one_of_several_services_that_name_a_payee(
+    artifacts: Path, build: Build
+) -> None:
+    prices = {"cent": "0.01", "dime": "0.10"}
+    records = [service(i, endpoints=[endpoint(p) | {"payTo": "0xab"}]) for i, p in prices.items()]
+    rows = [
+        payment(tx_hash=f"0x{n}", recipient="0xAb", amount=amount)
+        for n, amount in enumerate((100_000, 100_000, 10_000, 10_001))
+    ]
+    assert build(records, payments=rows) == 0
+    calls = {each["id"]: each["quality"]["totalCalls"] for each in listed(artifacts)}
+    assert calls == {"dime": 2, "cent": 1}
+
+
+def test_a_service_that_an_overlay_removes_takes_no_credit(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    paid = endpoint() | {"payTo": "0xab"}
+    records = [service("merchant", endpoints=[paid]), service("scam", endpoints=[paid])]
+    options = overlays(tmp_path, {"scam": None})
+    assert build(records, payments=[payment(recipient="0xab")], options=options) == 0
+    (merchant,) = listed(artifacts)
+    assert merchant["quality"]["totalCalls"] == 1
 
 
 def test_an_overlay_of_endpoints_overrides_calls(
@@ -331,8 +406,10 @@ def test_a_feed_is_a_source_beside_files(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resources = [resource(f"https://s{number}.example/") for number in range(25)]
+    named = endpoint() | {"url": "https://s3.example/"}
+    written = service("s3-example", name="Written", endpoints=[named])
     with misbehaving(pages_of(resources)) as server:
-        assert build([service("s3-example", name="Written")], server.url, options=("--json",)) == 0
+        assert build([written], server.url, options=("--json",)) == 0
     names = {each["id"]: each["name"] for each in listed(artifacts)}
     assert (len(names), names["s3-example"]) == (25, "Written")
     report = reported(capsys)
@@ -346,26 +423,30 @@ def test_a_feed_that_fails_half_way_publishes_nothing(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     closed = failing(503, {"Retry-After": "9999"})  # beyond the deadline, so without a retry
+    always = ("--every", "0s")
     resources = [resource(f"https://s{number}.example/") for number in range(25)]
     whole = pages_of(resources)
     with misbehaving(whole) as server:
-        assert build(server.url) == 0
+        assert build(server.url, options=always) == 0
         before = ids(artifacts)
         resources.append(resource("https://new.example/"))
         server.behaviour = in_turn(whole, whole, closed)
         capsys.readouterr()
-        assert build(server.url, [service("other")]) == 1
+        assert build(server.url, [service("other")], options=always) == 1
         assert server.url in capsys.readouterr().err
         assert ids(artifacts) == before
         server.behaviour = whole
-        assert build(server.url, [service("other")]) == 0
+        assert build(server.url, [service("other")], options=always) == 0
     assert set(ids(artifacts)) - set(before) == {"new-example", "other"}
 
 
 def test_another_ratecard_is_a_source(
-    sample: Path, client: httpx.Client, artifacts: Path, build: Build
+    sample: Path, client: httpx.Client, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build(f"{client.base_url}/v1/services") == 0
+    url, options = f"{client.base_url}/v1/services", ["--out", str(artifacts)]
+    assert main(["build", url, *options]) == 1
+    assert f"error: {url}: gives catalogue records and no resources" in capsys.readouterr().err
+    assert main(["build", "--records", url, "--curated", *options]) == 0
     assert listed(artifacts) == listed(sample)
     theirs, ours = open_snapshot(sample), open_snapshot(artifacts)
     assert ours.search("weather forecast").ids == theirs.search("weather forecast").ids
@@ -379,7 +460,8 @@ def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
     page = SHARED / "agentic" / "services_page_2026-05.json"
     payments = SHARED / "transactions" / "base_payments_2026.csv"
     sources = [*(SHARED / name for name in names), page]
-    assert build(*sources, payments=payments, options=("--json", "--max-rejects", "10%")) == 0
+    options = ("--json", "--max-rejects", "10%", "--max-price", "1000000")
+    assert build(*sources, payments=payments, options=options) == 0
     report = reported(capsys)
     assert [each["records"] for each in report["sources"][:3]] == [1400, 60, 50]
     written = {each["id"]: each for each in json.loads(page.read_text())["services"]}

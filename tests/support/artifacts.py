@@ -16,6 +16,7 @@ STAGES = {
     "compare with the last build",
     "read what is kept",
     "read",
+    "merge",
     "count the payments",
     "write the services",
     "index",

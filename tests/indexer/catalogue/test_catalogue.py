@@ -6,15 +6,20 @@ import json
 from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.build import build_snapshot
 from indexer.catalogue.record import normalise
+from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.sources.records import SourceRecord
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, Json, endpoint, serve, service
+from tests.support.artifacts import overlays, reported
+from tests.support.running import Build, Json, endpoint, serve, service, write_lines
+from tests.support.sources.x402 import resource
 
 EXACT = Context(prec=99)
 NOTHING_PRICED = {
@@ -70,15 +75,52 @@ def test_only_missing_fields_are_derived(artifacts: Path, build: Build) -> None:
     assert {key: served[key] for key in record} == record
 
 
-def test_domains_with_the_same_derived_id_get_a_hash_each(artifacts: Path, build: Build) -> None:
+def domain_ids(artifacts: Path) -> dict[str, str]:
+    return {record["domain"]: record["id"] for record in stored(artifacts)}
+
+
+def test_of_domains_with_one_derived_id_the_served_one_keeps_it_and_the_others_get_a_hash(
+    artifacts: Path, build: Build
+) -> None:
     domains = ("a.b.example", "a-b.example", "c.example")
     records = [service(None, domain=domain) for domain in domains]
     assert build(records) == 0
-    first = set(ids(artifacts))
-    assert len(first) == 3
-    assert all(len(i) == len("a-b-example-") + 8 for i in first - {"c-example"})
-    assert build(records[::-1]) == 0
-    assert set(ids(artifacts)) == first
+    first = domain_ids(artifacts)
+    suffixed = first.pop("a-b.example")
+    assert first == {"a.b.example": "a-b-example", "c.example": "c-example"}
+    assert suffixed.startswith("a-b-example-")
+    assert len(suffixed) == len("a-b-example-") + 8
+    neighbours = [service(None, domain=domain) for domain in ("a.b-example", "a-b-example")]
+    assert build([*neighbours, *records[::-1]], options=("--from-scratch",)) == 0
+    assert domain_ids(artifacts).items() > {**first, "a-b.example": suffixed}.items()
+    assert build(records[::-1], options=("--forget",)) == 0
+    assert domain_ids(artifacts)["a-b.example"] == "a-b-example"
+
+
+@pytest.mark.parametrize("neighbour", ["scam-shop.example", "scam.shop-example"])
+def test_what_was_taken_down_stays_down_whatever_neighbours_are_registered(
+    neighbour: str, tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    scam, other = (service(None, domain=each) for each in ("scam.shop.example", neighbour))
+    assert build([scam]) == 0
+    taken_down = overlays(tmp_path, {"scam-shop-example": None})
+    for records in ([scam], [other, scam], [other], [scam, other], [other]):
+        assert build(records, options=taken_down) == 0
+        domains = {other["domain"]} if other in records else set()
+        assert domain_ids(artifacts).keys() == domains
+        assert "scam-shop-example" not in ids(artifacts)
+
+
+def test_a_domain_may_be_taken_down_by_its_name(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    records = [service(None, domain=each) for each in ("scam.shop.example", "scam-shop.example")]
+    for options in (
+        overlays(tmp_path, {"domain:SCAM.shop.example": None}),
+        ("--deny", "domain:scam.shop.example"),
+    ):
+        assert build(records, options=options) == 0
+        assert domain_ids(artifacts).keys() == {"scam-shop.example"}
 
 
 def test_a_derived_id_that_another_record_has_gets_a_hash(artifacts: Path, build: Build) -> None:
@@ -145,11 +187,16 @@ def test_domains_that_differ_in_idna_2008_are_two_services(artifacts: Path, buil
     assert sorted(ids(artifacts)) == ["fass-example", "xn--fa-hia-example"]
 
 
-def test_within_one_source_an_id_and_a_domain_that_derives_it_are_two_services(
-    artifacts: Path, build: Build
+@pytest.mark.parametrize("more", [{}, {"domain": "A.example"}])
+def test_within_one_source_an_id_that_another_record_derives_is_a_duplicate(
+    more: Json, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build([service(None, domain="a.example"), service("a-example")]) == 0
-    assert len(ids(artifacts)) == 2
+    derived = service(None, domain="a.example", name="derived")
+    records = [derived, service("a-example", name="given", **more)]
+    for each in (records, records[::-1]):
+        assert build(each, options=("--json",)) == 0
+        assert [record["name"] for record in stored(artifacts)] == [each[0]["name"]]
+        assert reported(capsys)["sources"][0]["leftOut"] == {"duplicate ids": 1}
 
 
 @pytest.mark.parametrize(
@@ -171,10 +218,75 @@ def test_of_duplicate_ids_the_last_source_wins_and_within_it_the_first_record(
 ) -> None:
     raw = [service("a", name="raw a"), service("b", name="raw b"), service("a", name="again")]
     overlay = [service("a", name="curated a"), service("c", name="new c")]
-    assert build(raw, overlay) == 0
+    assert build(raw, overlay, options=("--json",)) == 0
     names = [record["name"] for record in stored(artifacts)]
     assert names == ["curated a", "raw b", "new c"]
-    assert "1 duplicate ids, 1 replaced by a later source" in capsys.readouterr().out
+    first, second = reported(capsys)["sources"]
+    assert first["leftOut"] == {"duplicate ids": 1, "replaced by a later source": 1}
+    assert (first["records"], first["published"]) == (3, 1)
+    assert (second["records"], second["published"], second["leftOut"]) == (2, 2, {})
+
+
+def source(folder: Path, name: str, records: list[Json], **options: Any) -> SourceOptions:
+    """Return the options of a source whose file has these records."""
+    return SourceOptions(name=name, path=write_lines(folder / name, records), **options)
+
+
+def test_of_duplicate_ids_the_most_trusted_source_wins_wherever_it_stands(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    trusted = source(tmp_path, "trusted", [service("a", name="ours")], trust=2, curated=True)
+    other = source(tmp_path, "other", [service("a", name="theirs")], trust=1, curated=True)
+    for sources in ((trusted, other), (other, trusted)):
+        report = build_snapshot(BuildOptions(sources=sources, out=artifacts))
+        assert [record["name"] for record in stored(artifacts)] == ["ours"]
+        left_out = {each.source: each.left_out for each in report.sources}
+        assert not left_out["trusted"]
+        assert sum(left_out["other"].values()) == 1
+
+
+def test_a_record_does_not_take_the_host_of_resources_of_a_more_trusted_source(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    listed = [resource("https://api.victim.example/pay")]
+    official = service(None, domain="api.victim.example", name="Official", enriched=True)
+    trusted = source(tmp_path, "trusted", listed, trust=1, kind=Kind.RESOURCES)
+    other = source(tmp_path, "other", [official], kind=Kind.RECORDS)
+    for sources in ((trusted, other), (other, trusted)):
+        build_snapshot(BuildOptions(sources=sources, out=artifacts))
+        (record,) = stored(artifacts)
+        assert (record["id"], record["name"]) == ("api-victim-example", "Victim")
+
+
+def test_resources_that_a_record_does_not_name_are_a_service_of_their_own(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    written = service("one", domain="api.one.example", name="Ours", enriched=True)
+    resources = [resource(f"https://api.one.example/{path}") for path in ("v1", "v2")]
+    records = source(tmp_path, "records", [written], trust=1, curated=True)
+    feed = source(tmp_path, "feed", resources, kind=Kind.RESOURCES)
+    build_snapshot(BuildOptions(sources=(records, feed), out=artifacts))
+    ours, rest = stored(artifacts)
+    summary = ours.pop("priceSummary")
+    assert summary is not None
+    assert ours == written
+    assert [each["url"] for each in rest["endpoints"]] == ["https://api.one.example/v2"]
+    assert (rest["id"], rest["name"]) == ("api-one-example", "One")
+    assert "enriched" not in rest
+
+
+def test_a_source_that_hides_keeps_resources_out_that_its_records_do_not_name(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    written = service("one", domain="api.one.example")
+    resources = [resource(f"https://api.one.example/{path}") for path in ("v1", "v2")]
+    records = source(tmp_path, "records", [written], trust=1, curated=True, hides=True)
+    feed = source(tmp_path, "feed", resources, kind=Kind.RESOURCES)
+    report = build_snapshot(BuildOptions(sources=(records, feed), out=artifacts))
+    assert ids(artifacts) == ["one"]
+    tally = report.sources[1]
+    assert (tally.records, tally.published) == (2, 1)
+    assert tally.left_out == {"hidden by a catalogue record": 1}
 
 
 def test_the_listing_order_is_enriched_then_calls_then_id(artifacts: Path, build: Build) -> None:
@@ -219,6 +331,10 @@ def test_without_a_fixed_price_the_cost_varies() -> None:
     assert bounded is not None
     assert (bounded["avgCostPerTransaction"], bounded["avgCostBasis"]) == ("", "varies")
     assert summary(endpoint("", scheme="upto")) == NOTHING_PRICED
+
+
+def test_a_price_of_an_empty_scheme_is_exact() -> None:
+    assert summary(endpoint("0.01", scheme="")) == summary(endpoint("0.01"))
 
 
 def test_without_any_price_there_is_no_summary() -> None:

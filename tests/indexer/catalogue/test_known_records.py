@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from indexer.build import build_snapshot
 from indexer.catalogue.known_records import (
@@ -87,7 +88,7 @@ def run(texts: Sequence[bytes], known: KnownRecords, workers: int = 1) -> Normal
     source = [SourceRecord(f"line {number}", text) for number, text in enumerate(texts, 1)]
     source.append(SourceRecord("last line", b"", "longer than a record"))
     with Normaliser(known, workers) as normaliser:
-        results = normaliser.normalise(source)
+        results = normaliser.normalise(source, lambda record: not record.is_resource)
         outcomes = [(record.position, outcome(result)) for record, result in results]
         return Normalisation(outcomes, normaliser.reused)
 
@@ -284,7 +285,8 @@ def publish(source: Path, artifacts: Path) -> tuple[dict[str, str], Any]:
     manifest = read_manifest(folder(artifacts))
     files = manifest.files.items()
     served = {name: file.sha256 for name, file in files if is_reproducible(name)}
-    return served, (report.sources, report.rejects, report.first_rejects)
+    tallies = [structs.replace(each, read_at=None) for each in report.sources]
+    return served, (tallies, report.findings, report.first_findings)
 
 
 def is_reproducible(name: str) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +23,12 @@ from indexer.snapshot.compare import (
     summarise_difference,
 )
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
-from service.snapshot.manifest import MANIFEST
+from service.records import Counts
+from service.snapshot.manifest import FORMAT, MANIFEST, Manifest
 from tests.support.running import Build, Json, endpoint, service
+from tests.support.sources.x402 import accept, resource
+
+BUILT_AT = datetime(2026, 5, 7, tzinfo=UTC)
 
 
 def published(artifacts: Path) -> Path:
@@ -30,8 +36,10 @@ def published(artifacts: Path) -> Path:
 
 
 def stored(folder: Path, records: list[Json]) -> Path:
-    """Write a folder with records and ids only, as a build does before it indexes."""
+    """Write a folder with a manifest, records and ids only."""
     folder.mkdir(parents=True)
+    manifest = Manifest(FORMAT, folder.name, BUILT_AT, Counts(0, 0, 0, 0), [], {})
+    (folder / MANIFEST).write_bytes(msgspec.json.encode(manifest))
     write_records(folder, (run_of(json.dumps(record).encode()) for record in records))
     write_ids(folder, [record["id"] for record in records])
     return folder
@@ -88,6 +96,7 @@ def test_a_difference_is_printed_as_json(tmp_path: Path) -> None:
             },
             {"id": "b", "name": "Two", "keys": ["name"]},
         ],
+        "conflicts": [],
     }
 
 
@@ -111,6 +120,45 @@ def test_a_changed_price_range_is_shown(old: Json, new: Json, change: str, tmp_p
     difference = compare(before, stored(tmp_path / "new", [service("a", **new)]))
     line = summarise_difference(difference, as_json=False).splitlines()[0]
     assert line == f"~ a  One: priceSummary{change}"
+
+
+def paid(*payees: object) -> Json:
+    """Return a service whose endpoints are paid at these addresses."""
+    endpoints = [
+        endpoint() | {"url": f"https://a.example/{number}", "payTo": payee}
+        for number, payee in enumerate(payees)
+    ]
+    return service("a", endpoints=endpoints)
+
+
+def test_an_endpoint_that_is_paid_at_another_address_is_shown(tmp_path: Path) -> None:
+    old = stored(tmp_path / "old", [paid("0xa", "0xb", None, "0xd")])
+    new = stored(tmp_path / "new", [paid("0xa", "0xc\n", "0xn", 7, "0xnew")])
+    lines = summarise_difference(compare(old, new), as_json=False).splitlines()
+    assert lines[1:-1] == [
+        "    https://a.example/1 pays 0xc\\n, and paid 0xb",
+        "    https://a.example/2 pays 0xn, and paid none",
+        "    https://a.example/3 pays no address, and paid 0xd",
+    ]
+
+
+def test_a_new_conflict_of_sources_about_a_payee_is_shown(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    honest = resource("https://a.example/", accept(payTo="0xHonest"))
+    liar = resource("https://a.example/", accept(payTo="0xLiar"))
+    assert build([honest]) == 0
+    before = published(artifacts)
+    assert build([honest], [liar]) == 0
+    after = published(artifacts)
+    difference = compare(before, after)
+    names = [str(tmp_path / f"source{number}.jsonl") for number in (0, 1)]
+    (conflict,) = difference.conflicts
+    assert (conflict.served, conflict.served_payee) == (names[0], "0xhonest")
+    assert (conflict.other, conflict.other_payee) == (names[1], "0xliar")
+    summary = summarise_difference(difference, as_json=False)
+    assert summary.startswith("! https://a.example/ pays 0xhonest by ")
+    assert compare(after, after).conflicts == []
 
 
 def test_numbers_that_are_written_differently_differ(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from indexer.__main__ import main
 from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import listed as services
 from tests.support.artifacts import overlays
 from tests.support.running import Build, Json, endpoint, examples, service, write_lines
 from tests.support.sources.x402 import accept, resource, v2
@@ -99,34 +100,50 @@ def test_each_resource_has_exactly_one_fate(
     assert main(["build", *sources, "--out", str(artifacts), *options]) == 0
 
     fates: dict[str, list[str]] = defaultdict(list)
-    for reject in map(json.loads, rejects.read_text().splitlines()):
-        if reject["reason"].endswith("only searchable"):
-            reject["fate"] = "searchable"
-        if reject["fate"] != "noted" and not reject["source"].endswith("written"):
-            place = f"{Path(reject['source']).name} {reject['position']}"
-            fates[place].append(reject["fate"])
-    for each in listing(artifacts):
-        fates[each["n"]].append("listed")
-        assert open_snapshot(artifacts).find(each["ratecard"]["service"]) is not None
-    expected = [
-        f"{number} line {line}"
-        for number, feed in enumerate(feeds)
-        for line in range(1, len(feed) + 1)
-    ]
-    assert sorted(fates) == sorted(expected)
-    for fate in fates.values():
-        # A resource that is only searchable may be replaced, or its service removed.
-        assert len(fate) == 1 or Counter(fate) == {"searchable": 1, "left out": 1}
-    assert not {each["ratecard"]["service"] for each in listing(artifacts)} & removed
+    for finding in map(json.loads, rejects.read_text().splitlines()):
+        if finding["fate"] != "noted":
+            fates[f"{Path(finding['source']).name} {finding['position']}"].append(finding["fate"])
+    assert all(len(each) == 1 for each in fates.values())
+    listed = listing(artifacts)
+    found = {json.dumps(listed_key(each)) for each in listed}
+    found |= {url for each in services(artifacts) for url in endpoint_urls(each)}
+    for number, feed in enumerate(feeds):
+        for line, each in enumerate(feed, 1):
+            if f"{number} line {line}" not in fates:
+                url = each["resource"].lower()
+                assert url in found if not each.get("accepts") else json.dumps(key(each)) in found
+    (*counts,) = json.loads((artifacts / "last.json").read_bytes())["report"]["sources"]
+    for each in counts:
+        fated = each["published"] + each["rejected"] + sum(each["leftOut"].values())
+        assert fated == each["records"]
+    assert not {each["ratecard"]["service"] for each in listed} & removed
+    assert {each["ratecard"]["service"] for each in listed} <= {
+        each["id"] for each in services(artifacts)
+    }
 
 
+def key(record: Json) -> tuple[str, str]:
+    """Return the URL and the method of a resource."""
+    bazaar = record.get("extensions", {}).get("bazaar", {})
+    return record["resource"].lower(), bazaar.get("info", {}).get("input", {}).get("method", "")
+
+
+def listed_key(record: Json) -> tuple[str, str]:
+    return record["resource"].lower(), record["ratecard"]["endpoint"]["method"]
+
+
+def endpoint_urls(record: Json) -> list[str]:
+    return [each["url"].lower() for each in record["endpoints"]]
+
+
+@pytest.mark.parametrize("key", [ID, "domain:API.weather-data.example"])
 def test_an_overlay_that_removes_a_service_removes_its_resources(
-    tmp_path: Path, artifacts: Path, build: Build
+    key: str, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     feed = [at("/a"), at("/b"), resource("https://other.example/")]
     assert build(feed) == 0
     assert paths(artifacts) == ["/a", "/b", "https://other.example/"]
-    assert build(feed, options=overlays(tmp_path, {ID: None})) == 0
+    assert build(feed, options=overlays(tmp_path, {key: None})) == 0
     assert paths(artifacts) == ["https://other.example/"]
 
 
@@ -165,13 +182,25 @@ def test_a_catalogue_record_keeps_the_resources_that_it_names(
     endpoints.append(endpoint() | {"url": "no URL at all"})
     written = [service(ID, endpoints=endpoints)]
     assert build(*((written, feed) if is_first else (feed, written))) == 0
-    assert paths(artifacts) == ["/a", "/b", "/b", "/c", "/e", "/f", "/users/1"]
-    assert {each["ratecard"]["service"] for each in listing(artifacts)} == {ID}
+    of_record, of_rest = (
+        [path for path, each in zip(paths(artifacts), owners(artifacts), strict=True) if test(each)]
+        for test in (ID.__eq__, ID.__ne__)
+    )
+    assert of_record == ["/a", "/b", "/b", "/c", "/e", "/f", "/users/1"]
+    assert of_rest == ["/a", "/d"]
+    (rest,) = {*owners(artifacts)} - {ID}
+    assert rest.startswith(f"{ID}-")
+
+
+def owners(artifacts: Path) -> list[str]:
+    return [each["ratecard"]["service"] for each in listing(artifacts)]
 
 
 def test_a_catalogue_record_alone_is_not_listed(artifacts: Path, build: Build) -> None:
     assert build([service("one"), at("/a")], [service(ID, payTo="0xa")]) == 0
-    assert listing(artifacts) == []
+    (other,) = owners(artifacts)
+    assert other.startswith(f"{ID}-")
+    assert other in [each["id"] for each in services(artifacts)]
 
 
 def test_a_payable_listing_is_kept_beside_a_newer_one_without_accepts(
@@ -225,7 +254,22 @@ def test_equal_resources_in_another_order_give_the_same_snapshot(
     feed = [at(f"/{number}", lastUpdated=f"2026-05-0{number}T00:00:00Z") for number in range(1, 9)]
     assert build(feed) == 0
     first = open_snapshot(artifacts).id
+    assert build([*feed[::-1], *feed[2:5]]) == 0
+    assert open_snapshot(artifacts).id == first
     assert build(feed[::-1], feed[2:5]) == 0
     assert open_snapshot(artifacts).id == first
     assert build([*feed[1:], feed[0] | {"x": 1}]) == 0
     assert open_snapshot(artifacts).id != first
+
+
+def test_endpoints_beyond_the_bounds_of_a_record_are_listed_and_say_so(
+    artifacts: Path, build: Build
+) -> None:
+    feed = [at(f"/{number}", quality={"l30DaysTotalCalls": number}) for number in range(5)]
+    assert build(feed, options=("--endpoints-per-service", "2")) == 0
+    (record,) = services(artifacts)
+    assert endpoint_urls(record) == [f"{HOST}/4", f"{HOST}/3"]
+    assert {each["resource"]: each["ratecard"].get("inRecord") for each in listing(artifacts)} == {
+        f"{HOST}/{number}": None if number > 2 else False for number in range(5)
+    }
+    assert open_snapshot(artifacts).resources.beyond(0) == 3

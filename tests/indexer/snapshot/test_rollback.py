@@ -49,11 +49,13 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
     assert {path.name for path in artifacts.iterdir()} == {
         ".lock",
         "CURRENT",
+        "accepted",
         "downloads",
         "history.json",
         "last.json",
         "pointer.json",
         "snapshots",
+        "sources.json",
     }
 
 

@@ -20,12 +20,12 @@ from indexer.options import BuildOptions
 from indexer.progress import Progress, Stage
 from indexer.report import LAST
 from indexer.sources.catalogue_file import name_source
+from indexer.sources.findings import MAX_REASONS
 from indexer.sources.fingerprint import dependency_versions, hash_code
-from indexer.sources.rejects import MAX_REASONS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, ids, reported
 from tests.support.running import ROOT, Build, Json, payment, service, write_lines
-from tests.support.sources.feeds import misbehaving, pages_of
+from tests.support.sources.feeds import misbehaving, pages_of, sending
 from tests.support.sources.x402 import resource
 
 READ_STAGE = "read"
@@ -75,8 +75,10 @@ def test_unchanged_inputs_are_not_read_again(
     assert (first["indexed"], second["indexed"]) == (first["services"], 0)
     for key in ("changed", "changes", "stages", "seconds", "indexed"):
         del first[key], second[key]
+    for source in (*first["sources"], *second["sources"]):
+        del source["readAt"]
     assert second == first
-    assert first["firstRejects"]
+    assert first["firstFindings"]
     assert first["unusedOverlays"]
     assert inputs.rejects.read_bytes() == listed
     assert open_snapshot(inputs.artifacts).checked_at.year > 1970
@@ -134,23 +136,31 @@ def test_any_change_of_the_inputs_is_built(
     assert READ_STAGE in report["stages"]
     assert report["snapshot"] == first
     assert report["changed"] == (change in {"another snapshot served", "nothing served"})
-    assert len(inputs.rejects.read_text().splitlines()) == report["rejects"]
+    assert len(inputs.rejects.read_text().splitlines()) == report["findings"]
     assert main(["verify", str(inputs.artifacts)]) == 0
 
 
 @pytest.mark.parametrize(
-    "options", [("--max-price", "1"), ("--allow-http",), ("--allow-private",), ()]
+    "options",
+    [
+        ("--max-price", "1"),
+        ("--allow-http",),
+        ("--allow-private",),
+        ("--deny", "host:nobody.example"),
+        ("--endpoints-per-service", "1"),
+        ("--max-rejects", "0%"),
+        ("--max-removed", "1%"),
+        ("--on-error", "last"),
+        ("--forget",),
+    ],
 )
 def test_a_changed_option_is_built(
     options: tuple[str, ...], inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert inputs.build(*MAX_REJECTS) == 0
     capsys.readouterr()
-    if options:
-        assert inputs.build(*MAX_REJECTS, *options) == 0
-        assert READ_STAGE in reported(capsys)["stages"]
-    else:
-        assert inputs.build("--max-rejects", "0%") == 3
+    assert inputs.build(*MAX_REJECTS, *options) == 0
+    assert READ_STAGE in reported(capsys)["stages"]
 
 
 def test_a_changed_version_of_a_dependency_is_built(
@@ -290,7 +300,7 @@ def test_a_payment_in_the_future_makes_every_build_read_its_sources(
         assert build([service("a")], payments=payments, options=options) == 0
         report = reported(capsys)
         assert READ_STAGE in report["stages"]
-        assert (report["payments"], report["rejects"] > distinct) == (1, True)
+        assert (report["payments"], report["findings"] > distinct) == (1, True)
     assert not (artifacts / LAST).exists()
 
 
@@ -319,23 +329,43 @@ def test_a_failed_build_is_not_remembered(
     assert ids(inputs.artifacts)[0] == "a"
 
 
-def test_an_unchanged_feed_takes_one_request_and_is_not_read(
+def test_an_unchanged_file_of_a_url_takes_one_request_and_is_not_read(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]
+    with misbehaving(sending(items, headers={"ETag": '"1"'})) as server:
+        assert build(server.url, options=("--json",)) == 0
+        assert READ_STAGE in reported(capsys)["stages"]
+        assert len(server.requests) == 1
+        server.behaviour = lambda exchange: exchange.respond(b"", 304)
+        assert build(server.url, options=("--json",)) == 0
+        assert len(server.requests) == 2
+        assert server.requests[-1].headers["If-None-Match"] == '"1"'
+        report = reported(capsys)
+        assert (READ_STAGE in report["stages"], report["changed"]) == (False, False)
+        server.behaviour = sending(items[1:], headers={"ETag": '"2"'})
+        assert build(server.url, options=("--json",)) == 0
+        report = reported(capsys)
+        assert report["changes"] == {"added": 0, "changed": 0, "removed": 1}
+    assert len(ids(artifacts)) == 24
+
+
+def test_an_unchanged_feed_is_walked_when_its_time_has_come_and_not_read(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]
     with misbehaving(pages_of(items, headers={"ETag": '"1"'})) as server:
         assert build(server.url, options=("--json",)) == 0
-        assert READ_STAGE in reported(capsys)["stages"]
-        before = len(server.requests)
-        assert before > 1
-        server.behaviour = lambda exchange: exchange.respond(b"", 304)
-        assert build(server.url, options=("--json",)) == 0
-        assert len(server.requests) == before + 1
-        assert server.requests[-1].headers["If-None-Match"] == '"1"'
-        report = reported(capsys)
-        assert (READ_STAGE in report["stages"], report["changed"]) == (False, False)
-        server.behaviour = pages_of(items[1:], headers={"ETag": '"2"'})
-        assert build(server.url, options=("--json",)) == 0
-        report = reported(capsys)
-        assert report["changes"] == {"added": 0, "changed": 0, "removed": 1}
+        walk = len(server.requests)
+        for every, requests in (("1h", 0), ("0s", walk)):
+            before = len(server.requests)
+            capsys.readouterr()
+            assert build(server.url, options=("--json", "--every", every)) == 0
+            assert len(server.requests) == before + requests
+            assert reported(capsys)["changed"] is False
+        assert build(server.url, options=("--json", "--every", "0s")) == 0
+        assert READ_STAGE not in reported(capsys)["stages"]
+        server.behaviour = pages_of(items[1:], headers={"ETag": '"1"'})
+        assert build(server.url, options=("--every", "0s", "--json")) == 0
+        assert reported(capsys)["changes"] == {"added": 0, "changed": 0, "removed": 1}
     assert len(ids(artifacts)) == 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,14 +14,24 @@ from hypothesis import strategies as st
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.catalogue.record import normalise
-from indexer.errors import InvalidRecord
-from indexer.options import Policy
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.sources.decisions import Decisions
 from indexer.sources.records import SourceRecord
-from indexer.x402.discovery import Discovery, Grouped
-from indexer.x402.resource import Unlisted, read_resource
+from indexer.x402.discovery import Discovery, FoundResources, Grouped
+from indexer.x402.resource import read_resource
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json, examples
-from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v1, v2
+from tests.support.sources.x402 import (
+    RULES,
+    SOLANA_USDC,
+    TEST_USDC,
+    Feed,
+    accept,
+    resource,
+    v1,
+    v2,
+)
+from tests.support.sources.x402 import discover as discover_feeds
 
 VERSION_1 = SHARED / "bazaar" / "resources_v1_2025-12.json"
 VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
@@ -29,18 +39,14 @@ VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
 Discover = Callable[..., list[Json]]
 
 
-def add(discovery: Discovery, source: int, records: Iterable[Json]) -> None:
-    for index, record in enumerate(records):
-        text = SourceRecord(f"items[{index}]", json.dumps(record).encode())
-        discovery.add(source, text.position, *read_resource(text, Policy()))
-
-
-def group(spool: Path, sources: Iterable[Iterable[Json]]) -> list[Grouped]:
+def group(spool: Path, feeds: Sequence[Feed], decisions: Decisions | None = None) -> list[Grouped]:
     with spool.open("w+b") as file:
-        discovery = Discovery(file)
-        for source, records in enumerate(sources):
-            add(discovery, source, records)
-        return list(discovery.services())
+        return list(discover_feeds(file, feeds, decisions).services())
+
+
+def group_equal(spool: Path, *sources: Sequence[Json]) -> list[Grouped]:
+    """Group resources of equally trusted sources."""
+    return group(spool, [Feed(each, f"feed {number}") for number, each in enumerate(sources)])
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def discover(tmp_path: Path) -> Discover:
     """Return the catalogue records of resources by source, each normalised as in a build."""
 
     def discover(*sources: list[Json]) -> list[Json]:
-        grouped = group(tmp_path / "spool", sources)
+        grouped = group_equal(tmp_path / "spool", *sources)
         return [json.loads(normalise(SourceRecord("", each.text)).text) for each in grouped]
 
     return discover
@@ -93,7 +99,8 @@ def test_resources_of_a_host_are_one_service(discover: Discover) -> None:
 def test_each_host_is_a_service_with_an_id_of_its_own(discover: Discover) -> None:
     hosts = ("a.b.example", "a-b.example", "a.b.example:8443", "8.8.8.8", "[2606:4700::1]:444")
     services = discover([resource(f"https://{host}/") for host in hosts])
-    ids = derive_ids(Identity(0, None, each["domain"]) for each in services)
+    identities = [Identity(None, each["domain"], 0) for each in services]
+    ids = derive_ids(identities, Decisions())
     assert len(set(ids)) == len(hosts)
     assert {"a-b-example-8443", "8-8-8-8"} < set(ids)
     assert "id" not in services[0]
@@ -125,49 +132,9 @@ def test_methods_and_tools_of_one_url_are_separate_endpoints(discover: Discover)
 
 def test_the_place_of_a_service_is_that_of_its_newest_resource(tmp_path: Path) -> None:
     records = [at("/a"), at("/b", lastUpdated="2026-01-02T00:00:00Z")]
-    (service,) = group(
-        tmp_path / "spool", [records, [at("/c", lastUpdated="2026-01-01T00:00:00Z")]]
-    )
+    other = [at("/c", lastUpdated="2026-01-01T00:00:00Z")]
+    (service,) = group_equal(tmp_path / "spool", records, other)
     assert (service.source, service.position) == (0, "items[1]")
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["Weather"], "Weather"),
-        (["Weather", "", ""], "Weather"),
-        (["Sun", "Weather", "Weather"], "Weather"),
-        (["Sun", "Rain"], "Sun"),
-        (["Sun", "Rain", "Wind", "Snow"], "One"),
-        (["Sun", "Rain", "Wind", "Snow", "Hail", "Fog", "Rain"], "One"),
-    ],
-)
-def test_a_service_has_the_name_that_most_of_its_resources_give(
-    names: list[str], expected: str, discover: Discover
-) -> None:
-    (service,) = discover([at(f"/{n}", serviceName=name) for n, name in enumerate(names)])
-    assert service["name"] == expected
-    assert service.get("serviceName", "One") == expected
-
-
-def test_a_service_without_descriptions_is_described_by_names_of_endpoints_or_tags(
-    discover: Discover,
-) -> None:
-    names = ["Sun", "Rain", "Wind", "Snow"]
-    (named,) = discover([at(f"/{n}", serviceName=name) for n, name in enumerate(names)])
-    assert named["description"] == "Sun; Rain; Wind; Snow"
-    (tagged,) = discover([at("/a", tags=["sun", "rain"])])
-    assert tagged["description"] == "sun, rain"
-    (silent,) = discover([at("/a")])
-    assert silent["description"] == ""
-
-
-def test_a_single_description_is_unchanged_and_joined_ones_are_limited(discover: Discover) -> None:
-    (alone,) = discover([at("/a", description=" x" * 5000)])
-    assert alone["description"] == " x" * 5000
-    (many,) = discover([at(f"/{n:03}", description=f"Does {n}.") for n in range(500)])
-    assert many["description"].startswith("Does 0; Does 1; ")
-    assert len(many["description"]) <= 600
 
 
 def test_payers_are_not_added_up(discover: Discover) -> None:
@@ -175,7 +142,7 @@ def test_payers_are_not_added_up(discover: Discover) -> None:
     (one,) = discover([at("/a", quality=quality)])
     assert one["quality"] == {"totalCalls": 2**63 - 1, "uniquePayers": 5}
     (two,) = discover([at("/a", quality=quality), at("/b", quality=quality)])
-    assert two["quality"] == {"totalCalls": 2**64 - 2}
+    assert two["quality"] == {"totalCalls": 2**63 - 1}  # clients decode integers of 64 bits
     (unused,) = discover([at("/a", quality={"l30DaysTotalCalls": 0})])
     assert "quality" not in unused
 
@@ -217,41 +184,46 @@ numbered_resources = st.lists(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(numbered_resources, st.data())
-def test_services_do_not_depend_on_the_order_or_the_sources_of_their_resources(
+def test_services_do_not_depend_on_the_order_of_resources_or_of_sources_with_other_dates(
     tmp_path_factory: pytest.TempPathFactory, records: list[Json], data: st.DataObject
 ) -> None:
     spool = tmp_path_factory.getbasetemp() / "spool"
-    shuffled = data.draw(st.permutations(records))
     cut = data.draw(st.integers(0, len(records)))
-    repeated = data.draw(st.lists(st.sampled_from(records), max_size=3)) if records else []
-    one = group(spool, [records])
-    other = group(spool, [shuffled[:cut], shuffled[cut:] + repeated])
-    assert [each.text for each in one] == [each.text for each in other]
+    feeds = [Feed(records[:cut], "one"), Feed(records[cut:], "other")]
+    shuffled = [
+        feed._replace(records=data.draw(st.permutations([*feed.records, *feed.records[:1]])))
+        for feed in data.draw(st.permutations(feeds))
+    ]
+    once, again = group(spool, feeds), group(spool, shuffled)
+    assert [each.text for each in once] == [each.text for each in again]
     urls = {each["resource"] for each in records}
-    assert sum(normalise(SourceRecord("", each.text)).facts.endpoints for each in one) == len(urls)
+    assert sum(normalise(SourceRecord("", each.text)).facts.endpoints for each in once) == len(urls)
 
 
 @pytest.mark.skipif(not VERSION_2.exists(), reason="the real data is not available")
 def test_the_real_resources_become_services(tmp_path: Path) -> None:
     fates: Counter[str] = Counter()
     with (tmp_path / "spool").open("w+b") as spool:
-        discovery = Discovery(spool)
+        discovery = Discovery(spool, RULES, Decisions())
         for source, path in enumerate((VERSION_1, VERSION_2)):
+            found = FoundResources(discovery, source, path.name, 0)
             for index, record in enumerate(json.loads(path.read_text())["resources"]):
                 text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
                 try:
-                    resource, listing = read_resource(text, Policy())
+                    resource, listing = read_resource(text, RULES)
+                except LeftOut as left_out:
+                    fates[left_out.rule] += 1
                 except InvalidRecord as fault:
                     fates[fault.reason.partition(":")[0]] += 1
-                except Unlisted as left_out:
-                    fates[left_out.policy] += 1
                 else:
                     fates["listed"] += 1
                     fates.update(notice.kind for notice in resource.notices)
                     assert is_test_network(resource.networks[0]) == (
                         resource.networks == ["Base Sepolia"]
                     )
-                    discovery.add(source, text.position, resource, listing)
+                    found.add(text, resource, listing)
+            discovery.accept(found)
+        discovery.merge()
         services = [normalise(SourceRecord("", each.text)) for each in discovery.services()]
     assert fates == {"listed": 1420, "http resources": 40, "without a price": 2}
     assert (len(services), sum(each.facts.endpoints for each in services)) == (352, 1416)

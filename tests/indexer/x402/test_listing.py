@@ -9,13 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.options import Policy
+from indexer.errors import LeftOut
 from indexer.sources.records import SourceRecord
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, EntryKeys, Listing
-from indexer.x402.resource import Unlisted, read_resource
+from indexer.x402.resource import SIZE, read_resource
 from indexer.x402.stablecoins import STABLECOINS
 from tests.support.running import Json, examples
-from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, URL, USDC, accept, resource, v1, v2
+from tests.support.sources.x402 import (
+    RULES,
+    SOLANA_USDC,
+    TEST_USDC,
+    URL,
+    USDC,
+    accept,
+    resource,
+    v1,
+    v2,
+)
 
 EURC = "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"
 DAI = "0x50c5725949A6F0c72E6C4a641F24049A917DB0Cb"
@@ -24,7 +34,7 @@ SET = {"resource", "type", "x402Version", "lastUpdated", "metadata", "extensions
 
 def listing_of(record: Json | str) -> Json | None:
     text = record if isinstance(record, str) else json.dumps(record)
-    _, listing = read_resource(SourceRecord("items[0]", text.encode()), Policy())
+    _, listing = read_resource(SourceRecord("items[0]", text.encode()), RULES)
     if listing is None:
         return None
     listed: Json = json.loads(listing.encode("weather"), parse_float=str, parse_int=str)
@@ -48,7 +58,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
         st.text().filter(lambda name: name not in SET | {"accepts", "endpoints"}), json_values
     ),
     entries=st.lists(
-        st.dictionaries(st.text(), json_values).map(lambda unknown: accept() | unknown),
+        st.dictionaries(st.text(), json_values).map(lambda unknown: unknown | accept()),
         min_size=1,
         max_size=3,
     ),
@@ -67,7 +77,7 @@ def test_every_other_value_of_a_resource_is_kept_as_it_came(
 def test_numbers_and_escapes_are_written_as_they_came() -> None:
     value = '[1.50,1e3,123456789012345678901234567890,"\\u00e9"]'
     text = json.dumps(resource()).replace('"type"', f'"x": {value}, "type"')
-    _, listing = read_resource(SourceRecord("items[0]", text.encode()), Policy())
+    _, listing = read_resource(SourceRecord("items[0]", text.encode()), RULES)
     assert listing is not None
     assert f'"x":{value}'.encode() in bytes(listing.text)
 
@@ -175,7 +185,7 @@ def test_empty_extensions_are_kept() -> None:
     ids=["of the resource", "within an object"],
 )
 def test_facts_of_another_catalogue_are_replaced(record: Json) -> None:
-    _, listing = read_resource(SourceRecord("", json.dumps(record).encode()), Policy())
+    _, listing = read_resource(SourceRecord("", json.dumps(record).encode()), RULES)
     assert listing is not None
     text = listing.encode("weather")
     assert text.count(b'"ratecard"') == 1
@@ -209,15 +219,15 @@ def test_a_resource_without_accepts_is_not_listed(accepts: Any) -> None:
     ],
     ids=["bytes", "entries", "empty entries"],
 )
-def test_an_oversized_resource_is_left_out(record: Json) -> None:
-    with pytest.raises(Unlisted) as left_out:
+def test_a_listing_that_is_too_large_is_left_out(record: Json) -> None:
+    with pytest.raises(LeftOut) as left_out:
         listing_of(record)
-    assert left_out.value.policy == "oversized resources"
+    assert left_out.value.rule == SIZE
 
 
 def read_listing(record: Json | str) -> Listing:
     text = record if isinstance(record, str) else json.dumps(record)
-    _, listing = read_resource(SourceRecord("items[0]", text.encode()), Policy())
+    _, listing = read_resource(SourceRecord("items[0]", text.encode()), RULES)
     assert listing is not None
     return listing
 

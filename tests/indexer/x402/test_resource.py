@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -11,16 +12,22 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from indexer.catalogue.record import normalise
-from indexer.errors import InvalidRecord
-from indexer.options import Policy
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.options import Denial, Policy, Stablecoin
+from indexer.sources.decisions import Decisions
+from indexer.sources.denials import Denials
 from indexer.sources.records import SourceRecord
-from indexer.x402.discovery import Discovery
-from indexer.x402.resource import NEVER, Unlisted, read_resource
+from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.listing import MAX_LISTING
+from indexer.x402.resource import NEVER, SIZE, TAKEN_DOWN, Rules, read_resource
 from service.discovery_records import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
+    RULES,
+    SOLANA_USDC,
     TEST_NETWORK_PRICE,
     URL,
     accept,
@@ -93,6 +100,108 @@ def test_version_2_becomes_an_endpoint() -> None:
 )
 def test_the_time_of_an_update_is_unix_time_or_iso_8601(timestamp: Any, updated: int) -> None:
     assert read(resource(lastUpdated=timestamp)).updated == updated
+
+
+NOW = datetime(2026, 5, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("updated", "is_known"),
+    [
+        ("2026-05-07T01:00:00Z", True),
+        ("2026-05-07T01:00:00.001Z", False),
+        ("9999-12-31T23:59:59Z", False),
+        (99_999_999_999, False),
+        (9_999_999_999_999, False),
+        ("2026-05-07T03:00:00+02:00", True),
+    ],
+)
+def test_a_date_more_than_an_hour_past_the_build_counts_as_none(
+    updated: Any, is_known: bool
+) -> None:
+    rules = Rules(Policy(), now=NOW)
+    text = SourceRecord("", json.dumps(resource(lastUpdated=updated)).encode())
+    parsed, listing = read_resource(text, rules)
+    assert listing is not None
+    assert (parsed.updated != NEVER) == (b"lastUpdated" in listing.text) == is_known
+    assert rules.met_the_future == (not is_known)
+
+
+@pytest.mark.parametrize(
+    ("updated", "is_listed"),
+    [
+        ("2026-05-05T00:00:00Z", True),
+        ("2026-05-04T23:59:59Z", False),
+        ("yesterday", True),
+        (None, True),
+    ],
+)
+def test_a_listing_older_than_the_policy_allows_is_left_out(updated: Any, is_listed: bool) -> None:
+    rules = Rules(Policy(max_age=2 * 24 * 3600), now=NOW)
+    if is_listed:
+        assert read(resource(lastUpdated=updated), rules)
+        return
+    with pytest.raises(LeftOut) as caught:
+        read(resource(lastUpdated=updated), rules)
+    assert (caught.value.rule, caught.value.path) == ("old listings", "$.lastUpdated")
+    assert "2026-05-04T23:59:59.000Z" in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        Denial(host="API.weather-data.example"),
+        Denial(host="*.weather-data.example"),
+        Denial(domain="api.weather-data.example"),
+        Denial(payee="0XPAY"),
+        Denial(url="HTTPS://api.weather-data.example:443/v1/%66orecast"),
+    ],
+)
+def test_a_resource_that_is_taken_down_is_left_out_with_the_reason(denial: Denial) -> None:
+    reasoned = structs.replace(denial, reason="phishing")
+    rules = Rules(Policy(), Denials([reasoned]))
+    other = resource("https://other.example/", accept(payTo="0xOther"))
+    assert read(other, rules)
+    with pytest.raises(LeftOut) as caught:
+        read(resource(URL, accept(payTo="0xFirst"), accept()), rules)
+    assert (caught.value.rule, caught.value.reason) == (TAKEN_DOWN, "phishing")
+
+
+def test_a_url_that_a_route_template_makes_may_be_taken_down() -> None:
+    templated = v2({"method": "GET"}, routeTemplate="/v1/:kind")
+    denial = Denial(url="https://api.weather-data.example/v1/:kind")
+    with pytest.raises(LeftOut):
+        read(templated, Rules(Policy(), Denials([denial])))
+
+
+def test_the_size_of_a_resource_is_checked_before_anything_else() -> None:
+    nested = b'{"x":' + b"[" * MAX_LISTING
+    with pytest.raises(LeftOut) as caught:
+        read(nested)
+    assert caught.value.rule == SIZE
+
+
+def test_a_fault_in_an_entry_counts_only_where_no_other_entry_is_right() -> None:
+    right = accept("20000", network="solana", asset=SOLANA_USDC, payTo="So1")
+    for faulty in (accept("-1"), accept("0.01"), accept("$1", network="base")):
+        assert endpoint_of(resource(URL, faulty, right))["payTo"] == "So1"
+        with pytest.raises(InvalidRecord):
+            read(resource(URL, faulty, faulty))
+
+
+def test_stablecoins_of_the_operator_price_resources() -> None:
+    coin = Stablecoin(network="eip155:8453", address="0xC0", currency="NEW", decimals=2, usd=False)
+    rules = Rules(Policy(stablecoins=(coin,)))
+    entry = accept("150", network="base", asset="0xc0")
+    parsed = read(resource(URL, entry), rules)
+    pricing = json.loads(parsed.endpoint)["pricing"]
+    assert (pricing["amount"], pricing["currency"], parsed.price) == ("1.5", "NEW", 1.5)
+    assert read(resource(URL, entry)).price == 0
+
+
+def test_the_payees_of_a_resource_are_those_of_all_entries_as_they_are_compared() -> None:
+    entries = [accept(payTo="0xAB"), accept(payTo="So1"), accept(payTo="0xab"), accept(payTo=None)]
+    assert read(resource(URL, *entries)).payees == ["0xab", "So1"]
 
 
 MALFORMED: dict[str, tuple[Json | bytes, str, str]] = {
@@ -169,7 +278,7 @@ def test_a_malformed_resource_is_rejected_with_path_and_reason(case: str) -> Non
 
 def test_a_record_that_is_too_long_for_its_source_is_rejected() -> None:
     with pytest.raises(InvalidRecord, match="longer than"):
-        read_resource(SourceRecord("items[0]", b"", "longer than a record"), Policy())
+        read_resource(SourceRecord("items[0]", b"", "longer than a record"), RULES)
 
 
 PRIVATE = """
@@ -183,9 +292,9 @@ intranet 127.0.0.1 127.1 127.255.255.254 0.0.0.0 10.1.2.3 172.16.0.1 192.168.1.1
 
 @pytest.mark.parametrize("host", PRIVATE.split())
 def test_a_private_address_is_left_out_in_any_spelling(host: str) -> None:
-    with pytest.raises(Unlisted) as caught:
+    with pytest.raises(LeftOut) as caught:
         read(resource(f"https://{host}/v1"))
-    assert caught.value.policy == "private addresses"
+    assert caught.value.rule == "private addresses"
     assert caught.value.path == "$.resource"
 
 
@@ -195,7 +304,7 @@ def test_a_public_address_is_listed(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "policy", "allowed"),
+    ("record", "rule", "allowed"),
     [
         (resource("http://a.example/"), "http resources", Policy(allow_http=True)),
         (resource("https://127.0.0.1/"), "private addresses", Policy(allow_private=True)),
@@ -218,15 +327,15 @@ def test_a_public_address_is_listed(host: str) -> None:
         (resource("mcp://tool/weather"), "resources not over https", None),
     ],
 )
-def test_a_resource_is_left_out_by_a_policy_unless_an_option_allows_it(
-    record: Json, policy: str, allowed: Policy | None
+def test_a_resource_is_left_out_by_a_rule_unless_an_option_allows_it(
+    record: Json, rule: str, allowed: Policy | None
 ) -> None:
-    with pytest.raises(Unlisted) as caught:
+    with pytest.raises(LeftOut) as caught:
         read(record)
-    assert caught.value.policy == policy
+    assert caught.value.rule == rule
     assert caught.value.reason
     if allowed is not None:
-        assert read(record, allowed).identity
+        assert read(record, Rules(allowed)).identity
 
 
 @pytest.mark.parametrize(
@@ -336,13 +445,17 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_rea
         except (TypeError, IndexError, KeyError):
             continue  # an earlier mutation removed this place
     text = SourceRecord("items[0]", json.dumps(record[""]).encode())
+    rules = Rules(Policy(allow_http=True))
     try:
-        indexed, listing = read_resource(text, Policy(allow_http=True))
-    except (InvalidRecord, Unlisted):
+        indexed, listing = read_resource(text, rules)
+    except InvalidRecord:
         return
     with (tmp_path_factory.getbasetemp() / "mutated").open("w+b") as spool:
-        discovery = Discovery(spool)
-        discovery.add(0, text.position, indexed, listing)
+        discovery = Discovery(spool, rules, Decisions())
+        found = FoundResources(discovery, 0, "feed", 0)
+        found.add(text, indexed, listing)
+        discovery.accept(found)
+        discovery.merge()
         (service,) = discovery.services()
     assert normalise(SourceRecord(service.position, service.text)).facts.endpoints == 1
     if listing is not None:

@@ -39,7 +39,15 @@ def publish(artifacts: Path, records: list[Json], *options: str) -> str:
     artifacts.mkdir(exist_ok=True)
     source = artifacts.parent / "source.json"
     source.write_text(json.dumps(records))
-    arguments = ["--out", str(artifacts), "--quiet", "--no-semantic", *options]
+    arguments = [
+        "--out",
+        str(artifacts),
+        "--quiet",
+        "--no-semantic",
+        "--max-removed",
+        "100%",
+        *options,
+    ]
     assert main(["build", str(source), *arguments]) == 0
     return current(artifacts)
 

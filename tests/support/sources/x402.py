@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO, NamedTuple
 
+from indexer.errors import InvalidRecord
 from indexer.options import Policy
+from indexer.sources.decisions import Decisions
 from indexer.sources.records import SourceRecord
-from indexer.x402.resource import Resource, read_resource
+from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.resource import Resource, Rules, read_resource
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 TEST_USDC = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
 SOLANA_USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 URL = "https://api.weather-data.example/v1/forecast"
+RULES = Rules(Policy())
+"""The rules of a build without options and without a date."""
 
 
 def accept(amount: Any = "10000", **fields: Any) -> Json:
@@ -45,10 +52,10 @@ def v2(declaration: Json, schema: Json | None = None, **fields: Any) -> Json:
     return resource(extensions={"bazaar": bazaar | fields})
 
 
-def read(record: Json | bytes, policy: Policy | None = None) -> Resource:
+def read(record: Json | bytes, rules: Rules | None = None) -> Resource:
     """Read a resource."""
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
-    resource, _ = read_resource(SourceRecord("items[0]", text), policy or Policy())
+    resource, _ = read_resource(SourceRecord("items[0]", text), rules or RULES)
     return resource
 
 
@@ -56,3 +63,27 @@ def endpoint_of(record: Json | bytes) -> Json:
     """Return the endpoint of a resource."""
     endpoint: Json = json.loads(bytes(read(record).endpoint))
     return endpoint
+
+
+class Feed(NamedTuple):
+    """The resources of one source."""
+
+    records: Sequence[Json]
+    name: str = "feed"
+    trust: int = 0
+
+
+def discover(
+    spool: BinaryIO, feeds: Sequence[Feed], decisions: Decisions | None = None
+) -> Discovery:
+    """Return the merged resources of feeds; those that are not listed are passed over."""
+    discovery = Discovery(spool, RULES, decisions or Decisions())
+    for number, feed in enumerate(feeds):
+        found = FoundResources(discovery, number, feed.name, feed.trust)
+        for index, record in enumerate(feed.records):
+            source = SourceRecord(f"items[{index}]", json.dumps(record).encode())
+            with suppress(InvalidRecord):
+                found.add(source, *read_resource(source, RULES))
+        discovery.accept(found)
+    discovery.merge()
+    return discovery

@@ -1,4 +1,4 @@
-"""Malformed records: their positions and reasons, and the maximum share of a source."""
+"""Findings: their positions, reasons and counts, and the maximum share of malformed records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from indexer.__main__ import main
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, Json, endpoint, service
+from tests.support.running import Build, Json, endpoint, payment, service, write_lines
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.x402 import resource
 
 GOOD = json.dumps(service("good"))
 ALL = ("--max-rejects", "100%")
@@ -122,12 +124,32 @@ def test_too_many_malformed_records_of_one_source_publish_nothing(
 ) -> None:
     good = [service(f"s{n}") for n in range(99)]
     bad = service("bad", name=7)
-    assert build([*good, bad]) == 0
+    assert build(good) == 0
     before = open_snapshot(artifacts).id
     assert build([*good[:98], bad], good) == 3
     assert "1 of 99 records are malformed, more than the 1.00%" in capsys.readouterr().err
     assert open_snapshot(artifacts).id == before
     assert build([*good[:98], bad], options=("--max-rejects", "1.02%")) == 0
+
+
+def test_the_malformed_share_that_was_accepted_may_grow_by_the_maximum(build: Build) -> None:
+    good, bad = [service(f"s{n}") for n in range(100)], service("bad", name=7)
+    assert build([*good[:98], bad, bad]) == 3
+    assert build([*good[:98], bad, bad], options=("--max-rejects", "2%")) == 0
+    assert build([*good[:97], bad, bad, bad]) == 0
+    assert build([*good[:95], *[bad] * 5]) == 3
+
+
+def test_malformed_resources_of_a_feed_are_left_out_unless_all_are(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = resource("not a URL")
+    with misbehaving(sending([bad, bad])) as server:
+        assert build(server.url) == 3
+        assert "2 of 2 records are malformed" in capsys.readouterr().err
+        server.behaviour = sending([bad, bad, resource()])
+        assert build(server.url) == 0
+    assert open_snapshot(artifacts).manifest.counts.resources == 1
 
 
 def test_the_maximum_share_applies_to_each_source(build: Build) -> None:
@@ -151,7 +173,8 @@ def test_a_duplicate_id_is_left_out_and_not_counted_as_malformed(
     assert (reject["position"], reject["id"], reject["path"]) == ("line 2", "x", "$.id")
     assert reject["reason"] == "has the id of line 1, which is kept"
     output = capsys.readouterr().out
-    assert "0 rejected, 1 duplicate ids" in output
+    assert f"{reject['source']}: 2 records: 1 published, 1 left out\n" in output
+    assert "  left out: 1 × duplicate ids\n" in output
     assert f"  left out {reject['source']}:2: $.id: has the id of line 1" in output
     assert json.loads(open_snapshot(artifacts).services.text(0))["name"] == "first"
 
@@ -159,8 +182,12 @@ def test_a_duplicate_id_is_left_out_and_not_counted_as_malformed(
 def test_a_rejects_file_that_cannot_be_written_fails_the_build(
     tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build([service()], options=("--rejects", str(tmp_path / "no" / "file"))) == 1
-    assert "No such file or directory" in capsys.readouterr().err
+    for path, reason in (
+        (tmp_path / "no" / "file", f"there is no folder {tmp_path / 'no'}; make it first"),
+        (tmp_path, "is a folder; name a file in it"),
+    ):
+        assert build([service()], options=("--rejects", str(path))) == 2
+        assert f"error: --rejects {path}: {reason}\n" == capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["itself", "by another path", "in a folder", "payments"])
@@ -173,11 +200,12 @@ def test_a_rejects_file_that_is_an_input_is_an_error(
     source.write_text(GOOD)
     other = tmp_path / "other.jsonl"
     other.symlink_to(source)
+    payments = write_lines(tmp_path / "payments.jsonl", [payment()])
     arguments = {
         "itself": (source, "--rejects", source),
         "by another path": (source, "--rejects", other),
         "in a folder": (folder, "--rejects", source),
-        "payments": (other, "--transactions", source, "--rejects", source),
+        "payments": (other, "--transactions", payments, "--rejects", payments),
     }
     assert main(["build", *map(str, arguments[form]), "--out", str(artifacts)]) == 2
     assert "is a file to read; name another one" in capsys.readouterr().err

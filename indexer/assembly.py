@@ -1,0 +1,217 @@
+"""Assembly: from the inputs of a build to its services, in listing order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from indexer.catalogue.catalogue import Catalogue, Listed
+from indexer.catalogue.derived_ids import plain_id
+from indexer.catalogue.intake import Intake
+from indexer.catalogue.known_records import KnownRecords
+from indexer.catalogue.overlays import Overlays, read_overlays
+from indexer.errors import LeftOut
+from indexer.options import BuildOptions, Denial
+from indexer.payments.claims import Claims
+from indexer.payments.credit import Claim, ServiceUsage, count_credits, fill_usage
+from indexer.payments.database import open_payments
+from indexer.payments.files import PaymentInput
+from indexer.processes.resources import available_cpus, available_memory, worker_count
+from indexer.progress import Progress
+from indexer.segments.kept import KeptRecords
+from indexer.snapshot.ecosystem import write_ecosystem
+from indexer.sources.decisions import Decisions, DecisionTable
+from indexer.sources.denials import Denials
+from indexer.sources.findings import Findings, State
+from indexer.sources.inputs import Input, Inputs
+from indexer.x402.discovery import Discovery, Place
+from indexer.x402.resource import TAKEN_DOWN, Rules
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SPOOL_BUFFER = 2**18  # bytes
+
+
+class Assembled(Struct):
+    """The services of a build in listing order, with what was read and decided for them.
+
+    depends_on_time: whether a later build of the same inputs may differ
+    """
+
+    listing: list[Listed]
+    catalogue: Catalogue
+    discovery: Discovery
+    intake: Intake
+    decisions: Decisions
+    payments: int
+    depends_on_time: bool
+
+
+def payment_inputs(inputs: Iterable[Input]) -> list[PaymentInput]:
+    """Return sources of payments as they are loaded."""
+    return [
+        PaymentInput(each.name, each.path, each.options.columns, each.options.chain)
+        for each in inputs
+    ]
+
+
+def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
+    """Yield the ids that are taken down, those of domains in their plain form."""
+    for each in denied:
+        if each.id:
+            yield each.id
+        elif each.domain:
+            with suppress(ValueError):
+                yield plain_id(each.domain)
+
+
+class Assembler:
+    """Makes services of inputs, in a staging folder; `assemble` has the stages in order."""
+
+    def __init__(
+        self,
+        staging: Path,
+        options: BuildOptions,
+        served: DecisionTable,
+        kept: KeptRecords,
+        known: KnownRecords,
+        findings: Findings,
+        progress: Progress,
+        now: datetime,
+    ) -> None:
+        self._staging, self._options, self._now = staging, options, now
+        self._kept, self._known = kept, known
+        self._findings, self._progress = findings, progress
+        self._decisions = Decisions(served)
+        self._jobs = options.jobs or available_cpus()
+        self._memory = options.memory or available_memory()
+
+    @contextmanager
+    def assemble(self, inputs: Inputs, ecosystem: Path) -> Iterator[Assembled]:
+        """Yield the services; the tables of payments are written to the folder `ecosystem`."""
+        self._findings.notes += inputs.notes
+        overlays = read_overlays(each.path for each in inputs.overlays)
+        denied = (*self._options.policy.deny, *overlays.denials)
+        rules = Rules(self._options.policy, Denials(denied), self._now)
+        with (
+            (self._staging / "spool").open("w+b", buffering=SPOOL_BUFFER) as spool,
+            (self._staging / "resources").open("w+b") as resource_spool,
+        ):
+            catalogue = Catalogue(spool, self._kept)
+            discovery = Discovery(resource_spool, rules, self._decisions)
+            intake = Intake(
+                self._options, rules, catalogue, discovery, self._known, self._findings, self._now
+            )
+            self._read(inputs, intake)
+            with self._progress.stage("merge"):
+                discovery.merge()
+                held = set(_taken_down(denied))
+                if any(each.state is State.SKIPPED for each in self._findings.tallies):
+                    held |= self._decisions.served_ids
+                catalogue.identify(
+                    discovery, self._decisions, held, self._known.normalise, self._findings
+                )
+                self._report_dropped(discovery)
+            with open_payments(
+                self._staging,
+                payment_inputs(inputs.payments),
+                self._findings,
+                self._now,
+                self._progress,
+                jobs=self._jobs,
+                memory=self._memory,
+                stablecoins=rules.stablecoins,
+            ) as payments:
+                count = write_ecosystem(ecosystem, payments)
+                for tally in self._findings.tallies[len(inputs.sources) :]:
+                    self._findings.check(tally, self._options.max_rejects)
+                self._findings.flush()
+                self._amend(catalogue, discovery, overlays, rules.denials, payments)
+            listing = catalogue.order()
+            self._report_removed(discovery, listing)
+            is_dated = rules.met_the_future or self._options.policy.max_age is not None
+            is_dated |= any(each.state is not State.CURRENT for each in self._findings.tallies)
+            if any(each.state is State.SKIPPED for each in self._findings.tallies):
+                self._decisions.keep()
+            yield Assembled(listing, catalogue, discovery, intake, self._decisions, count, is_dated)
+
+    def _read(self, inputs: Inputs, intake: Intake) -> None:
+        """Read all sources."""
+        sizes = [None if each.is_compressed else each.size for each in inputs.sources]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        with self._progress.stage("read", total, in_bytes=True) as reading:
+            intake.read(inputs.sources, worker_count(self._jobs, self._memory), reading)
+
+    def _amend(
+        self,
+        catalogue: Catalogue,
+        discovery: Discovery,
+        overlays: Overlays,
+        denials: Denials,
+        payments: DuckDBPyConnection | None,
+    ) -> None:
+        """Remove services, fill in usage where the records have none, and apply the overlays."""
+        for service_id, entry in [*catalogue.entries()]:
+            if denial := denials.find(id=service_id, domain=entry.domain):
+                catalogue.remove(service_id, denial.reason, self._findings)
+        ids = catalogue.ids
+        usages: Iterator[ServiceUsage | None] = iter(())
+        if payments is None:
+            self._decisions.keep_claims()
+        else:
+            claims = Claims(self._decisions)
+            credited = count_credits(payments, self._claims(catalogue, discovery, claims))
+            claims.decide()
+            usages = credited.usages
+            if credited.shared:
+                self._findings.notes.append(
+                    f"{credited.shared:,} payments of 30 days fit several services, and are "
+                    f"credited to none; {credited.credited:,} are credited"
+                )
+        domains = [entry.domain for _, entry in catalogue.entries()]
+        for service_id, domain in zip(ids, domains, strict=True):
+            usage, overlay = next(usages, None), overlays.take(service_id, domain)
+            if usage is not None or overlay is not None:
+                (text,) = catalogue.texts([service_id])
+                filled = text if usage is None else fill_usage(text, usage)
+                calls = 0 if usage is None else usage.whole.calls
+                catalogue.amend(service_id, filled, calls, overlay, self._known)
+        self._findings.unused_overlays += overlays.unused(denials.counts)
+
+    def _claims(
+        self, catalogue: Catalogue, discovery: Discovery, claims: Claims
+    ) -> Iterator[list[Claim]]:
+        """Yield the claims of each service: of its own record, and of its listings."""
+        for service_id, entry in catalogue.entries():
+            (text,) = catalogue.texts([service_id])
+            of_service: list[Claim] = []
+            owner = entry.domain or service_id
+            if not entry.discovered:
+                of_service += claims.of_record(text, owner, entry.trust)
+            listings = discovery.listings(entry.group) if entry.has_group else ()
+            trusted = [(place.trust, listing) for place, listing in listings]
+            of_service += claims.of_listings(text, owner, trusted)
+            yield of_service
+
+    def _report_dropped(self, discovery: Discovery) -> None:
+        for dropped in discovery.dropped:
+            fault = LeftOut(dropped.rule, "$.resource", dropped.reason)
+            self._withdraw(dropped.place, dropped.url, fault)
+        for conflict in sorted(self._decisions.conflicts):
+            self._findings.note_conflict(conflict)
+
+    def _report_removed(self, discovery: Discovery, listing: list[Listed]) -> None:
+        """Count the resources of services that were taken down."""
+        for place, resource in discovery.resources_except(each.entry.group for each in listing):
+            reason = "belongs to a service that is taken down"
+            self._withdraw(place, resource.identity, LeftOut(TAKEN_DOWN, "$.resource", reason))
+
+    def _withdraw(self, place: Place, url: str, fault: LeftOut) -> None:
+        tally = self._findings.tallies[place.source]
+        self._findings.withdraw(tally, place.position, url, fault)

@@ -1,0 +1,124 @@
+"""Admission: what a source may say in a catalogue record, by its trust and by the policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from indexer.catalogue.record import Facts, read_payees
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.options import SourceOptions
+from indexer.sources.denials import fold_address, fold_host
+from indexer.urls import parse_url
+from indexer.x402.resource import TAKEN_DOWN, Rules, check_address, check_payees, check_price
+from service.records import Pricing
+
+CURATED = ("id", "enriched", "isNew")
+"""Members that only a curated source is believed in."""
+
+
+class Admitted(Struct):
+    """A record as it is admitted, None for its text as it came, and what is left out of it."""
+
+    text: bytes | None
+    faults: list[LeftOut]
+
+
+class _Endpoint(Struct):
+    """The part of an endpoint that rules look at."""
+
+    url: str
+    pricing: Pricing
+
+
+_loose_host = re.compile(
+    r"\s*(?:(?:[a-z][a-z0-9+.-]*:)?//)?(?:[^/?#@]*@)?([^/?#\s]*\.[^/?#\s]*)", re.IGNORECASE
+)
+_object = msgspec.json.Decoder(dict[str, Raw])
+_array = msgspec.json.Decoder(list[Raw])
+_endpoint = msgspec.json.Decoder(_Endpoint)
+
+
+def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:
+    """Return a valid record without what its source may not say, and without endpoints left out.
+
+    A record that is admitted as it came keeps every byte. Raises LeftOut for one that is taken
+    down, or that has no endpoint left, and InvalidRecord for one that no domain identifies.
+    """
+    _check_domain(facts, rules)
+    is_believed = source.curated or not (
+        facts.id is not None or facts.enriched or b'"isNew"' in text
+    )
+    is_within = facts.is_plain and facts.highest <= rules.policy.max_price
+    if is_believed and is_within and rules.denials.is_empty:
+        return Admitted(None, [])
+    record = _object.decode(text)
+    endpoints = _array.decode(record["endpoints"])
+    faults = list(_judge(text, endpoints, rules))
+    left_out = [fault for fault in faults if fault is not None]
+    if left_out and len(left_out) == len(endpoints):
+        raise left_out[0]
+    kept = [each for each, fault in zip(endpoints, faults, strict=True) if fault is None]
+    if left_out:
+        record["endpoints"] = Raw(msgspec.json.encode(kept))
+    if not is_believed:
+        for name in CURATED:
+            record.pop(name, None)
+        if not facts.domain:
+            record["domain"] = Raw(msgspec.json.encode(_first_domain(kept)))
+    is_as_it_came = is_believed and not left_out
+    return Admitted(None if is_as_it_came else msgspec.json.encode(record), left_out)
+
+
+def _check_domain(facts: Facts, rules: Rules) -> None:
+    if facts.domain and not rules.denials.is_empty:
+        _check_host("$.domain", facts.domain, rules)
+
+
+def _check_host(path: str, text: str, rules: Rules) -> None:
+    """Raise LeftOut for text that is no valid URL, but names a host that is taken down."""
+    match = _loose_host.match(text)
+    if match is None:
+        return
+    domain = fold_host(match[1]).removesuffix(":443")
+    if denial := rules.denials.find(host=domain.partition(":")[0], domain=domain):
+        raise LeftOut(TAKEN_DOWN, path, denial.reason)
+
+
+def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut | None]:
+    """Yield for each endpoint why it is left out, or None."""
+    for number, (raw, payee) in enumerate(zip(endpoints, read_payees(text), strict=True)):
+        endpoint, path = _endpoint.decode(raw), f"$.endpoints[{number}]"
+        try:
+            _check_url(f"{path}.url", endpoint.url, rules)
+            check_payees(f"{path}.payTo", [fold_address(payee)] if payee else [], rules)
+            pricing = endpoint.pricing
+            for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
+                if amount:
+                    check_price(f"{path}.pricing", Decimal(amount), pricing.currency, rules)
+        except LeftOut as fault:
+            yield fault
+        else:
+            yield None
+
+
+def _check_url(path: str, url: str, rules: Rules) -> None:
+    try:
+        parsed = parse_url(url)
+    except ValueError:  # the URL of a catalogue record may be any text
+        _check_host(path, url, rules)
+        return
+    check_address(path, parsed, rules)
+
+
+def _first_domain(endpoints: list[Raw]) -> str:
+    """Return the domain of the first endpoint that has one; raises InvalidRecord without any."""
+    for raw in endpoints:
+        with suppress(ValueError):
+            return parse_url(_endpoint.decode(raw).url).domain
+    raise InvalidRecord("$.domain", "there is no domain, and ids of this source are not believed")

@@ -1,0 +1,295 @@
+"""Intake: the records of all sources, read, judged against their last copies, and accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from indexer.catalogue.admission import admit
+from indexer.catalogue.catalogue import Catalogue, Entry
+from indexer.catalogue.known_records import KnownRecords
+from indexer.catalogue.normaliser import Normaliser, Result
+from indexer.catalogue.record import given_id
+from indexer.errors import (
+    IndexerError,
+    InvalidRecord,
+    LeftOut,
+    SourceError,
+    SourceFailed,
+    TooManyRejects,
+)
+from indexer.options import BuildOptions, Kind, OnError
+from indexer.progress import Stage
+from indexer.sources.accepted import AcceptedSource, Listings, remove_unused
+from indexer.sources.findings import Fate, Finding, Findings, State, Tally
+from indexer.sources.inputs import Input
+from indexer.sources.records import SourceRecord, read_records
+from indexer.x402 import resource as x402
+from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.resource import OLD, Rules
+
+OTHER_KIND = "records of another kind"
+DUPLICATE = "duplicate listings"
+
+
+class Reading(Struct):
+    """What one source gave, until it is accepted.
+
+    left_out: URLs of listings that a rule of the operator removed, and not the source
+    notes: remarks on the source
+    """
+
+    input: Input
+    number: int
+    tally: Tally
+    entries: list[Entry]
+    found: FoundResources
+    listings: Listings
+    left_out: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+
+class Accepted(NamedTuple):
+    """A source that was accepted as it is now, and where its last accepted copy is kept."""
+
+    reading: Reading
+    source: AcceptedSource
+
+
+class Intake:
+    """Reads sources into a catalogue and a discovery.
+
+    `reused` counts the records that the last build had validated.
+    """
+
+    def __init__(
+        self,
+        options: BuildOptions,
+        rules: Rules,
+        catalogue: Catalogue,
+        discovery: Discovery,
+        known: KnownRecords,
+        findings: Findings,
+        now: datetime,
+    ) -> None:
+        self.reused = 0
+        self.accepted: list[Accepted] = []
+        self._options, self._rules, self._now = options, rules, now
+        self._catalogue, self._discovery = catalogue, discovery
+        self._known, self._findings = known, findings
+
+    def read(self, inputs: list[Input], workers: int, progress: Stage) -> None:
+        """Read all sources; raises SourceError for one that fails the build."""
+        with Normaliser(self._known, workers) as normaliser:
+            for each in inputs:
+                self._catalogue.sources.append(each.options)
+                self._take(each, normaliser, progress)
+            self.reused = normaliser.reused
+
+    def store(self) -> None:
+        """Keep what was accepted, once it is published."""
+        remove_unused(self._options.out, self._now)
+        for reading, source in self.accepted:
+            tally, path = reading.tally, reading.input.file
+            if path is None:
+                continue
+            share = tally.malformed / max(tally.records, 1)
+            read_at = tally.read_at or self._now
+            source.store(
+                reading.input.options,
+                path,
+                reading.listings,
+                read_at,
+                share,
+                self._rules.digest,
+                is_lines=reading.input.is_lines,
+            )
+
+    def _take(self, each: Input, normaliser: Normaliser, progress: Stage) -> None:
+        """Read one source, or what stands for it where it has failed."""
+        mark = self._findings.mark()
+        tally = self._findings.tally(each.name)
+        source = AcceptedSource(self._options.out, each.options)
+        try:
+            if each.failure is not None:
+                raise each.failure
+            has_new_rules = source.state is None or source.state.rules != self._rules.digest
+            reading = self._read(each, tally, normaliser, progress, has_new_rules=has_new_rules)
+            self._judge(reading, source)
+        except (SourceError, TooManyRejects) as error:
+            last = self._fall_back(each, source, error)
+            self._findings.discard(tally, mark)
+            tally = self._findings.tally(each.name)
+            tally.failure = str(error)
+            tally.state = State.SKIPPED if last is None else State.LAST
+            if last is None:
+                return
+            reading = self._read(last, tally, normaliser, progress, has_new_rules=False)
+        else:
+            self.accepted.append(Accepted(reading, source))
+        self._findings.notes += reading.notes
+        self._catalogue.accept(reading.entries)
+        self._discovery.accept(reading.found)
+
+    def _read(
+        self,
+        each: Input,
+        tally: Tally,
+        normaliser: Normaliser,
+        progress: Stage,
+        *,
+        has_new_rules: bool,
+    ) -> Reading:
+        """Read a source; listings that new rules leave out are not missed."""
+        number = len(self._catalogue.sources) - 1
+        found = FoundResources(self._discovery, number, each.name, each.options.trust)
+        reading = Reading(each, number, tally, [], found, Listings())
+        tally.file = each.shown_file
+        tally.read_at = each.read_at or self._now
+        kind = each.options.kind
+
+        def is_of_catalogue(record: SourceRecord) -> bool:
+            return kind is not Kind.RESOURCES and not record.is_resource
+
+        records = read_records(
+            each.path,
+            each.name,
+            is_lines=each.is_lines,
+            max_items=each.options.max_items,
+            note=lambda text: reading.notes.append(f"{each.name}: {text}"),
+        )
+        for record, result in normaliser.normalise(records, is_of_catalogue):
+            progress.advance(len(record.text) + 1)
+            tally.records += 1
+            try:
+                READERS[_kind_of(record, kind)](self, reading, record, result)
+            except InvalidRecord as fault:
+                self._refuse(reading, record, fault)
+                is_excused = isinstance(fault, LeftOut) and (fault.rule == OLD or has_new_rules)
+                if is_excused and (url := x402.given_url(record.text)):
+                    reading.left_out.add(url)
+        if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
+            raise SourceError(_describe_other_kind(each))
+        return reading
+
+    def read_resource(self, reading: Reading, record: SourceRecord, _: Result) -> None:
+        """Read a resource of a discovery feed; raises InvalidRecord."""
+        resource, listing = x402.read_resource(record, self._rules)
+        worse = reading.found.add(record, resource, listing)
+        if worse is None:
+            reading.tally.published += 1
+        else:
+            fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
+            self._findings.refuse(reading.tally, worse, given_id(record.text), fault)
+        for notice in resource.notices:
+            place = (reading.tally.source, record.position, given_id(record.text))
+            finding = Finding(*place, notice.path, notice.reason, Fate.NOTED)
+            self._findings.note(reading.tally, notice.kind, finding)
+        if worse != record.position:
+            key = resource.given, resource.method, resource.tool
+            reading.listings.add(" ".join(filter(None, key)), resource.payees, resource.price)
+
+    def read_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
+        """Read a record of a catalogue, which is validated; raises InvalidRecord."""
+        if result is None:
+            result = self._known.normalise(record)
+        if isinstance(result, InvalidRecord):
+            raise result
+        facts = result.facts
+        reading.listings.add(facts.id or facts.domain, facts.payees, facts.highest)
+        options = reading.input.options
+        admitted = admit(record.text, facts, options, self._rules)
+        for fault in admitted.faults:
+            self._refuse(reading, record, fault)
+        if admitted.text is not None:
+            result = self._known.normalise(SourceRecord(record.position, admitted.text))
+        entry = self._catalogue.spool(reading.number, record.position, result)
+        reading.entries.append(entry)
+        reading.tally.published += 1
+
+    def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:
+        self._findings.refuse(reading.tally, record.position, given_id(record.text), fault)
+
+    def _judge(self, reading: Reading, source: AcceptedSource) -> None:
+        """Raise SourceFailed for a source that lost or changed too much since it was accepted."""
+        each, tally = reading.input, reading.tally
+        if not self._options.accept.isdisjoint({each.name, each.source_name}):
+            return
+        if each.options.url and not tally.records and not source.was_empty():
+            advice = f"if that is right, --accept {each.source_name} takes it once"
+            raise SourceFailed(f"{each.name}: gives no items; {advice}")
+        before = 0.0 if source.state is None else source.state.malformed
+        if each.options.kind is Kind.RESOURCES and source.state is None:
+            before = tally.malformed / max(tally.records, 1)  # sellers write what a feed repeats
+            if tally.records and tally.malformed == tally.records:
+                before = 0.0
+        self._findings.check(tally, self._options.max_rejects, before)
+        if source.state is None or each.file is None:
+            return
+        changes = source.find_changes(reading.listings, each.options.max_removed, reading.left_out)
+        if changes:
+            details = "\n  ".join(changes)
+            raise SourceFailed(
+                f"{each.name}: more than {float(each.options.max_removed):.0%} of it changed since "
+                f"it was last accepted; look at it, then --accept {each.source_name} takes it once"
+                f"\n  {details}"
+            )
+
+    def _fall_back(self, each: Input, source: AcceptedSource, error: IndexerError) -> Input | None:
+        """Return the last accepted copy of a failed source, or None to skip it; else raise."""
+        if each.options.on_error is OnError.SKIP:
+            return None
+        if each.options.on_error is OnError.FAIL:
+            raise error
+        state, copy = source.state, source.copy
+        if state is None or copy is None:
+            raise type(error)(f"{error}\nthere is no accepted copy of {each.name} yet") from error
+        age = (self._now - state.read_at).total_seconds()
+        if age > each.options.max_age:
+            raise type(error)(
+                f"{error}\nthe last accepted copy of {each.name} is {age / 3600:,.0f} hours old, "
+                "which is more than its max_age"
+            ) from error
+        return replace(
+            each, path=str(copy), is_lines=state.is_lines, read_at=state.read_at, failure=None
+        )
+
+
+def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) -> None:
+    """Note that sources are still as they were accepted, where nothing changed."""
+    for each in inputs:
+        AcceptedSource(artifacts, each.options).refresh(each.read_at or now)
+
+
+def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:
+    """Return what a record is; raises LeftOut where its source gives records of another kind."""
+    kind = Kind.RESOURCES if record.is_resource else Kind.RECORDS
+    if declared is None or declared is kind:
+        return kind
+    if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
+        return declared
+    reason = f"is one of the {kind}, and this source gives {declared} alone"
+    raise LeftOut(OTHER_KIND, "$", reason)
+
+
+def _describe_other_kind(each: Input) -> str:
+    if each.options.kind is Kind.RESOURCES:
+        return (
+            f"{each.name}: gives catalogue records and no resources; if these are to be believed, "
+            'name it by --records URL, or kind = "records" in the catalogue file'
+        )
+    return f"{each.name}: gives resources and no catalogue records; its kind is another one"
+
+
+Reader = Callable[[Intake, Reading, SourceRecord, Result], None]
+
+READERS: dict[Kind, Reader] = {
+    Kind.RESOURCES: Intake.read_resource,
+    Kind.RECORDS: Intake.read_record,
+}
+"""The reader of each kind of record."""

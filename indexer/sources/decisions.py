@@ -1,0 +1,135 @@
+"""Decisions: what a snapshot settled between sources, which the next build keeps to.
+
+A domain keeps its plain id, an entry of `accepts` the source that it was taken from, and a host its
+claim on the payments to an address, whoever else asks for them later.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from indexer.errors import SourceError
+from service.snapshot.manifest import File, sha256
+from service.storage.hash_table import text_hash
+
+FILE = "decisions.json"
+MAX_CONFLICTS = 10_000
+
+
+class Conflict(Struct, frozen=True, order=True):
+    """Two sources that name different payees for one entry of a URL; the first one is served."""
+
+    url: str
+    served: str
+    served_payee: str
+    other: str
+    other_payee: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} pays {self.served_payee} by {self.served}, "
+            f"and {self.other_payee} by {self.other}"
+        )
+
+
+class DecisionTable(Struct):
+    """The decisions as they are stored, in an order that depends on nothing else.
+
+    ids: plain ids, each with its domain
+    listings: names of sources, each with the hashes of the listings and the entries of `accepts`
+        that were taken from it
+    claims: hashes of the claims on payments that count
+    conflicts: the first of those that were met
+    """
+
+    ids: dict[str, str] = {}
+    listings: dict[str, list[int]] = {}
+    claims: list[int] = []
+    conflicts: list[Conflict] = []
+
+
+_table = msgspec.json.Decoder(DecisionTable)
+
+
+class Decisions:
+    """The decisions of the served snapshot, and those of the one that is being built."""
+
+    def __init__(self, served: DecisionTable | None = None) -> None:
+        served = served or DecisionTable()
+        self._ids = served.ids
+        self._sources = {key: name for name, keys in served.listings.items() for key in keys}
+        self._claims = frozenset(served.claims)
+        self._made = DecisionTable()
+        self._chosen: dict[int, str] = {}
+        self._counted: set[int] = set()
+        self.conflicts: set[Conflict] = set()
+
+    def owner_of(self, plain_id: str) -> str:
+        """Return the domain that has a plain id in the served snapshot, or an empty string."""
+        return self._ids.get(plain_id, "")
+
+    def source_of(self, key: str) -> str:
+        """Return the source of a listing, or of an entry, in the served snapshot, or nothing."""
+        return self._sources.get(text_hash(key), "")
+
+    def has_claim(self, claim: str) -> bool:
+        """Whether a claim on payments counts in the served snapshot."""
+        return text_hash(claim) in self._claims
+
+    def own(self, plain_id: str, domain: str) -> None:
+        """Give a plain id to a domain."""
+        self._made.ids[plain_id] = domain
+
+    def take(self, key: str, source: str) -> None:
+        """Take a listing, or an entry of `accepts`, from a source."""
+        self._chosen[text_hash(key)] = source
+
+    def count(self, claim: str) -> None:
+        """Count a claim on payments."""
+        self._counted.add(text_hash(claim))
+
+    @property
+    def served_ids(self) -> set[str]:
+        """The ids of the served snapshot that were derived."""
+        return set(self._ids)
+
+    def keep(self) -> None:
+        """Keep all decisions of the served snapshot, as a source that they are about is absent."""
+        self._made.ids |= self._ids
+        self._chosen |= self._sources
+        self.keep_claims()
+
+    def keep_claims(self) -> None:
+        """Keep the claims of the served snapshot, where no payments were read."""
+        self._counted.update(self._claims)
+
+    def write(self, folder: Path) -> None:
+        """Write the decisions that were made."""
+        for key, source in sorted(self._chosen.items(), key=lambda item: (item[1], item[0])):
+            self._made.listings.setdefault(source, []).append(key)
+        self._made.ids = dict(sorted(self._made.ids.items()))
+        self._made.claims = sorted(self._counted)
+        self._made.conflicts = sorted(self.conflicts)[:MAX_CONFLICTS]
+        (folder / FILE).write_bytes(msgspec.json.encode(self._made))
+
+
+def read_decisions(snapshot: Path, files: dict[str, File]) -> DecisionTable:
+    """Read the decisions of a snapshot with these files, empty ones of an older one.
+
+    Raises SourceError for a damaged file: without it, ids and payees could change hands.
+    """
+    if FILE not in files:
+        return DecisionTable()
+    path = snapshot / FILE
+    try:
+        if sha256(path) == files[FILE].sha256:
+            return _table.decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        pass
+    raise SourceError(
+        f"{path}: is damaged, so that ids and payees could change hands; `rollback` to an earlier "
+        "snapshot, or --forget what was decided"
+    )

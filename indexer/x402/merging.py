@@ -1,0 +1,200 @@
+"""Merging: the resources of several sources with one URL, method and tool become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from indexer.sources.decisions import Conflict, Decisions
+from indexer.sources.denials import fold_address
+from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
+from service.networks import network_key
+
+KEPT_APART = frozenset(("accepts", "quality", "resource"))
+"""Members that are not taken whole from the first source that has them."""
+CALLS = "l30DaysTotalCalls"
+
+Fields = dict[str, Raw]
+NULL = Raw(b"null")
+
+_entries = msgspec.json.Decoder(list[Raw])
+_values = msgspec.json.Decoder(dict[str, Any])
+
+
+class Candidate(Struct):
+    """A resource as one source has it.
+
+    number: of the candidate, which no other has
+    order: of equally trusted candidates, the smallest first
+    is_declared: whether it declares its method
+    fields: the members of its text
+    """
+
+    number: int
+    source: str
+    trust: int
+    order: tuple[Any, ...]
+    is_declared: bool
+    fields: Fields
+
+
+class Merged(NamedTuple):
+    """A resource made of several, and the number of the first of these."""
+
+    text: bytes
+    first: int
+
+
+class _Entry(NamedTuple):
+    """An entry of `accepts`: its text, and whom it pays."""
+
+    text: Raw
+    payee: str
+
+
+class _Choice(NamedTuple):
+    """The entries of one scheme, network and asset, their source, and its order there."""
+
+    source: str
+    order: tuple[Any, ...]
+    entries: list[_Entry]
+
+
+def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions) -> Merged:
+    """Merge the resources that have one key, and record from which sources its parts are taken.
+
+    Entries of one scheme, network and asset come whole from one of the most trusted sources: the
+    one that was served before, or else the newest. Usage is the most trusted that is stated, among
+    equals that of more calls. Any other value comes whole from the first of the most trusted
+    sources that has it. A candidate that would make the resource too large adds nothing.
+    """
+    trust = max(each.trust for each in candidates)
+    served = decisions.source_of(key)
+    leading = [each for each in candidates if each.trust == trust]
+    # The source that will have been served next time comes first, so that a build repeats itself.
+    source = served if any(each.source == served for each in leading) else _newest(leading).source
+    first, *others = sorted(leading, key=lambda each: (each.source != source, each.order))
+    taken = [first]
+    choices = _choose([first], key, served, decisions)
+    for other in others:
+        wider = _choose([*taken, other], key, served, decisions)
+        if _fits(wider, [*taken, other]):
+            taken.append(other)
+            choices = wider
+    _report_conflicts(candidates, choices, url, decisions)
+    decisions.take(key, first.source)
+    for entry_key, choice in choices.items():
+        if choice.source != first.source:
+            decisions.take(f"{key}\n{entry_key}", choice.source)
+    fields = _join(taken, choices) if len(taken) > 1 else dict(first.fields)
+    quality = _best_quality(candidates)
+    if quality is not None:
+        fields["quality"] = quality
+    return Merged(msgspec.json.encode(fields), first.number)
+
+
+def _choose(
+    taken: Sequence[Candidate],
+    key: str,
+    served: str,
+    decisions: Decisions,
+) -> dict[str, _Choice]:
+    """Return the entries by scheme, network and asset, each from one of these candidates."""
+    choices: dict[str, _Choice] = {}
+    for each in taken:
+        for entry_key, entries in _group(each.fields).items():
+            before = decisions.source_of(f"{key}\n{entry_key}") or served
+            choice = choices.get(entry_key)
+            if choice is None or _precedes(each, choice, before):
+                choices[entry_key] = _Choice(each.source, each.order, entries)
+    return choices
+
+
+def _newest(candidates: Sequence[Candidate]) -> Candidate:
+    return min(candidates, key=lambda each: each.order)
+
+
+def _precedes(candidate: Candidate, choice: _Choice, served: str) -> bool:
+    """Whether entries are taken from a candidate, and not from the choice so far."""
+    ranks = [(each.source != served, each.order) for each in (candidate, choice)]
+    return ranks[0] < ranks[1]
+
+
+def _group(fields: Fields) -> dict[str, list[_Entry]]:
+    """Return the entries of `accepts` by what they ask for: scheme, network and asset."""
+    groups: dict[str, list[_Entry]] = {}
+    accepts = fields.get("accepts")
+    for text in (
+        _entries.decode(accepts) if accepts is not None and bytes(accepts) != b"null" else ()
+    ):
+        entry = _values.decode(text)
+        scheme, network, asset, payee = (
+            value if isinstance(value := entry.get(name), str) else ""
+            for name in ("scheme", "network", "asset", "payTo")
+        )
+        key = "\n".join((scheme or "exact", network_key(network), fold_address(asset)))
+        groups.setdefault(key, []).append(_Entry(text, fold_address(payee)))
+    return groups
+
+
+def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
+    """Return the members of the merged resource, in the order of the first one.
+
+    Resources that declare a method come before others.
+    """
+    first = taken[0].fields
+    joined = {name: value if name in KEPT_APART else NULL for name, value in first.items()}
+    for each in sorted(taken, key=lambda each: not each.is_declared):
+        for name, value in each.fields.items():
+            if name not in KEPT_APART and bytes(joined.get(name, NULL)) == b"null":
+                joined[name] = value
+    if entries := [entry.text for choice in choices.values() for entry in choice.entries]:
+        joined["accepts"] = Raw(msgspec.json.encode(entries))
+    return joined
+
+
+def _fits(choices: dict[str, _Choice], taken: Sequence[Candidate]) -> bool:
+    """Whether a resource of these entries keeps within the limits of one."""
+    count = sum(len(choice.entries) for choice in choices.values())
+    if count > MAX_ENTRIES:
+        return False
+    return len(msgspec.json.encode(_join(taken, choices))) <= MAX_LISTING
+
+
+def _best_quality(candidates: Sequence[Candidate]) -> Raw | None:
+    """Return the usage that the most trusted candidate states, among equals that of more calls."""
+    stated = [
+        (each.trust, _calls(each.fields), bytes(value), value)
+        for each in candidates
+        if (value := each.fields.get("quality")) is not None and bytes(value) != b"null"
+    ]
+    return max(stated, key=lambda each: each[:3])[3] if stated else None
+
+
+def _calls(fields: Fields) -> int:
+    quality = fields["quality"]
+    values = _values.decode(quality) if bytes(quality).startswith(b"{") else {}
+    calls = values.get(CALLS)
+    is_count = isinstance(calls, int) or (isinstance(calls, str) and calls[:20].isdecimal())
+    return int(calls[:20] if isinstance(calls, str) else calls or 0) if is_count else 0
+
+
+def _report_conflicts(
+    candidates: Iterable[Candidate],
+    choices: dict[str, _Choice],
+    url: str,
+    decisions: Decisions,
+) -> None:
+    """Record the sources that name another payee for entries that are taken from a source."""
+    for each in candidates:
+        for entry_key, entries in _group(each.fields).items():
+            choice = choices.get(entry_key)
+            if choice is None or choice.source == each.source:
+                continue
+            payees = {entry.payee for entry in choice.entries}
+            for payee in {entry.payee for entry in entries} - payees:
+                served = min(payees)
+                decisions.conflicts.add(Conflict(url, choice.source, served, each.source, payee))

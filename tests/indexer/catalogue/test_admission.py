@@ -1,0 +1,130 @@
+"""Admission: what a source may say in a catalogue record."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from indexer.catalogue.admission import Admitted, admit
+from indexer.catalogue.record import normalise
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.options import Denial, Policy, SourceOptions
+from indexer.sources.denials import Denials
+from indexer.sources.records import SourceRecord
+from indexer.x402.resource import TAKEN_DOWN, Rules
+from tests.support.running import Json, endpoint, service
+
+OURS, THEIRS = (SourceOptions(name="source", curated=curated) for curated in (True, False))
+URL = "https://api.one.example/v1"
+
+
+def rules(*denials: Denial, **policy: object) -> Rules:
+    return Rules(Policy(**policy), Denials(denials))  # type: ignore[arg-type]  # of any field
+
+
+def admitted(
+    record: Json | str, source: SourceOptions = OURS, within: Rules | None = None
+) -> Admitted:
+    text = (record if isinstance(record, str) else json.dumps(record)).encode()
+    return admit(text, normalise(SourceRecord("", text)).facts, source, within or rules())
+
+
+def text_of(outcome: Admitted) -> Json:
+    assert outcome.text is not None
+    record: Json = json.loads(outcome.text)
+    return record
+
+
+def at(url: str, amount: str = "0.01", **fields: object) -> Json:
+    return endpoint(amount) | {"url": url} | fields
+
+
+def test_a_record_of_a_curated_source_keeps_every_byte() -> None:
+    text = '{"id": "a", "enriched": true, "isNew": true, "name": "\\u0041", "description": "", '
+    text += f'"endpoints": [{json.dumps(at(URL))}], "big": 1.{"0" * 40}}}'
+    assert admitted(text) == Admitted(None, [])
+    assert admitted(text, within=rules(Denial(host="other.example"))) == Admitted(None, [])
+
+
+def test_an_uncurated_source_says_nothing_of_ids_and_curation() -> None:
+    record = service("own", domain="api.one.example", enriched=True, isNew=True, later=[1.50])
+    outcome = admitted(record, THEIRS)
+    kept = {name: record[name] for name in record if name not in ("id", "enriched", "isNew")}
+    assert text_of(outcome) == kept
+    assert not outcome.faults
+    assert admitted(kept, THEIRS).text is None
+
+
+def test_a_record_that_loses_its_id_has_the_domain_of_its_first_endpoint() -> None:
+    endpoints = [at("no URL"), at("https://API.two.example:8443/x"), at(URL)]
+    record = text_of(admitted(service("own", endpoints=endpoints), THEIRS))
+    assert record["domain"] == "api.two.example:8443"
+    with pytest.raises(InvalidRecord) as caught:
+        admitted(service("own", endpoints=endpoints[:1]), THEIRS)
+    assert caught.value.path == "$.domain"
+
+
+@pytest.mark.parametrize(
+    ("bad", "rule"),
+    [
+        (at("http://api.one.example/"), "http resources"),
+        (at("https://169.254.169.254/latest/meta-data"), "private addresses"),
+        (at("https://user@api.one.example/"), "URLs with credentials"),
+        (at("ftp://api.one.example/"), "resources not over https"),
+        (at(URL, "10001"), "implausible prices"),
+        (at(URL, "", pricing={"amount": "", "currency": "USDC", "maxAmount": "99999"}), "implau"),
+        (at("https://api.evil.example/"), TAKEN_DOWN),
+        (at(URL, payTo="0xBAD"), TAKEN_DOWN),
+        (at("https://api.one.example:443/%62ad"), TAKEN_DOWN),
+    ],
+)
+@pytest.mark.parametrize("source", [OURS, THEIRS])
+def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
+    bad: Json, rule: str, source: SourceOptions
+) -> None:
+    within = rules(
+        Denial(host="*.evil.example"),
+        Denial(payee="0xbad"),
+        Denial(url="https://api.one.example/bad"),
+    )
+    good = [at(URL, price) for price in ("1.50", "2")]
+    record = service(None, domain="api.one.example", endpoints=[good[0], bad, good[1]])
+    outcome = admitted(record, source, within)
+    assert text_of(outcome) == record | {"endpoints": good}
+    (fault,) = outcome.faults
+    assert fault.rule.startswith(rule)
+    assert fault.path.startswith("$.endpoints[1].")
+    with pytest.raises(LeftOut) as caught:
+        admitted(record | {"endpoints": [bad]}, source, within)
+    assert caught.value.rule.startswith(rule)
+
+
+def test_options_of_the_policy_hold_for_records() -> None:
+    dear = service(endpoints=[at("http://localhost/", "20000")])
+    with pytest.raises(LeftOut):
+        admitted(dear)
+    allowing = rules(allow_http=True, allow_private=True, max_price=Decimal(20_000))
+    assert admitted(dear, within=allowing) == Admitted(None, [])
+
+
+@pytest.mark.parametrize("domain", ["evil.example", "https://EVIL.example/", "evil.example:443"])
+def test_a_record_of_a_domain_that_is_taken_down_is_left_out(domain: str) -> None:
+    denial = Denial(host="evil.example", reason="phishing")
+    with pytest.raises(LeftOut) as caught:
+        admitted(service(domain=domain), within=rules(denial))
+    assert (caught.value.rule, caught.value.path) == (TAKEN_DOWN, "$.domain")
+    assert caught.value.reason == "phishing"
+
+
+def test_a_record_without_endpoints_and_texts_that_are_no_urls_break_no_rule() -> None:
+    within = rules(Denial(host="*"))
+    for endpoints in ([], [at("/v1"), at("no URL", payTo=[7])]):
+        assert admitted(service(endpoints=endpoints), within=within) == Admitted(None, [])
+
+
+def test_a_record_above_one_mebibyte_is_rejected() -> None:
+    text = json.dumps(service(description="x" * 2**20)).encode()
+    with pytest.raises(InvalidRecord, match=r"has 1,048,\d+ bytes; a service has at most"):
+        normalise(SourceRecord("", text))

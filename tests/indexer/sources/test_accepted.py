@@ -1,0 +1,236 @@
+"""Accepted copies: what changed since a source was last published, and what stands for it."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.options import OnError, SourceOptions
+from indexer.sources.accepted import (
+    FLOOR,
+    FOLDER,
+    LISTINGS,
+    MULTIPLE,
+    STATE,
+    UNUSED_SECONDS,
+    AcceptedSource,
+    Listings,
+    remove_unused,
+)
+from tests.support.artifacts import ids, reported
+from tests.support.running import Build, Json, service, write_lines
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.x402 import accept, resource
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+TENTH = Fraction(1, 10)
+FEED = SourceOptions(name="feed", url="https://feed.example/", on_error=OnError.LAST)
+OWN = SourceOptions(name="own", path="own.jsonl")
+
+Facts = dict[str, tuple[str, float]]
+"""The payee and the price of listings by their names."""
+names = st.integers(0, 40).map(str)
+facts = st.dictionaries(
+    names, st.tuples(st.sampled_from(("", "0xa", "0xb")), st.sampled_from((0.0, 1.0, 9.9, 10.0)))
+)
+shares = st.fractions(0, 1)
+
+
+def listings_of(facts: Facts) -> Listings:
+    listings = Listings()
+    for name, (payee, price) in facts.items():
+        listings.add(name, [payee] if payee else [], price)
+    return listings
+
+
+def numbered(stop: int, payee: str = "0xa", price: float = 1) -> Facts:
+    return {str(number): (payee, price) for number in range(stop)}
+
+
+def accept_listings(artifacts: Path, facts: Facts, source: SourceOptions = FEED) -> AcceptedSource:
+    """Accept listings, and return the source as the next build finds it."""
+    text = artifacts / "text"
+    artifacts.mkdir(parents=True, exist_ok=True)
+    text.write_text("text")
+    accepted = AcceptedSource(artifacts, source)
+    accepted.store(source, text, listings_of(facts), NOW, 0.25, is_lines=True)
+    return AcceptedSource(artifacts, source)
+
+
+@given(facts, facts, shares)
+def test_more_than_a_share_and_a_floor_must_be_gone_or_changed(
+    tmp_path_factory: pytest.TempPathFactory, before: Facts, now: Facts, share: Fraction
+) -> None:
+    accepted = accept_listings(tmp_path_factory.mktemp("artifacts"), before)
+    kept = before.keys() & now.keys()
+    counts = {
+        "are gone": len(before.keys() - now.keys()),
+        "pay another address": sum(before[name][0] not in ("", now[name][0]) for name in kept),
+        "cost more": sum(0 < before[name][1] * MULTIPLE <= now[name][1] for name in kept),
+    }
+    limit = max(FLOOR, int(share * len(before)))
+    changes = [each.splitlines()[0] for each in accepted.find_changes(listings_of(now), share)]
+    assert changes == [
+        f"{count} of {len(before)} listings {kind}"
+        for kind, count in counts.items()
+        if count > limit
+    ]
+
+
+@given(facts, facts)
+def test_listings_that_are_added_are_no_change(
+    tmp_path_factory: pytest.TempPathFactory, before: Facts, others: Facts
+) -> None:
+    accepted = accept_listings(tmp_path_factory.mktemp("artifacts"), before)
+    assert accepted.find_changes(listings_of(others | before), Fraction(0)) == []
+
+
+def test_a_change_names_its_first_listings(tmp_path: Path) -> None:
+    accepted = accept_listings(tmp_path, numbered(200))
+    (change,) = accepted.find_changes(listings_of(numbered(200, payee="0xb")), TENTH)
+    assert change.splitlines() == [
+        "200 of 200 listings pay another address",
+        *(f"    {number}" for number in range(5)),
+        "    and 195 more",
+    ]
+
+
+def test_the_order_of_payees_is_no_change(tmp_path: Path) -> None:
+    listings, other = Listings(), Listings()
+    for number in range(2 * FLOOR):
+        listings.add(str(number), ["0xa", "0xb"], 1)
+        other.add(str(number), ["0xb", "0xa"], 1)
+    text = tmp_path / "text"
+    text.touch()
+    AcceptedSource(tmp_path, FEED).store(FEED, text, listings, NOW, 0, is_lines=True)
+    assert AcceptedSource(tmp_path, FEED).find_changes(other, Fraction(0)) == []
+
+
+def test_a_source_is_found_by_its_name_and_place(tmp_path: Path) -> None:
+    state = accept_listings(tmp_path, numbered(1)).state
+    assert state is not None
+    assert (state.read_at, state.malformed, state.is_lines) == (NOW, 0.25, True)
+    others: list[dict[str, Any]] = [{"name": "other"}, {"url": "https://feed.example/2"}]
+    for fields in others:
+        other = SourceOptions(**{"name": FEED.name, "url": FEED.url} | fields)
+        assert AcceptedSource(tmp_path, other).state is None
+
+
+@pytest.mark.parametrize("name", ["../../up", "a/b", ".", "..", "-", "\u00fc", "x" * 100])
+def test_a_source_of_any_name_has_a_folder_of_its_own(name: str, tmp_path: Path) -> None:
+    source = SourceOptions(name=name, url=FEED.url, on_error=OnError.LAST)
+    accepted = accept_listings(tmp_path, numbered(1), source)
+    assert accepted.folder.parent == tmp_path / FOLDER
+    assert accepted.state is not None
+
+
+@pytest.mark.parametrize("action", OnError)
+def test_a_copy_of_the_text_is_kept_where_it_may_be_used(action: OnError, tmp_path: Path) -> None:
+    source = SourceOptions(name="own", path="own.jsonl", on_error=action)
+    accepted = accept_listings(tmp_path, numbered(1), source)
+    (tmp_path / "text").write_text("another text")
+    if action is OnError.LAST:
+        assert accepted.copy is not None
+        assert accepted.copy.read_text() == "text"
+    else:
+        assert accepted.copy is None
+    files = {each.name for each in accepted.folder.iterdir()}
+    assert files - {STATE, LISTINGS} == ({accepted.copy.name} if accepted.copy else set())
+
+
+@pytest.mark.parametrize("name", [STATE, LISTINGS])
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{}", b"[]"])
+def test_a_damaged_copy_is_none(name: str, content: bytes, tmp_path: Path) -> None:
+    accepted = accept_listings(tmp_path, numbered(100))
+    (accepted.folder / name).write_bytes(content)
+    again = AcceptedSource(tmp_path, FEED)
+    assert (again.state is None) == (name == STATE)
+    assert again.find_changes(Listings(), TENTH) == [] if name == LISTINGS else again.copy is None
+
+
+def test_copies_of_sources_that_are_not_read_are_removed_after_a_while(tmp_path: Path) -> None:
+    unused, used = accept_listings(tmp_path, {}), accept_listings(tmp_path, {}, OWN)
+    then = NOW.timestamp()
+    for each in (unused, used):
+        os.utime(each.folder, (then, then))
+    AcceptedSource(tmp_path, OWN)  # reads it now
+    remove_unused(tmp_path, NOW + timedelta(seconds=UNUSED_SECONDS))
+    assert unused.folder.exists()
+    remove_unused(tmp_path, NOW + timedelta(seconds=UNUSED_SECONDS + 1))
+    assert (unused.folder.exists(), used.folder.exists()) == (False, True)
+    remove_unused(tmp_path / "none", NOW)
+
+
+def resources(stop: int, **fields: Any) -> list[Json]:
+    return [resource(f"https://s{n}.example/", accept(**fields)) for n in range(stop)]
+
+
+WORSE = {
+    "emptied": [],
+    "half gone": resources(20),
+    "of another payee": resources(40, payTo="0xThief"),
+    "ten times as dear": resources(40, amount="100000"),
+}
+
+
+@pytest.mark.parametrize("change", WORSE)
+def test_a_source_that_changed_too_much_publishes_nothing_until_it_is_accepted(
+    change: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with misbehaving(sending(resources(40))) as server:
+        assert build(server.url) == 0
+        before = sorted(ids(artifacts))
+        server.behaviour = sending(WORSE[change])
+        assert build(server.url) == 3
+        error = capsys.readouterr().err
+        assert f"--accept {server.url} takes it once" in error
+        assert sorted(ids(artifacts)) == before
+        assert build(server.url, options=("--accept", server.url)) == 0
+        assert len(ids(artifacts)) == len(WORSE[change])
+        assert build(server.url, options=("--from-scratch",)) == 0
+
+
+@pytest.mark.parametrize("change", WORSE)
+def test_the_last_copy_of_a_source_that_changed_too_much_serves_beside_others(
+    change: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--on-error", "last", "--json")
+    with misbehaving(sending(resources(40))) as server:
+        assert build(server.url, options=options) == 0
+        before = ids(artifacts)
+        server.behaviour = sending(WORSE[change])
+        for name in ("one", "two"):
+            assert build(server.url, [service(name)], options=options) == 0
+            assert sorted(ids(artifacts)) == sorted([*before, name])
+            source, _ = reported(capsys)["sources"]
+            assert (source["state"], source["published"]) == ("last", 40)
+            assert "--accept" in source["failure"]
+
+
+def test_a_copy_that_is_too_old_does_not_serve(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source = tmp_path / "feed.jsonl"
+    write_lines(source, [service("a")])
+    assert build(source, options=("--on-error", "last")) == 0
+    source.unlink()
+    assert build(source, options=("--on-error", "last", "--max-age", "0s")) == 1
+    assert "which is more than its max_age" in capsys.readouterr().err
+    assert ids(artifacts) == ["a"]
+
+
+def test_without_a_copy_the_failure_says_so(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "feed.jsonl"
+    assert build(source, options=("--on-error", "last")) == 1
+    assert capsys.readouterr().err == (
+        f"error: {source}: there is no such file\nthere is no accepted copy of {source} yet\n"
+    )

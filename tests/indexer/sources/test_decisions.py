@@ -1,0 +1,107 @@
+"""Decisions: stored with a snapshot, and read by the next build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.errors import SourceError
+from indexer.sources.decisions import (
+    FILE,
+    MAX_CONFLICTS,
+    Conflict,
+    Decisions,
+    DecisionTable,
+    read_decisions,
+)
+from service.snapshot.manifest import File, sha256
+
+names = st.text(max_size=5)
+Settled = list[tuple[str, str]]
+
+
+def store(folder: Path, decisions: Decisions) -> DecisionTable:
+    """Write decisions, and read them as the next build does."""
+    decisions.write(folder)
+    path = folder / FILE
+    return read_decisions(folder, {FILE: File(path.stat().st_size, sha256(path))})
+
+
+def settle(ids: Settled, sources: Settled, claims: list[str]) -> Decisions:
+    decisions = Decisions()
+    for plain_id, domain in ids:
+        decisions.own(plain_id, domain)
+    for key, source in sources:
+        decisions.take(key, source)
+    for claim in claims:
+        decisions.count(claim)
+    return decisions
+
+
+@given(st.dictionaries(names, names), st.dictionaries(names, names), st.lists(names), st.data())
+def test_decisions_are_found_again_and_their_bytes_depend_on_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory,
+    ids: dict[str, str],
+    sources: dict[str, str],
+    claims: list[str],
+    data: st.DataObject,
+) -> None:
+    folder = tmp_path_factory.mktemp("snapshot")
+    served = Decisions(store(folder, settle([*ids.items()], [*sources.items()], claims)))
+    text = (folder / FILE).read_bytes()
+    for plain_id, domain in ids.items():
+        assert served.owner_of(plain_id) == domain
+    for key, source in sources.items():
+        assert served.source_of(key) == source
+    assert all(map(served.has_claim, claims))
+    other_ids, other_sources = (
+        data.draw(st.permutations([*each.items()])) for each in (ids, sources)
+    )
+    other_claims = data.draw(st.permutations(claims)) + claims[:1]
+    store(folder, settle(other_ids, other_sources, other_claims))
+    assert (folder / FILE).read_bytes() == text
+
+
+def test_what_was_never_decided_is_not_found() -> None:
+    decisions = Decisions(DecisionTable(ids={"a": "a.example"}))
+    assert decisions.owner_of("b") == decisions.source_of("a") == ""
+    assert not decisions.has_claim("a")
+
+
+def test_decisions_that_are_not_made_again_end_except_claims_that_are_kept(tmp_path: Path) -> None:
+    table = store(tmp_path, settle([("a", "a.example")], [("key", "source")], ["claim"]))
+    decisions = Decisions(table)
+    decisions.keep_claims()
+    assert store(tmp_path, decisions) == DecisionTable(claims=table.claims)
+
+
+def test_the_first_conflicts_are_stored_in_order(tmp_path: Path) -> None:
+    decisions = Decisions()
+    for number in reversed(range(MAX_CONFLICTS + 1)):
+        url = f"https://a.example/{number:06}"
+        decisions.conflicts.add(Conflict(url, "feed", "0xa", "other", "0xb"))
+    table = store(tmp_path, decisions)
+    assert len(table.conflicts) == MAX_CONFLICTS
+    assert str(table.conflicts[0]) == (
+        "https://a.example/000000 pays 0xa by feed, and 0xb by other"
+    )
+    assert table.conflicts == sorted(table.conflicts)
+
+
+def test_an_older_snapshot_has_no_decisions(tmp_path: Path) -> None:
+    assert read_decisions(tmp_path, {}) == DecisionTable()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"ids": 1}'])
+def test_damaged_decisions_are_an_error_that_says_what_to_do(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    path = tmp_path / FILE
+    Decisions().write(tmp_path)
+    files = {FILE: File(path.stat().st_size, sha256(path))}
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"is damaged.*`rollback`.*--forget"):
+        read_decisions(tmp_path, files)

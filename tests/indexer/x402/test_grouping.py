@@ -1,0 +1,147 @@
+"""Services of discovered resources: their texts, and the bounds of their records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from indexer.options import Policy
+from indexer.sources.records import SourceRecord
+from indexer.x402.grouping import MAX_ENDPOINTS_BYTES, GroupedResource, group_resources
+from indexer.x402.resource import read_resource
+from tests.support.running import Json
+from tests.support.sources.x402 import RULES, Feed, accept, discover, resource
+
+HOST = "https://api.one.example"
+ICON = f"{HOST}/icon.png"
+
+Group = Callable[..., Json]
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Group:
+    """Return a function that returns the service of resources of one host."""
+
+    def group(*feeds: Feed) -> Json:
+        with (tmp_path / "spool").open("w+b") as spool:
+            (grouped,) = discover(spool, feeds).services()
+        service: Json = json.loads(grouped.text)
+        return service
+
+    return group
+
+
+def at(path: object, payee: str = "0xPay", **fields: object) -> Json:
+    return resource(f"{HOST}/{path}", accept(payTo=payee), **fields)
+
+
+def named(*names: str, payee: str = "0xPay") -> list[Json]:
+    """Return resources that pay one address, each with its name, and a category of that name."""
+    return [
+        at(
+            f"{payee}/{number}",
+            payee,
+            **({"serviceName": name, "metadata": {"category": name}} if name else {}),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Weather"], "Weather"),
+        (["Weather", ""], "Weather"),
+        (["Sun", "Rain"], "Rain"),
+        (["Weather", "", ""], None),
+        (["Weather", "Weather", ""], "Weather"),
+        (["Sun", "Weather", "Weather"], "Weather"),
+        (["Weather", "Weather", *[""] * 4], "Weather"),
+        (["Weather", "Weather", *[""] * 5], None),
+        (["Sun", "Rain", "Wind", "Snow"], None),
+        (["Rain", *["Sun", "Wind", "Snow", "Hail"], "Rain"], "Rain"),
+    ],
+)
+def test_a_service_has_the_name_and_category_that_a_third_of_its_listings_give(
+    names: list[str], expected: str | None, group: Group
+) -> None:
+    service = group(Feed(named(*names)))
+    assert service["name"] == (expected or "One")
+    assert service.get("serviceName") == service.get("category") == expected
+
+
+def test_one_of_many_listings_does_not_name_their_service(group: Group) -> None:
+    lure = at("lure", serviceName="CLAIM FREE USDC", iconUrl=ICON, metadata={"category": "Free"})
+    service = group(Feed([lure, *named(*[""] * 40)]))
+    assert service["name"] == "One"
+    assert not {"serviceName", "iconUrl", "category"} & service.keys()
+
+
+def test_only_listings_that_pay_the_commonest_payee_name_a_service(group: Group) -> None:
+    own = named(*["Weather"] * 3, *[""] * 3, payee="0xOwn")
+    spam = [each for n in range(9) for each in named("Spam", payee=f"0x{n}")]
+    assert group(Feed([*own, *spam]))["name"] == "Weather"
+    assert group(Feed([*named(*[""] * 6, payee="0xOwn"), *spam]))["name"] == "One"
+    claims = [each | {"accepts": [accept(payTo="0xother"), accept(payTo="0XOWN")]} for each in spam]
+    assert group(Feed([*own, *claims]))["name"] == "Spam"
+
+
+def test_without_any_payee_all_listings_name_a_service(group: Group) -> None:
+    bare = [{"resource": f"{HOST}/{n}", "serviceName": "Weather"} for n in range(3)]
+    assert group(Feed(bare))["name"] == "Weather"
+
+
+def test_the_texts_of_a_service_are_those_of_its_most_trusted_sources(group: Group) -> None:
+    trusted = [at("a", serviceName="Weather", description="Forecasts", tags=["rain"], iconUrl=ICON)]
+    spam = [
+        at(f"s{n}", serviceName="Spam", description="Spam", tags=["spam"], lastUpdated=n)
+        for n in range(20)
+    ]
+    alone = group(Feed(trusted, trust=1))
+    service = group(Feed(spam, "spam"), Feed(trusted, "trusted", 1))
+    assert len(service["endpoints"]) == 21
+    for name in ("name", "serviceName", "description", "tags", "iconUrl"):
+        assert service[name] == alone[name]
+
+
+def test_a_service_without_descriptions_is_described_by_names_of_endpoints_or_tags(
+    group: Group,
+) -> None:
+    several = group(Feed(named("Sun", "Rain", "Wind", "Snow")))
+    assert several["description"] == "Sun; Rain; Wind; Snow"
+    assert group(Feed([at("a", tags=["sun", "rain"])]))["description"] == "sun, rain"
+    assert group(Feed([at("a")]))["description"] == ""
+
+
+def test_a_single_description_is_unchanged_and_joined_ones_are_limited(group: Group) -> None:
+    assert group(Feed([at("a", description=" x" * 5000)]))["description"] == " x" * 5000
+    many = group(Feed([at(f"{n:03}", description=f"Does {n}.") for n in range(500)]))
+    assert many["description"].startswith("Does 0; Does 1; ")
+    assert len(many["description"]) <= 600
+
+
+def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[str]]:
+    """Return the endpoints of a service, and the URLs of the resources that its record has."""
+    texts = [SourceRecord("", json.dumps(each).encode()) for each in records]
+    grouped = [GroupedResource(read_resource(text, RULES)[0], 0) for text in texts]
+    service = group_resources("api.one.example", grouped, policy)
+    in_record = [each.resource.identity for each in grouped if each.in_record]
+    return [json.loads(bytes(each)) for each in service.endpoints], in_record
+
+
+def test_a_record_has_as_many_endpoints_as_the_policy_allows_the_most_called_first() -> None:
+    records = [at(n, quality={"l30DaysTotalCalls": n}) for n in range(5)]
+    endpoints, in_record = group_within(records, Policy(endpoints_per_service=2))
+    assert [each["url"] for each in endpoints] == [f"{HOST}/4", f"{HOST}/3"]
+    assert sorted(in_record) == [f"{HOST}/3", f"{HOST}/4"]
+
+
+def test_the_endpoints_of_a_record_have_at_most_256_kib() -> None:
+    records = [at(f"{n:03}", description="x" * 5_000) for n in range(100)]
+    endpoints, in_record = group_within(records, Policy())
+    size = len(json.dumps(endpoints, separators=(",", ":")))
+    assert size <= MAX_ENDPOINTS_BYTES < size + size // len(endpoints)
+    assert in_record == [each["url"] for each in endpoints]

@@ -1,0 +1,363 @@
+"""Merging: which source each part of a resource that several sources list is taken from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.sources.decisions import FILE, Conflict, Decisions, DecisionTable
+from indexer.x402.discovery import Dropped
+from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
+from tests.support.running import Json, examples
+from tests.support.sources.x402 import (
+    SOLANA_USDC,
+    TEST_USDC,
+    URL,
+    USDC,
+    Feed,
+    accept,
+    discover,
+    resource,
+    v1,
+    v2,
+)
+
+OLD, NEW = "2026-05-01T00:00:00Z", "2026-05-02T00:00:00Z"
+ON_SOLANA = accept(network="solana", asset=SOLANA_USDC, payTo="So1")
+HONEST, LIAR = accept("10000", payTo="0xHonest"), accept("9000000", payTo="0xLiar")
+
+
+class Outcome(NamedTuple):
+    """Services and listings of a merge, what it dropped, and its decisions."""
+
+    services: list[Json]
+    listings: list[Json]
+    dropped: list[Dropped]
+    conflicts: set[Conflict]
+    table: DecisionTable
+
+    @property
+    def payees(self) -> list[str]:
+        return [entry["payTo"] for each in self.listings for entry in each["accepts"]]
+
+    @property
+    def methods(self) -> list[str]:
+        return [each["ratecard"]["endpoint"]["method"] for each in self.listings]
+
+
+Merge = Callable[..., Outcome]
+
+
+def merge_in(folder: Path, feeds: Sequence[Feed], served: DecisionTable | None = None) -> Outcome:
+    decisions = Decisions(served)
+    services: list[Json] = []
+    listings: list[Json] = []
+    with (folder / "spool").open("w+b") as spool:
+        discovery = discover(spool, feeds, decisions)
+        for grouped in discovery.services():
+            services.append(json.loads(grouped.text))
+            texts = [listing.encode("id") for _, listing in discovery.listings(grouped.group)]
+            listings += map(json.loads, texts)
+    decisions.write(folder)
+    table = msgspec.json.decode((folder / FILE).read_bytes(), type=DecisionTable)
+    return Outcome(services, listings, discovery.dropped, decisions.conflicts, table)
+
+
+@pytest.fixture
+def merge(tmp_path: Path) -> Merge:
+    """Return a function that merges feeds, as after a build of a table of decisions."""
+
+    def merge(*feeds: Feed, served: DecisionTable | None = None) -> Outcome:
+        return merge_in(tmp_path, feeds, served)
+
+    return merge
+
+
+def test_a_resource_of_several_sources_is_one_listing_with_the_payments_of_all(
+    merge: Merge,
+) -> None:
+    one = resource(description="Forecasts", tags=None, lastUpdated=OLD, mimeType="text/html")
+    other = resource(URL.upper().replace("/V1/FORECAST", "/v1/forecast"), ON_SOLANA, tags=["rain"])
+    outcome = merge(Feed([one], "one"), Feed([other | {"lastUpdated": NEW}], "other"))
+    (listing,) = outcome.listings
+    assert [each["network"] for each in listing["accepts"]] == ["solana", "eip155:8453"]
+    assert (listing["description"], listing["tags"]) == ("Forecasts", ["rain"])
+    assert (listing["mimeType"], listing["lastUpdated"]) == ("text/html", NEW)
+    assert outcome.services[0]["networks"] == ["Base", "Solana"]
+    assert not outcome.conflicts
+    assert not outcome.dropped
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"network": "base"}),
+        ({}, {"asset": USDC.lower()}),
+        ({}, {"scheme": None}),
+        ({"network": "Base"}, {"network": "8453", "asset": USDC.upper().replace("X", "x")}),
+    ],
+)
+def test_spellings_of_one_scheme_network_and_asset_are_one_entry(
+    one: Json, other: Json, merge: Merge
+) -> None:
+    old, new = HONEST | one, LIAR | other
+    feeds = [
+        Feed([resource(URL, old, lastUpdated=OLD)], "old"),
+        Feed([resource(URL, new, lastUpdated=NEW)], "new"),
+    ]
+    assert merge(*feeds).listings[0]["accepts"] == [new]
+    assert merge(*reversed(feeds)).listings[0]["accepts"] == [new]
+
+
+def test_entries_of_one_asset_come_whole_from_one_source(merge: Merge) -> None:
+    pair = [accept("10000", payTo="0xA"), accept("50000", payTo="0xB", extra={"name": "x"})]
+    feeds = [
+        Feed([resource(URL, *pair, lastUpdated=NEW)], "pair"),
+        Feed([resource(URL, accept("7", payTo="0xC"), ON_SOLANA, lastUpdated=OLD)], "other"),
+    ]
+    assert merge(*feeds).listings[0]["accepts"] == [*pair, ON_SOLANA]
+
+
+def test_a_less_trusted_source_adds_nothing_but_usage_to_a_url_that_a_more_trusted_one_lists(
+    merge: Merge,
+) -> None:
+    trusted = v2({"method": "GET"})
+    liar = v2({"method": "GET"}) | resource(
+        URL,
+        LIAR,
+        ON_SOLANA,
+        serviceName="Official",
+        description="x",
+        lastUpdated=NEW,
+        quality={"l30DaysTotalCalls": 5},
+    )
+    more = [liar, v2({"method": "POST"}), v2({"type": "mcp", "tool": "rain"})]
+    alone = merge(Feed([trusted], "trusted", 1))
+    outcome = merge(Feed(more, "liar"), Feed([trusted], "trusted", 1))
+    (get,) = outcome.listings
+    assert get.pop("quality") == {"l30DaysTotalCalls": 5}
+    assert [get] == alone.listings
+    assert sorted(each.place.method for each in outcome.dropped) == ["", "POST"]
+    assert outcome.services[0]["name"] == alone.services[0]["name"]
+
+
+def test_a_payee_that_another_source_names_is_a_conflict_which_is_not_served(
+    merge: Merge,
+) -> None:
+    feeds = [
+        Feed([resource(URL, LIAR, ON_SOLANA, lastUpdated=NEW)], "liar"),
+        Feed([resource(URL, HONEST, lastUpdated=OLD)], "trusted", 1),
+    ]
+    outcome = merge(*feeds)
+    assert outcome.payees == ["0xHonest"]
+    assert outcome.conflicts == {Conflict(URL, "trusted", "0xhonest", "liar", "0xliar")}
+    assert outcome.table.conflicts == [*outcome.conflicts]
+
+
+def test_the_source_of_an_entry_that_was_served_keeps_it_and_its_changes_are_followed(
+    merge: Merge,
+) -> None:
+    def honest(amount: str, updated: str) -> Feed:
+        return Feed(
+            [resource(URL, accept(amount, payTo="0xHonest"), lastUpdated=updated)], "honest"
+        )
+
+    first = merge(honest("10000", OLD))
+    newcomer = Feed([resource(URL, LIAR, ON_SOLANA, lastUpdated=NEW)], "newcomer")
+    second = merge(newcomer, honest("10000", OLD), served=first.table)
+    assert second.payees == ["0xHonest", "So1"]
+    third = merge(newcomer, honest("20000", OLD), served=second.table)
+    assert [each["amount"] for each in third.listings[0]["accepts"]] == ["20000", "10000"]
+    rival = Feed([resource(URL, ON_SOLANA | {"payTo": "So2"}, lastUpdated=NEW)], "rival")
+    fourth = merge(rival, newcomer, honest("20000", OLD), served=third.table)
+    assert fourth.payees == ["0xHonest", "So1"]
+    assert merge(newcomer, served=fourth.table).payees == ["0xLiar", "So1"]
+
+
+def test_a_more_trusted_newcomer_takes_entries_that_were_served(merge: Merge) -> None:
+    lying = Feed([resource(URL, LIAR, lastUpdated=NEW)], "liar")
+    first = merge(lying)
+    outcome = merge(lying, Feed([resource(URL, HONEST)], "honest", 1), served=first.table)
+    assert outcome.payees == ["0xHonest"]
+
+
+def test_usage_is_the_most_trusted_that_is_stated_and_among_equals_the_larger(
+    merge: Merge,
+) -> None:
+    def stating(calls: object, name: str, trust: int = 0) -> Feed:
+        quality = {"l30DaysTotalCalls": calls, "l30DaysUniquePayers": 1}
+        return Feed([resource(quality=quality)], name, trust)
+
+    def calls_of(*feeds: Feed) -> object:
+        (listing,) = merge(*feeds).listings
+        return listing["quality"]["l30DaysTotalCalls"]
+
+    few, many = stating(3, "few"), stating("20", "many")
+    assert calls_of(few, many) == calls_of(many, few) == "20"
+    assert calls_of(few, many, stating(1, "trusted", 1)) == 1
+    assert calls_of(few, stating("x" * 30, "odd"), stating(None, "none")) == 3
+    silent = Feed([resource(), resource(quality=None)], "silent", 2)
+    assert calls_of(few, many, silent) == "20"
+
+
+@pytest.mark.parametrize("is_one_source", [True, False])
+@pytest.mark.parametrize("is_reversed", [True, False])
+def test_an_undeclared_method_joins_the_only_one_that_is_declared(
+    is_reversed: bool, is_one_source: bool, merge: Merge
+) -> None:
+    undeclared = resource(URL, ON_SOLANA, description="Forecasts", lastUpdated=OLD)
+    declared = v2({"method": "GET"}) | {"lastUpdated": NEW}
+    records = [undeclared, declared][:: -1 if is_reversed else 1]
+    feeds = [Feed([each], str(number)) for number, each in enumerate(records)]
+    outcome = merge(*([Feed(records)] if is_one_source else feeds))
+    (listing,) = outcome.listings
+    assert outcome.methods == ["GET"]
+    assert [each["network"] for each in listing["accepts"]] == ["eip155:8453", "solana"]
+    assert listing["description"] == "Forecasts"
+
+
+def test_an_undeclared_method_stays_beside_several_that_are_declared(merge: Merge) -> None:
+    declared = [v2({"method": method}) for method in ("GET", "POST")]
+    assert merge(Feed(declared, "one"), Feed([resource()], "other")).methods == ["", "GET", "POST"]
+
+
+def test_a_less_trusted_source_declares_no_method_of_a_url(merge: Merge) -> None:
+    feeds = [Feed([v2({"method": "POST"})], "other"), Feed([resource()], "trusted", 1)]
+    outcome = merge(*feeds)
+    assert outcome.methods == [""]
+    assert outcome.dropped == []
+
+
+def test_versions_of_the_protocol_are_merged(merge: Merge) -> None:
+    first, second = v1({"method": "GET"}), v2({"method": "GET"}) | {"accepts": [ON_SOLANA]}
+    (listing,) = merge(Feed([first], "one"), Feed([second], "other")).listings
+    assert {each["network"] for each in listing["accepts"]} == {"base", "solana"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"accepts": [accept(network=f"eip155:{n}") for n in range(1, MAX_ENTRIES + 1)]},
+        {"extra": "x" * (MAX_LISTING - 1000)},
+    ],
+    ids=["entries", "bytes"],
+)
+def test_a_source_that_would_make_a_listing_too_large_adds_nothing(
+    more: Json, merge: Merge
+) -> None:
+    small = resource(URL, HONEST, description="x" * 1000, lastUpdated=NEW)
+    outcome = merge(
+        Feed([small], "small"),
+        Feed([resource(URL, lastUpdated=OLD) | more], "large"),
+        Feed([resource(URL, ON_SOLANA)], "third"),
+    )
+    (listing,) = outcome.listings
+    assert outcome.payees == ["0xHonest", "So1"]
+    assert "extra" not in listing
+
+
+def test_a_resource_with_payments_comes_before_a_newer_one_without(merge: Merge) -> None:
+    bare = {"resource": URL, "accepts": [], "description": "bare", "lastUpdated": NEW}
+    payable = resource(description="payable", lastUpdated=OLD)
+    (listing,) = merge(Feed([bare], "bare"), Feed([payable], "payable")).listings
+    assert listing["description"] == "payable"
+    assert listing["accepts"] == [accept()]
+
+
+def varied(
+    path: int, method: str, network: int, payee: int, name: str, calls: int | None, day: int
+) -> Json:
+    entry = [accept(), ON_SOLANA, accept(network="base-sepolia", asset=TEST_USDC)][network]
+    declared = v2({"method": method}) if method else resource()
+    fields = {"serviceName": name} if name else {}
+    return declared | resource(
+        f"https://api.one.example/{path}",
+        entry | {"payTo": f"0x{payee}"},
+        quality={"l30DaysTotalCalls": calls},
+        lastUpdated=f"2026-05-{day:02}T00:00:00Z",
+        **fields,
+    )
+
+
+resources = st.lists(
+    st.builds(
+        varied,
+        st.integers(0, 2),
+        st.sampled_from(["", "GET", "POST"]),
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.sampled_from(["", "A", "B"]),
+        st.none() | st.integers(0, 3),
+        st.integers(1, 28),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(resources, min_size=2, max_size=3), st.lists(resources, max_size=3))
+def test_the_order_of_unequally_trusted_sources_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, sources: list[list[Json]], served: list[list[Json]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    feeds = [Feed(each, f"feed {trust}", trust) for trust, each in enumerate(sources)]
+    before = merge_in(folder, [Feed(each, f"feed {n}") for n, each in enumerate(served)]).table
+    outcomes = [merge_in(folder, each, before) for each in permutations(feeds)]
+    for outcome in outcomes[1:]:
+        assert outcome[:2] == outcomes[0][:2]
+        assert outcome[3:] == outcomes[0][3:]
+
+
+@settings(max_examples=examples(200))
+@given(resources, resources, resources)
+def test_no_item_of_a_less_trusted_source_changes_what_a_more_trusted_one_says(
+    tmp_path_factory: pytest.TempPathFactory,
+    trusted: list[Json],
+    other: list[Json],
+    served: list[Json],
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    before = merge_in(folder, [Feed(served, "other")]).table
+    feed = Feed(trusted, "trusted", 1)
+    alone = merge_in(folder, [feed], before)
+    outcome = merge_in(folder, [Feed(other, "other"), feed], before)
+    urls = {each["resource"] for each in trusted}
+    kept = [each for each in outcome.listings if each["resource"] in urls]
+    assert [without_usage(each) for each in kept] == [
+        without_usage(each) for each in alone.listings
+    ]
+    for service in alone.services:
+        (same,) = outcome.services
+        for name in ("name", "serviceName", "category", "iconUrl", "domain"):
+            assert same.get(name) == service.get(name)
+
+
+def without_usage(listing: Json) -> str:
+    """Return the JSON of a listing, whose members are in their order."""
+    return json.dumps({name: value for name, value in listing.items() if name != "quality"})
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(st.tuples(resources, st.integers(0, 1)), min_size=1, max_size=3),
+    st.lists(resources, max_size=2),
+)
+def test_a_build_that_keeps_to_its_own_decisions_repeats_itself(
+    tmp_path_factory: pytest.TempPathFactory,
+    sources: list[tuple[list[Json], int]],
+    served: list[list[Json]],
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    feeds = [Feed(each, f"feed {n}", trust) for n, (each, trust) in enumerate(sources)]
+    before = merge_in(folder, [Feed(each, f"feed {n}") for n, each in enumerate(served)]).table
+    once = merge_in(folder, feeds, before)
+    again = merge_in(folder, feeds, once.table)
+    assert again == once
