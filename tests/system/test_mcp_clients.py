@@ -33,6 +33,8 @@ SCENARIOS = (
     "dns-rebinding-protection",
 )
 TASK = "a seven-day forecast for Lisbon"
+LOCAL = ("--allow-http", "--allow-private")
+"""Options of a catalogue of sellers on this machine."""
 NODE_CLIENT = """
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -141,7 +143,7 @@ def test_a_session_goes_from_a_task_to_a_call_that_asks_for_payment(tmp_path: Pa
             service("other", name="Ledger", endpoints=[endpoint("0.001")]),
         ]
         source = write_lines(tmp_path / "services.jsonl", records)
-        assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
+        assert main(["build", source, "--out", str(tmp_path / "artifacts"), *LOCAL]) == 0
         with serve(tmp_path / "artifacts", "--mcp") as client:
             arguments = {"task": TASK, "budget_usd": "0.01"}
             prompt = post(client, "prompts/get", name="find_and_call", arguments=arguments)
@@ -173,7 +175,7 @@ def test_nothing_is_called_on_behalf_of_a_client(tmp_path: Path) -> None:
         source = write_lines(
             tmp_path / "services.jsonl", [forecast("cheap", seller.origin, "0.005")]
         )
-        assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
+        assert main(["build", source, "--out", str(tmp_path / "artifacts"), *LOCAL]) == 0
         with serve(tmp_path / "artifacts", "--mcp") as client:
             first = call(client, "search_endpoints", query=TASK)["structuredContent"]["endpoints"][
                 0
