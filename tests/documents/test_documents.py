@@ -12,11 +12,22 @@ from shutil import which
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 import service
 from indexer.catalogue.record import normalise
 from indexer.cli.main import COMMANDS
+from indexer.declarations import declarations
+from indexer.options import (
+    BuildOptions,
+    ClusterOptions,
+    Limits,
+    Policy,
+    Ranking,
+    SourceOptions,
+)
 from indexer.payments.columns import COLUMNS
+from indexer.sources.catalogue_file import read_catalogue_file
 from indexer.sources.records import SourceRecord
 from service import errors
 from service.api.documents.openapi import document
@@ -47,6 +58,12 @@ OPERATIONS = DOCUMENTS["docs/operations.md"]
 CURRENT = {name: text for name, text in DOCUMENTS.items() if name != "CHANGELOG.md"}
 """The documents that describe this version only."""
 
+DESCRIBED = [
+    (options, key)
+    for options in (SourceOptions, Policy, Limits, Ranking, ClusterOptions, BuildOptions)
+    for key, declaration in declarations(options).items()
+    if declaration.description
+]
 MAX_README = 200  # lines
 OPENAPI: dict[str, Any] = json.loads(document(""))
 PARAMETERS = {
@@ -125,10 +142,34 @@ def test_the_indexing_document_has_every_column_of_payments(column: str) -> None
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_indexing_document_has_every_command_with_its_options(name: str) -> None:
-    (synopsis,) = re.findall(rf"^\$ ratecard {name} (?:.|\n(?!\$|```))+", INDEXING, re.MULTILINE)
+    (*_, synopsis) = re.findall(rf"^\$ ratecard {name} (?:.|\n(?!\$|```))+", INDEXING, re.MULTILINE)
     assert set(re.findall(r"--[a-z-]+", synopsis)) == options_of(name)
     explained = {word for text in quoted(INDEXING + SEARCH) for word in text.split()}
     assert options_of(name) <= explained
+
+
+@pytest.mark.parametrize(("options", "key"), DESCRIBED)
+def test_the_indexing_document_describes_each_option_as_it_is_declared(
+    options: type[Struct], key: str
+) -> None:
+    option = declarations(options)[key]
+    flag = f"`{option.flag} {option.metavar}`".replace(" `", "`") if option.flag else ""
+    default = f"`{option.written_default}`" if option.written_default else ""
+    keys = [f"`{key}`"] if options in {SourceOptions, Policy} else []
+    row = f"| {' | '.join([*keys, flag, default, option.description])} |"
+    without_links = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", INDEXING)
+    assert re.sub(" +", " ", row) in without_links.splitlines()
+
+
+def test_the_catalogue_file_of_the_indexing_document_is_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAYAI_KEY", "Bearer 1")
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", INDEXING, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "catalogue.toml"
+    path.write_text(text)
+    catalogue = read_catalogue_file(str(path))
+    assert [source.name for source in catalogue.sources] == ["own", "payai", "payments"]
 
 
 def test_the_readme_has_every_command() -> None:

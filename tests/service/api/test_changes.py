@@ -187,8 +187,8 @@ def test_a_limit_over_1000_means_1000(artifacts: Path) -> None:
 
 def test_a_page_of_large_services_ends_early(artifacts: Path) -> None:
     old = publish(artifacts, [])
-    size = 3 * 2**20
-    publish(artifacts, [service(f"s{n}", description="x" * size) for n in range(5)])
+    size = 1_000_000
+    publish(artifacts, [service(f"s{n}", description="x" * size) for n in range(20)])
     with serve(artifacts) as client:
         sizes, params = [], {"since": old}
         while True:
@@ -197,7 +197,7 @@ def test_a_page_of_large_services_ends_early(artifacts: Path) -> None:
             if page.cursor is None:
                 break
             params["cursor"] = page.cursor
-    assert sizes == [2, 2, 1]
+    assert sizes == [8, 8, 4]
 
 
 def test_changes_between_named_snapshots_are_immutable(history: History) -> None:

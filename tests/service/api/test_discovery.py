@@ -25,7 +25,7 @@ RESOURCES = [
     resource("https://busy.example/b", quality=QUALITY),
     resource("https://busy.example/a", accept(payTo=PAID), quality=QUALITY),
     v2({"method": "POST"})
-    | resource("https://busy.example/a", accept(payTo=PAID), quality=QUALITY),
+    | resource("https://busy.example/c", accept(payTo=PAID), quality=QUALITY),
     v1({"method": "GET"}, payTo=PAID),
     resource("https://blank.example/", accept(network=" base ", payTo="x" * 300)),
     v2({"type": "mcp", "toolName": "forecast"})
@@ -83,8 +83,8 @@ def test_the_listing_has_what_feeds_list_in_the_order_of_services_and_urls(
     assert len(body["items"]) == LISTED
     assert urls(body["items"])[:3] == [
         "https://busy.example/a",
-        "https://busy.example/a",
         "https://busy.example/b",
+        "https://busy.example/c",
     ]
     assert response.headers["ratecard-snapshot"]
 

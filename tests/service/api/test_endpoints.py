@@ -226,7 +226,8 @@ def test_a_page_ends_early_where_it_has_too_many_bytes(client: httpx.Client, tmp
         endpoint() | {"url": f"https://big.example/{n}", "description": text}
         for n, text in enumerate(texts)
     ]
-    source = write_lines(tmp_path / "big.jsonl", [service("big", endpoints=endpoints)])
+    records = [service(f"big-{n}", endpoints=endpoints[n : n + 4]) for n in range(0, 60, 4)]
+    source = write_lines(tmp_path / "big.jsonl", records)
     assert main(["build", source, "--out", str(tmp_path / "artifacts"), "--quiet"]) == 0
     with serve(tmp_path / "artifacts") as client:
         walked: list[str] = []

@@ -710,7 +710,7 @@ def test_texts_of_sellers_are_bounded_and_without_unprintable_characters(
                             "required": True,
                         }
                     ]
-                    * 60,
+                    * 12,
                 }
             ],
         )

@@ -188,10 +188,13 @@ def test_patches_follow_services_that_come_go_and_move(
     assert build(catalogue(200), resources) == 0
     first = current(artifacts)
     fewer = [each for each in catalogue(220, changed=9) if each["id"][-1] != "4"]
-    assert build(fewer, resources[5:]) == 0
+    assert build(fewer, resources[5:], options=("--max-removed", "100%")) == 0
     check_patches(artifacts, first, tmp_path)
     second = current(artifacts)
-    assert build([service()], options=("--no-endpoints", "--no-semantic")) == 0
+    assert (
+        build([service()], options=("--no-endpoints", "--no-semantic", "--max-removed", "100%"))
+        == 0
+    )
     check_patches(artifacts, second, tmp_path)
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from indexer.options import Policy
 from indexer.search.offers import OfferWriter
-from indexer.snapshot.resources import write_resources
+from indexer.snapshot.resources import ServiceListing, write_resources
 from indexer.sources.records import SourceRecord
-from indexer.x402.resource import read_resource
+from indexer.x402.resource import Rules, read_resource
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import Offers
 from service.filtering.urls import Urls
@@ -88,12 +88,12 @@ def write(folder: Path, fields: list[Json]) -> Resources:
     def listings() -> Any:
         for number, each in enumerate(fields):
             text = json.dumps(resource(f"https://a.example/{number}") | each).encode()
-            _, listing = read_resource(SourceRecord("", text), Policy())
+            _, listing = read_resource(SourceRecord("", text), Rules(Policy()))
             assert listing is not None
-            yield 0, "a", listing
+            yield ServiceListing(0, "a", listing, in_record=True)
 
     offers = OfferWriter()
-    assert len(write_resources(folder, listings(), offers).keys) == len(fields)
+    assert len(write_resources(folder, listings(), 1, offers).keys) == len(fields)
     offers.write(folder / "offers", len(offers), np.zeros(len(offers), np.int32), 1)
     return Resources(folder, Offers(folder / "offers"))
 
