@@ -122,7 +122,7 @@ class Catalogue:
         identities = [Identity(entry.id, entry.domain, entry.trust) for entry, _ in records]
         identities += [
             Identity(None, domain, discovery.trust_of(domain), is_rest=True)
-            for domain in sorted(discovery.domains)
+            for domain in domains.all
         ]
         ids = derive_ids(identities, decisions, taken_down)
         for service_id, (entry, _) in zip(ids[: len(records)], records, strict=True):
@@ -135,7 +135,7 @@ class Catalogue:
             if self.sources[entry.source].hides and (domain := domains.of(entry)):
                 reason = f"is none of the endpoints that the record of {service_id} names"
                 discovery.drop(domain, HIDDEN, reason)
-        rests = dict(zip(sorted(domains.all), ids[len(records) :], strict=True))
+        rests = dict(zip(domains.all, ids[len(records) :], strict=True))
         for service in discovery.services():
             record = normalise(SourceRecord(service.position, service.text))
             entry = self._write(service.source, service.position, record)
@@ -288,9 +288,9 @@ class _Domains:
     """The domains of discovered resources, looked up by those and the ids of records."""
 
     def __init__(self, discovery: Discovery, decisions: Decisions) -> None:
-        self.all = frozenset(discovery.domains)
+        self.all = dict.fromkeys(discovery.domains())
         self._by_id: dict[str, str] = {}
-        for domain in sorted(self.all):
+        for domain in self.all:
             plain = plain_id(domain)
             if plain not in self._by_id or decisions.owner_of(plain) == domain:
                 self._by_id[plain] = domain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain, product
@@ -196,10 +196,13 @@ class Discovery:
             self._merged[domain] = [place for _, place in in_order]
         self._hosts.clear()
 
-    @property
-    def domains(self) -> Collection[str]:
-        """The domains that have resources of their own, once they are merged."""
-        return self._merged.keys()
+    def domains(self) -> list[str]:
+        """Return the domains that have resources, those of the first source first, then by name."""
+        first = {
+            domain: min((place.source for place in places), default=0)
+            for domain, places in self._merged.items()
+        }
+        return sorted(first, key=lambda domain: (first[domain], domain))
 
     @cached_property
     def greatest_trust(self) -> int:
