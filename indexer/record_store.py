@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b, sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,7 @@ def read_record_store(
 
     The file is read and not mapped: pages of a mapping would count as memory of the process.
     """
-    offsets = np.load(folder / f"{name}.offsets.npy", allow_pickle=False).tolist()
+    offsets = load_array(folder / f"{name}.offsets.npy").tolist()
     path = folder / f"{name}.json"
     if ordinals is None:
         with path.open("rb", buffering=BUFFER) as file:
@@ -56,6 +57,18 @@ def read_record_store(
         for ordinal in ordinals:
             start, stop = offsets[ordinal : ordinal + 2]
             yield os.pread(file.fileno(), stop - start - 1, start)
+
+
+def load_array(path: Path) -> npt.NDArray[Any]:
+    """Read an array of this build; raises OSError for one that was not written whole.
+
+    NumPy does not report that the end of an array could not be written.
+    """
+    try:
+        array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise OSError(errno.EIO, "was not written whole; is the disk full?", str(path)) from error
+    return array
 
 
 class Run(NamedTuple):

@@ -165,8 +165,9 @@ def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report
         for tally in report.sources
     ]
     staged = staging / SOURCES
-    staged.write_bytes(msgspec.json.encode(states))
-    staged.replace(artifacts / SOURCES)
+    with suppress(OSError):  # the snapshot is published
+        staged.write_bytes(msgspec.json.encode(states))
+        staged.replace(artifacts / SOURCES)
 
 
 def remember(

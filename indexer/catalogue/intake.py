@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -92,20 +93,24 @@ class Intake:
             self.reused = normaliser.reused
 
     def store(self) -> None:
-        """Keep what was accepted, once it is published."""
+        """Keep what was accepted, once it is published; a fault is noted, as nothing is lost."""
         remove_unused(self._options.out, self._now)
-        for reading, source in self.accepted:
-            tally, path = reading.tally, reading.input.file
-            if path is None:
-                continue
-            share = tally.malformed / max(tally.records, 1)
-            read_at = tally.read_at or self._now
+        for accepted in self.accepted:
+            try:
+                self._store(*accepted)
+            except OSError as error:
+                name = accepted.reading.input.name
+                self._findings.notes.append(f"{name}: is not kept for the next build: {error}")
+
+    def _store(self, reading: Reading, source: AcceptedSource) -> None:
+        tally, path = reading.tally, reading.input.file
+        if path is not None:
             source.store(
                 reading.input.options,
                 path,
                 reading.listings,
-                read_at,
-                share,
+                tally.read_at or self._now,
+                tally.malformed / max(tally.records, 1),
                 self._rules.digest,
                 is_lines=reading.input.is_lines,
             )
@@ -263,7 +268,8 @@ class Intake:
 def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) -> None:
     """Note that sources are still as they were accepted, where nothing changed."""
     for each in inputs:
-        AcceptedSource(artifacts, each.options).refresh(each.read_at or now)
+        with suppress(OSError):
+            AcceptedSource(artifacts, each.options).refresh(each.read_at or now)
 
 
 def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:

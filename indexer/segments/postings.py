@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from indexer.record_store import load_array
+
 GONE = -1
 """Number of a document that is no longer there."""
 
@@ -137,9 +139,9 @@ def read_fields(folder: Path) -> dict[str, FieldPostings]:
     extents = _extents.decode((folder / "fields.json").read_bytes())
     text = (folder / "terms.txt").read_bytes()
     terms = text.split(b"\n") if text else []
-    sizes = np.load(folder / "sizes.npy", allow_pickle=False).astype(np.int64)
-    documents = np.load(folder / "documents.npy", allow_pickle=False)
-    counts = np.load(folder / "counts.npy", allow_pickle=False).astype(np.float32)
+    sizes = load_array(folder / "sizes.npy").astype(np.int64)
+    documents = load_array(folder / "documents.npy")
+    counts = load_array(folder / "counts.npy").astype(np.float32)
     fields, term, posting = {}, 0, 0
     for name, extent in extents.items():
         own = slice(term, term + extent.terms)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.record_store import KEY_SIZE, Keys
+from indexer.record_store import KEY_SIZE, Keys, load_array
 from indexer.segments.postings import (
     GONE,
     FieldPostings,
@@ -227,7 +227,7 @@ def read_header(folder: Path) -> Header:
 
 def read_keys(folder: Path) -> Keys:
     """Read the keys of the services of a segment; raises OSError or ValueError."""
-    keys: Keys = np.load(folder / "keys.npy", allow_pickle=False)
+    keys: Keys = load_array(folder / "keys.npy")
     return keys
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from indexer.encoder.encoding import open_text_encoder
 from indexer.encoder.quantising import EncodedTexts, concatenate
+from indexer.record_store import load_array
 from indexer.segments.postings import GONE, Numbers
 
 First = npt.NDArray[np.int64]
@@ -91,7 +92,7 @@ def endpoint_numbers(own: First, numbers: Numbers, first_endpoints: First) -> Nu
 
 def read_first_endpoints(folder: Path) -> First:
     """Read the first endpoints of a segment."""
-    first_endpoints: First = np.load(folder / "first_endpoints.npy", allow_pickle=False)
+    first_endpoints: First = load_array(folder / "first_endpoints.npy")
     return first_endpoints
 
 
@@ -106,8 +107,8 @@ def load_vectors(folder: Path, services: int) -> Vectors | None:
     """Read the vectors of a segment of so many services, if it has some."""
     if not (folder / "vectors.npy").exists():
         return None
-    rows = np.load(folder / "vectors.npy", allow_pickle=False)
-    lengths = np.load(folder / "inverse_lengths.npy", allow_pickle=False)
+    rows = load_array(folder / "vectors.npy")
+    lengths = load_array(folder / "inverse_lengths.npy")
     return Vectors(
         EncodedTexts(rows[:services], lengths[:services]),
         EncodedTexts(rows[services:], lengths[services:]),

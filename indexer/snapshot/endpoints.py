@@ -24,7 +24,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.encoder.encoding import open_text_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
-from indexer.record_store import write_record_store
+from indexer.record_store import load_array, write_record_store
 from indexer.search.filters import write_spellings
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
@@ -116,7 +116,7 @@ def write_endpoints(
     join = _Join(built, first, listed)
     join.match(columns.endpoints["key"])
     write_record_store(folder, "facts", _facts(columns))
-    _write_places(folder, columns, np.load(built / "records.offsets.npy", allow_pickle=False))
+    _write_places(folder, columns, load_array(built / "records.offsets.npy"))
     prior = _write_filters(folder, columns)
     counts = columns.services["endpoints"].astype(np.int32)
     others = np.flatnonzero(join.documents == NONE) if indexed else np.empty(0, np.int64)

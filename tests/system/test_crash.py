@@ -53,7 +53,17 @@ ALLOCATION = "mmap"
 
 SYNC = "fsync"
 PUBLISHED = ("first", "second", "old")
-FILES = {".lock", "CURRENT", "history.json", "last.json", POINTER, SNAPSHOTS, DOWNLOADS}
+FILES = {
+    ".lock",
+    "CURRENT",
+    "history.json",
+    "last.json",
+    POINTER,
+    SNAPSHOTS,
+    DOWNLOADS,
+    "accepted",
+    "sources.json",
+}
 PATHS = ("/v1/services", "/v1/search/services?q=one", "/v1/services/one", "/v1/ecosystem/overview")
 
 Response = tuple[int, str, bytes]
