@@ -197,9 +197,9 @@ class Discovery:
         self._hosts.clear()
 
     def domains(self) -> list[str]:
-        """Return the domains that have resources, those of the first source first, then by name."""
+        """Return the domains that have resources, by the first of their most trusted sources."""
         first = {
-            domain: min((place.source for place in places), default=0)
+            domain: min(((-place.trust, place.source) for place in places), default=(0, 0))
             for domain, places in self._merged.items()
         }
         return sorted(first, key=lambda domain: (first[domain], domain))
