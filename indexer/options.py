@@ -19,7 +19,7 @@ ARTIFACTS = Path("artifacts")
 
 
 class Kind(StrEnum):
-    """What a source holds."""
+    """The content of a source."""
 
     RESOURCES = "resources"
     RECORDS = "records"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of a build whose source has failed.
+    """The course of a build whose source has failed.
 
     FAIL: nothing is published
     LAST: the last accepted copy is read, within `max_age`
@@ -174,7 +174,7 @@ class Stablecoin(Struct, frozen=True):
 
 
 class Denial(Struct, frozen=True, kw_only=True):
-    """What is taken down, and why: everything that has one of these values, which are not empty.
+    """A removal, and its reason: all that has the one of these values that is not empty.
 
     host: of URLs, with `*` for any characters
     domain: of services, compared as host names are

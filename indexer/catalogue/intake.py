@@ -39,7 +39,7 @@ DUPLICATE = "duplicate listings"
 
 
 class Reading(Struct):
-    """What one source gave, until it is accepted.
+    """The content of one source, until the source is accepted.
 
     left_out: URLs of listings that a rule of the operator removed, and not the source
     notes: remarks on the source

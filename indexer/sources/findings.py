@@ -29,7 +29,7 @@ _indexes = re.compile(r"\[\d+\]")
 
 
 class Fate(StrEnum):
-    """What becomes of a record; one without a finding is published."""
+    """The fate of a record; a record without a finding is published."""
 
     PUBLISHED = "published"
     NOTED = "noted"
@@ -152,7 +152,8 @@ class Findings:
         """Add a record that is malformed, or one that a rule leaves out."""
         place = (tally.source, position, identity, fault.path, fault.reason)
         if isinstance(fault, LeftOut):
-            self.left_out(tally, fault.rule, Finding(*place, Fate.LEFT_OUT))
+            tally.left_out[fault.rule] += 1
+            self._add(tally, Finding(*place, Fate.LEFT_OUT))
             return
         tally.malformed += 1
         reason = f"{_indexes.sub('[]', fault.path)}: {fault.reason}"
@@ -166,11 +167,6 @@ class Findings:
         """Add a record that counted as published until another one was read."""
         tally.published -= 1
         self.refuse(tally, position, identity, fault)
-
-    def left_out(self, tally: Tally, rule: str, finding: Finding) -> None:
-        """Add a well-formed record that a rule excludes."""
-        tally.left_out[rule] += 1
-        self._add(tally, finding)
 
     def note(self, tally: Tally, kind: str, finding: Finding) -> None:
         """Add a record that is published and worth knowing of."""

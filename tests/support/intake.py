@@ -123,7 +123,7 @@ def json_texts(slices: Iterable[memoryview]) -> list[bytes]:
 
 
 class Intaken(NamedTuple):
-    """What sources become: bytes of services and listings, decisions, and a number of payments.
+    """The result of an intake: bytes of services and listings, decisions, and a number of payments.
 
     services: by id, in listing order
     listings: by domain, URL, method and tool

@@ -29,7 +29,7 @@ from tests.support.intake import (
     source,
     take_in,
 )
-from tests.support.running import Build, Json, endpoint, examples, payment, service
+from tests.support.running import Build, Json, endpoint, examples, payment, serve, service
 from tests.support.sources.feeds import failing, misbehaving, pages_of, sending
 from tests.support.sources.x402 import SOLANA_USDC, accept, resource
 
@@ -409,6 +409,22 @@ def test_a_policy_bounds_the_endpoints_of_a_record(catalogue: CatalogueFolder) -
     [record] = listed(catalogue.artifacts)
     assert len(record["endpoints"]) == 4
     assert len(listings(catalogue.artifacts)) == 9
+
+
+def test_the_page_of_a_service_and_the_command_line_count_what_its_record_lacks(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed = source("feed", shop("spam.example", *map(str, range(9))))
+    assert catalogue.build(feed, endpoints_per_service=4) == 0
+    capsys.readouterr()
+    assert main(["show", "spam-example", "--artifacts", str(catalogue.artifacts)]) == 0
+    assert "5 more endpoints are beyond the bounds of a record" in capsys.readouterr().out
+    with serve(catalogue.artifacts) as client:
+        page = client.get("/services/spam-example", headers={"Accept": "text/html"}).text
+        assert "5 endpoints more are beyond the bounds of a record" in page
+        link = "/discovery/resources?urlSubstring=spam.example"
+        assert f'href="{link}"' in page
+        assert client.get(link).json()["pagination"]["total"] == 9
 
 
 def test_a_catalogue_record_above_a_megabyte_is_rejected_alone(
