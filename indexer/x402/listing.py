@@ -112,7 +112,8 @@ def make_listing(
     if not type_:
         type_ = "mcp" if tool else "http"
         fields["type"] = _raw(type_)
-    if values.get("x402Version") not in VERSIONS:
+    version = values.get("x402Version")
+    if type(version) is not int or version not in VERSIONS:  # true equals 1 in Python
         fields["x402Version"] = _raw(_version(accepted.entries))
     if updated is None:
         fields.pop("lastUpdated", None)

@@ -344,3 +344,10 @@ def test_the_place_of_an_entry_is_that_of_its_json(data: st.DataObject) -> None:
         assert json.loads(encoded[place]) == entry
     start, stop = listing.entries[0].start - 1, listing.entries[-1].stop + 1
     assert json.loads(encoded[start:stop]) == json.loads(encoded)["accepts"]
+
+
+def test_a_version_that_is_no_number_of_the_protocol_is_replaced() -> None:
+    for version in (True, 1.0, "2", 3, None):
+        listed = listing_of(resource() | {"x402Version": version})
+        assert listed is not None
+        assert listed["x402Version"] == "2"  # as `listing_of` reads integers
