@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SPOOL_BUFFER = 2**18  # bytes
+FUTURE = "is more than an hour in the future"
+"""The reason of payments that a later build accepts."""
 
 
 class Assembled(Struct):
@@ -136,7 +138,10 @@ class Assembler:
             listing = catalogue.order()
             self._report_removed(discovery, listing)
             is_dated = rules.met_the_future or self._options.policy.max_age is not None
-            is_dated |= any(each.state is not State.CURRENT for each in self._findings.tallies)
+            is_dated |= any(
+                each.state is not State.CURRENT or each.find(FUTURE)
+                for each in self._findings.tallies
+            )
             if any(each.state is State.SKIPPED for each in self._findings.tallies):
                 self._decisions.keep()
             yield Assembled(listing, catalogue, discovery, intake, self._decisions, count, is_dated)

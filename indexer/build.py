@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from indexer.assembly import Assembled, Assembler, payment_inputs
+from indexer.catalogue.catalogue import Entry
 from indexer.catalogue.intake import refresh_accepted
 from indexer.catalogue.known_records import (
     KnownRecords,
     KnownRecordsDamaged,
     open_known_records,
 )
-from indexer.catalogue.outliers import find_outliers
 from indexer.catalogue.overlays import read_overlays
 from indexer.encoder.packaged import StaticEncoder, load_encoder
-from indexer.indexing import Indexer
+from indexer.indexing import Indexer, IndexReport
 from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, Ranking
 from indexer.payments.database import check_payment_files
@@ -33,18 +34,25 @@ from indexer.search.offers import OfferWriter
 from indexer.segments.indexing import Resources
 from indexer.segments.kept import Kept
 from indexer.segments.store import SegmentCounts
-from indexer.snapshot.identity import find_whole, identify, list_files, since_last
+from indexer.snapshot.identity import find_whole, list_files, since_last
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
 from indexer.sources.findings import Findings, collect_findings
 from indexer.sources.fingerprint import Fingerprint, hash_program, take_fingerprint
 from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
-from service.artifacts.downloads import DOWNLOADS, read_download
-from service.errors import SnapshotUnavailable
+from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import earlier_ids, kept_snapshots, make_current, publish, stage
 from service.publishing.downloads import make_downloads
 from service.records import Counts
-from service.snapshot.manifest import FORMAT, SEGMENTS, File, Manifest, Source, read_manifest
+from service.snapshot.manifest import (
+    FORMAT,
+    SEGMENTS,
+    File,
+    Manifest,
+    Source,
+    identify,
+    read_manifest,
+)
 from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:
@@ -69,41 +77,19 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     with stage(options.out, options.keep) as staging:
         notes = [] if cluster is None else cluster.clean(kept_snapshots(options.out))
         inputs = _gather(options, progress)
-        served = DecisionTable() if options.forget else _served_decisions(options.out)
-        engine = "" if options.cluster is None else options.cluster.name
-        settings = [
-            repr(options.policy),
-            str(options.max_rejects),
-            FORMAT,
-            ranking,
-            options.endpoints,
-            engine,
-            repr(options.sources),
-            sorted(options.accept),
-            options.forget,
-        ]
-        with take_fingerprint(inputs, settings) as fingerprint:
+        served = _served_id(options.out)
+        with take_fingerprint(inputs, _settings(options)) as fingerprint:
             report = _repeat(options, fingerprint, cluster, progress)
             if report is not None:
                 refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
             else:
-                snapshots = [] if options.from_scratch else kept_snapshots(options.out)
-                with (
-                    closing(Kept(options.out, snapshots)) as kept,
-                    collect_findings(options.rejects, inputs.paths) as findings,
-                ):
-                    build = _Build(
-                        staging, options, encoder, kept, findings, cluster, progress, served
-                    )
-                    report = build.run(inputs)
-                remember(options.out, staging, fingerprint, options.rejects, report)
+                with _opened(staging, options, inputs, encoder, progress) as build:
+                    report = build.run(inputs, fingerprint, cluster)
+                remember(options.out, staging, options.rejects, report)
         write_sources(options.out, staging, inputs, report)
+        _make_downloads(options, report, served, progress)
         report.pushed = publisher.publish(options.out, progress)
         report.notes += notes
-    if options.downloads:
-        download = read_download(options.out / DOWNLOADS / report.snapshot)
-        report.downloads = sum(file.bytes for file in download.archives.values())
-        report.patches = download.patch_file.bytes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
 
@@ -117,13 +103,7 @@ def check_sources(options: BuildOptions, progress: Progress | None = None) -> Re
     progress = progress or Progress()
     with stage(options.out, keep=None) as staging:
         inputs = _gather(options, progress)
-        served = DecisionTable() if options.forget else _served_decisions(options.out)
-        snapshots = [] if options.from_scratch else kept_snapshots(options.out)
-        with (
-            closing(Kept(options.out, snapshots)) as kept,
-            collect_findings(options.rejects, inputs.paths) as findings,
-        ):
-            build = _Build(staging, options, None, kept, findings, None, progress, served)
+        with _opened(staging, options, inputs, None, progress) as build:
             report = build.check(inputs)
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
@@ -154,6 +134,21 @@ def connect_cluster(options: ClusterOptions | None, artifacts: Path) -> SearchCl
     return SearchCluster(options, artifacts)
 
 
+def _settings(options: BuildOptions) -> list[object]:
+    """Return the options that decide what a build makes of its sources."""
+    return [
+        repr(options.policy),
+        str(options.max_rejects),
+        FORMAT,
+        options.ranking,
+        options.endpoints,
+        "" if options.cluster is None else options.cluster.name,
+        repr(options.sources),
+        sorted(options.accept),
+        options.forget,
+    ]
+
+
 def _repeat(
     options: BuildOptions,
     fingerprint: Fingerprint | None,
@@ -165,34 +160,71 @@ def _repeat(
         report = None
         if not options.from_scratch:
             report = recall(options.out, fingerprint, options.rejects)
-    if report is None or _publish_again(options, report.snapshot, cluster, progress) is None:
+        manifest = None if report is None else find_whole(options.out, report.snapshot)
+    if manifest is None:
         return None
+    if cluster is not None and manifest.index is not None:
+        if not cluster.has(options.out / SNAPSHOTS / manifest.id, manifest.index):
+            return None
+        cluster.keep(manifest.index)
+    make_current(options.out, manifest.id)
     return report
 
 
-def _publish_again(
-    options: BuildOptions, snapshot_id: str, cluster: SearchCluster | None, progress: Progress
-) -> Manifest | None:
-    """Publish the existing snapshot of this id if it is whole; returns its manifest, or None."""
-    manifest = find_whole(options.out, snapshot_id)
-    if manifest is not None:
-        folder = options.out / SNAPSHOTS / snapshot_id
-        if cluster is not None and manifest.index is not None:
-            if not cluster.has(folder, manifest.index):
-                return None
-            cluster.keep(manifest.index)
-        _make_downloads(options, folder, manifest, progress)
-        make_current(options.out, snapshot_id)
-    return manifest
+def _make_downloads(options: BuildOptions, report: Report, base: str, progress: Progress) -> None:
+    """Make the downloads of the published snapshot, with patches from `base`."""
+    if not options.downloads:
+        return
+    folder = options.out / SNAPSHOTS / report.snapshot
+    with progress.stage("make the downloads"):
+        threads = options.jobs or available_cpus()
+        try:
+            download = make_downloads(options.out, folder, read_manifest(folder), threads, base)
+        except OSError as error:
+            raise PublishingFailed(
+                f"{report.snapshot} is served, but its downloads cannot be made: {error}; "
+                "make room and build again"
+            ) from error
+    report.downloads = sum(file.bytes for file in download.archives.values())
+    report.patches = download.patch_file.bytes
 
 
-def _make_downloads(
-    options: BuildOptions, folder: Path, manifest: Manifest, progress: Progress
-) -> None:
-    """Make the downloads of a snapshot before it is published, unless an option forbids it."""
-    if options.downloads:
-        with progress.stage("make the downloads"):
-            make_downloads(options.out, folder, manifest, options.jobs or available_cpus())
+@contextmanager
+def _opened(
+    staging: Path,
+    options: BuildOptions,
+    inputs: Inputs,
+    encoder: StaticEncoder | None,
+    progress: Progress,
+) -> Iterator[_Build]:
+    """Yield a build, which reads what earlier builds left for it."""
+    snapshots = [] if options.from_scratch else kept_snapshots(options.out)
+    with (
+        closing(Kept(options.out, snapshots)) as kept,
+        collect_findings(options.rejects, inputs.paths) as findings,
+    ):
+        yield _Build(staging, options, encoder, kept, findings, progress)
+
+
+class _Stored(NamedTuple):
+    """The services and resources of a build, as they are stored.
+
+    keys: hashes of the services
+    files: the files that are hashed already
+    offers: of the resources, to which the endpoints add theirs
+    """
+
+    entries: list[Entry]
+    keys: Keys
+    files: dict[str, File]
+    listed: ListedResources
+    offers: OfferWriter
+    payments: int
+
+    @property
+    def counts(self) -> Counts:
+        endpoints = sum(entry.endpoints for entry in self.entries)
+        return Counts(len(self.entries), endpoints, len(self.listed.keys), self.payments)
 
 
 class _Build:
@@ -205,145 +237,133 @@ class _Build:
         encoder: StaticEncoder | None,
         kept: Kept,
         findings: Findings,
-        cluster: SearchCluster | None,
         progress: Progress,
-        served: DecisionTable,
     ) -> None:
-        self._cluster = cluster
-        self._staging = staging
         self._built = staging / "snapshot"
-        self._options = options
-        self._findings = findings
-        self._progress = progress
+        self._built.mkdir()
+        self._options, self._findings, self._progress = options, findings, progress
+        self._now = datetime.now(UTC)
         resources = Resources(
             options.jobs or available_cpus(), options.memory or available_memory()
         )
         self._indexer = Indexer(staging, options, encoder, resources, kept, progress)
-        self._loaded = 0
-        self._now = datetime.now(UTC)
+        served = DecisionTable() if options.forget else _served_decisions(options.out)
         with progress.stage("read what is kept"):
             self._known = _known_records(kept)
         self._assembler = Assembler(
             staging, options, served, kept.records, self._known, findings, progress, self._now
         )
 
-    def run(self, inputs: Inputs) -> Report:
+    def run(
+        self, inputs: Inputs, fingerprint: Fingerprint | None, cluster: SearchCluster | None
+    ) -> Report:
         """Build and publish; returns the report."""
-        self._built.mkdir()
-        offers = OfferWriter()
         with self._assembler.assemble(inputs, self._built / "ecosystem") as assembled:
-            keys, records = self._write(assembled)
-            listed = self._write_resources(assembled, offers)
-        assembled.decisions.write(self._built)
-        report = self._publish(assembled, keys, records, listed, offers)
+            stored = self._store(assembled)
+        before, changes = since_last(self._options.out, self._built)
+        indexed = self._index(stored)
+        is_dated = assembled.depends_on_time or fingerprint is None or not fingerprint.is_current()
+        manifest = self._describe(stored, indexed)
+        manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
+        loaded = 0 if cluster is None else self._load(cluster, manifest)
+        self._publish(manifest)
         assembled.intake.store()
+        report = make_report(
+            manifest,
+            self._findings,
+            before,
+            changes,
+            indexed.outliers,
+            assembled.intake.reused,
+            indexed.segments,
+            depends_on_time=assembled.depends_on_time,
+        )
+        report.loaded = loaded
         return report
 
     def check(self, inputs: Inputs) -> Report:
         """Read and merge the sources; returns a report without a snapshot."""
-        self._built.mkdir()
         with self._assembler.assemble(inputs, self._built / "ecosystem") as assembled:
-            self._write(assembled)
-            listed = self._write_resources(assembled, OfferWriter())
+            stored = self._store(assembled)
         _, changes = since_last(self._options.out, self._built)
-        entries = [each.entry for each in assembled.listing]
-        counts = Counts(
-            len(entries),
-            sum(entry.endpoints for entry in entries),
-            len(listed.keys),
-            assembled.payments,
-        )
-        manifest = Manifest(FORMAT, "", self._now, counts, [], {})
-        reused = assembled.intake.reused
         return make_report(
-            manifest, self._findings, "", changes, [], reused, SegmentCounts(0, 0, 0)
+            Manifest(FORMAT, "", self._now, stored.counts, [], {}),
+            self._findings,
+            "",
+            changes,
+            [],
+            assembled.intake.reused,
+            SegmentCounts(0, 0, 0),
+            depends_on_time=assembled.depends_on_time,
         )
 
-    def _publish(
-        self,
-        assembled: Assembled,
-        keys: Keys,
-        records: dict[str, File],
-        listed: ListedResources,
-        offers: OfferWriter,
-    ) -> Report:
-        """Write the indexes and publish the snapshot, unless it exists; returns the report."""
-        stored = list_files(self._built, known=records)
-        ranking = self._options.ranking
-        engine = "" if self._options.cluster is None else self._options.cluster.name
-        documents = "endpoints" if self._options.endpoints else "services"
-        snapshot_id = identify(stored, ranking.search, documents, engine)
-        before, changes = since_last(self._options.out, self._built)
-        manifest = None
-        if not self._options.from_scratch:
-            manifest = _publish_again(self._options, snapshot_id, self._cluster, self._progress)
-        if manifest is not None:
-            outliers = find_outliers(self._indexer.columns_of(keys))
-            segments = SegmentCounts(0, 0, 0)
-        else:
-            entries = [each.entry for each in assembled.listing]
-            indexed = self._indexer.write(entries, keys, listed, offers)
-            outliers, segments = indexed.outliers, indexed.segments
-            endpoint_count = sum(entry.endpoints for entry in entries)
-            resource_count = len(listed.keys)
-            self._known.write(self._built / SEGMENTS / SOURCES, hash_program())
-            index = self._load(snapshot_id)
-            manifest = Manifest(
-                format=FORMAT,
-                id=snapshot_id,
-                built_at=self._now,
-                counts=Counts(len(entries), endpoint_count, resource_count, assembled.payments),
-                sources=[
-                    Source(each.source, each.records, each.malformed)
-                    for each in self._findings.tallies
-                ],
-                files=list_files(self._built, known=stored | indexed.files),
-                earlier=earlier_ids(self._options.out, snapshot_id),
-                encoder=ranking.search.encoder,
-                index=index,
-            )
-            _make_downloads(self._options, self._built, manifest, self._progress)
-            with self._progress.stage("publish"):
-                if self._cluster is not None and index is not None:
-                    self._cluster.switch(index)
-                publish(self._options.out, self._built, manifest)
-        report = make_report(
-            manifest, self._findings, before, changes, outliers, assembled.intake.reused, segments
-        )
-        report.loaded = self._loaded
-        report.depends_on_time |= assembled.depends_on_time
-        return report
-
-    def _load(self, snapshot_id: str) -> str | None:
-        """Move the postings to the cluster, if there is one; returns the index."""
-        if self._cluster is None:
-            return None
-        loaded = self._cluster.load(self._built, snapshot_id, self._progress)
-        self._findings.notes += loaded.notes
-        self._loaded = loaded.bytes
-        remove_postings(self._built)
-        return self._cluster.index_of(snapshot_id)
-
-    def _write(self, assembled: Assembled) -> tuple[Keys, dict[str, File]]:
-        """Write the services; returns the hashes of their records, and files that are described."""
+    def _store(self, assembled: Assembled) -> _Stored:
+        """Write the services, their ids, their resources and the decisions."""
         ids = [each.id for each in assembled.listing]
         with self._progress.stage("write the services", len(ids)) as writing:
             runs = assembled.catalogue.runs(track(ids, writing.advance))
-            written = write_records(self._built, runs)
+            keys, files = write_records(self._built, runs)
             write_ids(self._built, ids)
-        return written
-
-    def _write_resources(self, assembled: Assembled, offers: OfferWriter) -> ListedResources:
-        """Write the resources of the services, and collect their offers."""
+        offers = OfferWriter()
         listings = (
             ServiceListing(ordinal, each.id, listing, place.in_record)
             for ordinal, each in enumerate(assembled.listing)
             if each.entry.has_group
             for place, listing in assembled.discovery.listings(each.entry.group)
         )
-        folder, count = self._built / "resources", len(assembled.listing)
         with self._progress.stage("write the resources"):
-            return write_resources(folder, listings, count, offers)
+            listed = write_resources(self._built / "resources", listings, len(ids), offers)
+        assembled.decisions.write(self._built)
+        entries = [each.entry for each in assembled.listing]
+        return _Stored(entries, keys, files, listed, offers, assembled.payments)
+
+    def _index(self, stored: _Stored) -> IndexReport:
+        """Write the indexes, and what the next build reuses."""
+        indexed = self._indexer.write(stored.entries, stored.keys, stored.listed, stored.offers)
+        self._known.write(self._built / SEGMENTS / SOURCES, hash_program())
+        return indexed
+
+    def _describe(self, stored: _Stored, indexed: IndexReport) -> Manifest:
+        """Hash the files; returns their manifest."""
+        files = list_files(self._built, known=stored.files | indexed.files)
+        tallies = self._findings.tallies
+        manifest = Manifest(
+            format=FORMAT,
+            id="",
+            built_at=self._now,
+            counts=stored.counts,
+            sources=[Source(each.source, each.records, each.malformed) for each in tallies],
+            files=files,
+            encoder=self._options.ranking.search.encoder,
+        )
+        manifest.id = identify(manifest.served_files)
+        manifest.earlier = earlier_ids(self._options.out, manifest.id)
+        return manifest
+
+    def _load(self, cluster: SearchCluster, manifest: Manifest) -> int:
+        """Move the postings to the cluster; returns their bytes."""
+        loaded = cluster.load(self._built, manifest.id, self._progress)
+        self._findings.notes += loaded.notes
+        manifest.index = cluster.index_of(manifest.id)
+        manifest.indexed = {name: manifest.files.pop(name) for name in remove_postings(self._built)}
+        cluster.switch(manifest.index)
+        return loaded.bytes
+
+    def _publish(self, manifest: Manifest) -> None:
+        """Publish the snapshot; a whole one of its id stays, and learns of the inputs."""
+        existing = find_whole(self._options.out, manifest.id)
+        if existing is not None:
+            manifest.built_at, manifest.earlier = existing.built_at, existing.earlier
+        with self._progress.stage("publish"):
+            publish(self._options.out, self._built, manifest)
+
+
+def _served_id(artifacts: Path) -> str:
+    """Return the id of the served snapshot, empty without one."""
+    try:
+        return read_current(artifacts).id
+    except SnapshotUnavailable:
+        return ""
 
 
 def _served_decisions(artifacts: Path) -> DecisionTable:

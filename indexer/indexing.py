@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
-from indexer.columns.extraction import extract
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.summaries import write_summaries
@@ -85,14 +84,6 @@ class Indexer:
         self._resources = resources
         self._kept = kept
         self._progress = progress
-
-    def columns_of(self, keys: Keys) -> RecordColumns:
-        """Return the columns of the stored services, whose hashes are `keys`."""
-        kept = self._kept.records.columns
-        rows = kept.find(keys).astype(np.int64)
-        new = np.flatnonzero(rows < 0)
-        extracted = extract(read_record_store(self._built, "records", new.tolist()), keys[new])
-        return _take(kept, rows, [extracted], new)
 
     def write(
         self, entries: Sequence[Entry], keys: Keys, listed: ListedResources, offers: OfferWriter

@@ -20,13 +20,12 @@ from indexer.text import one_line
 from service.artifacts.sources import SOURCES
 from service.errors import SnapshotUnavailable
 from service.records import SourceState, format_timestamp
-from service.snapshot.manifest import Manifest, sha256
-from service.snapshot.publication import read_current
+from service.snapshot.manifest import Manifest, read_manifest, sha256
+from service.snapshot.publication import SNAPSHOTS, read_current
 
 LAST = "last.json"
-"""The file in the artifacts folder that holds the fingerprint and the report of the last build."""
+"""The file in the artifacts folder that holds the report of the last build."""
 MAX_FAILURE = 300  # characters
-FUTURE = "is more than an hour in the future"
 
 
 class Report(Struct, rename="camel"):
@@ -75,8 +74,6 @@ class Report(Struct, rename="camel"):
 class LastBuild(Struct):
     """The last build as `remember` stores it; `rejects` is the state of the file of rejects."""
 
-    outline: str
-    digest: str
     rejects: str
     report: Report
 
@@ -92,6 +89,8 @@ def make_report(
     outliers: list[Outlier],
     reused_records: int,
     segments: SegmentCounts,
+    *,
+    depends_on_time: bool,
 ) -> Report:
     """Return the report of a build of this manifest; `before` is the id that was served."""
     for tally in findings.tallies:
@@ -120,26 +119,29 @@ def make_report(
         notes=findings.notes,
         findings=findings.count,
         first_findings=findings.first(),
-        depends_on_time=any(tally.find(FUTURE) for tally in findings.tallies),
+        depends_on_time=depends_on_time,
     )
 
 
 def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | None) -> Report | None:
     """Return the report of the last build if this one would repeat it, else None.
 
-    The fingerprint, the served snapshot and the file of rejects must be those of the last build.
+    The inputs are compared with those in the manifest of the served snapshot. A build whose clock
+    was ahead may have accepted what is in the future, so that it is not repeated.
     """
     if fingerprint is None:
         return None
     try:
         last = _last_build.decode((artifacts / LAST).read_bytes())
-        if fingerprint.outline != last.outline:
-            return None
-        published = (_state_of(rejects), read_current(artifacts).id)
+        served = read_current(artifacts)
+        inputs = read_manifest(artifacts / SNAPSHOTS / served.id).inputs
+        published = (_state_of(rejects), served.id)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, SnapshotUnavailable):
         return None
-    is_same = published == (last.rejects, last.report.snapshot)
-    if not is_same or fingerprint.digest != last.digest:
+    is_last = published == (last.rejects, last.report.snapshot)
+    if not is_last or inputs is None or served.checked_at > datetime.now(UTC):
+        return None
+    if fingerprint.settings != inputs.settings or fingerprint.inputs() != inputs:
         return None
     for tally in last.report.sources:
         tally.read_at = None if tally.state is State.CURRENT else tally.read_at
@@ -170,25 +172,12 @@ def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report
         staged.replace(artifacts / SOURCES)
 
 
-def remember(
-    artifacts: Path,
-    staging: Path,
-    fingerprint: Fingerprint | None,
-    rejects: Path | None,
-    report: Report,
-) -> None:
-    """Keep the report for `recall`, or remove an earlier one where it must not be recalled.
-
-    An input that changed while it was read is not what was hashed. Errors are suppressed, since
-    the snapshot is published.
-    """
+def remember(artifacts: Path, staging: Path, rejects: Path | None, report: Report) -> None:
+    """Keep the report for `recall`; errors are suppressed, since the snapshot is published."""
     path, staged = artifacts / LAST, staging / LAST
     with suppress(OSError):
-        if fingerprint is None or report.depends_on_time or not fingerprint.is_current():
-            path.unlink(missing_ok=True)
-            return
-        last = LastBuild(fingerprint.outline, fingerprint.digest, _state_of(rejects), report)
-        staged.write_bytes(msgspec.json.encode(last))
+        path.unlink(missing_ok=True)
+        staged.write_bytes(msgspec.json.encode(LastBuild(_state_of(rejects), report)))
         staged.replace(path)
 
 

@@ -78,11 +78,14 @@ class Documents:
         return (postings >> IMPACT_BITS) - ordinals.start, terms, postings & IMPACT_MASK
 
 
-def remove_postings(built: Path) -> None:
-    """Remove from a snapshot folder the files that a cluster has in their place."""
+def remove_postings(built: Path) -> list[str]:
+    """Remove from a snapshot folder the files that a cluster has in their place; returns them."""
+    removed = []
     for pattern in POSTINGS_FILES:
         for path in (built / "postings").glob(pattern):
             path.unlink()
+            removed.append(path.relative_to(built).as_posix())
+    return removed
 
 
 def _token(term: int | str, impact: int) -> str:

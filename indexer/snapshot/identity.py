@@ -1,22 +1,18 @@
-"""The identity of a snapshot being built: its files, its id, and the snapshot it follows."""
+"""The files of a snapshot being built, and the snapshot it follows."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
-import msgspec
-
 from indexer.processes.resources import available_cpus
 from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
-from service.publishing.artifacts import ID_DIGITS, walk
-from service.search.config import SearchConfig
-from service.snapshot.manifest import FORMAT, File, Manifest, read_manifest, sha256, verify
+from service.publishing.artifacts import walk
+from service.snapshot.manifest import File, Manifest, read_manifest, sha256, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.storage.memory_map import open_array
 
@@ -38,20 +34,6 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
     return dict(known) | {
         name: described[path] for name, path in by_name.items() if name not in known
     }
-
-
-def identify(
-    files: Mapping[str, File], config: SearchConfig, documents: str, engine: str = ""
-) -> str:
-    """Return the id of a snapshot: a hash of its records, its format and the search parameters.
-
-    `documents` names what is indexed, and `engine` what has the postings in their place.
-    """
-    records = [f"{name} {file.sha256}" for name, file in sorted(files.items()) if ".json" in name]
-    ranking = msgspec.json.encode(config).decode()
-    parts = [str(FORMAT), ranking, documents, *([engine] if engine else []), *records]
-    digest = hashlib.sha256("\n".join(parts).encode())
-    return digest.hexdigest()[:ID_DIGITS]
 
 
 def find_whole(artifacts: Path, snapshot_id: str) -> Manifest | None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +24,7 @@ from indexer.processes.pool import wait_for
 from indexer.sources.inputs import Inputs
 from indexer.sources.records import STANDARD_INPUT
 from indexer.text import printable
+from service.snapshot.manifest import BuildInputs
 
 DEPENDENCIES = (
     *("duckdb", "idna", "msgspec", "numpy", "publicsuffixlist"),
@@ -51,21 +52,23 @@ class HashedFiles(NamedTuple):
 
 
 class Fingerprint:
-    """A hash of all that a build depends on; the contents of the inputs are hashed in a thread.
+    """The inputs of a build; the contents of the sources are hashed in a thread.
 
-    `outline` is a hash of everything but these contents, with the sizes of the files: where it
+    `settings` is a hash of the options, and of the names and sizes of the sources: where it
     differs, nobody has to wait for the contents.
     """
 
-    def __init__(self, outline: str, files: Future[HashedFiles]) -> None:
-        self.outline = outline
+    def __init__(self, settings: str, files: Future[HashedFiles]) -> None:
+        self.settings = settings
         self._files = files
 
-    @property
-    def digest(self) -> str:
-        """The hash, as soon as the inputs are hashed; raises SourceError for one without access."""
+    def inputs(self) -> BuildInputs:
+        """Return the inputs, as soon as the sources are hashed.
+
+        Raises SourceError for a source without access.
+        """
         contents = wait_for(self._files).digest
-        return hashlib.sha256(f"{self.outline} {contents}".encode()).hexdigest()
+        return BuildInputs(self.settings, contents, hash_own_code(), program_versions())
 
     def is_current(self) -> bool:
         """Whether the files are still those that were hashed."""
@@ -89,7 +92,7 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Iterator[Fingerprint |
     names = [source.name for source in inputs.sources]
     roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
     sizes = [Path(path).stat().st_size for path in inputs.paths]
-    outline = msgspec.json.encode([settings, names, roles, sizes, hash_program()])
+    outline = msgspec.json.encode([settings, names, roles, sizes])
     is_over = Event()
     with ThreadPoolExecutor(1) as thread:
         files = thread.submit(_hash_files, inputs.paths, is_over)
@@ -100,19 +103,23 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Iterator[Fingerprint |
 
 
 @cache
-def dependency_versions() -> list[str]:
-    """Return the installed versions of the dependencies, empty for those that are not installed."""
-    return [_version(distribution) for distribution in DEPENDENCIES]
+def program_versions() -> dict[str, str]:
+    """Return the versions of Python and of the dependencies that are installed."""
+    versions = {"Python": sys.version}
+    for distribution in DEPENDENCIES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[distribution] = metadata.version(distribution)
+    return versions
 
 
 def hash_program() -> str:
     """Hash the code of this program, and the versions of Python and of the dependencies."""
-    versions = [sys.version, *dependency_versions(), _hash_own_code()]
-    return hashlib.sha256(msgspec.json.encode(versions)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([program_versions(), hash_own_code()])).hexdigest()
 
 
 @cache
-def _hash_own_code() -> str:
+def hash_own_code() -> str:
+    """Hash the Python modules of this program."""
     return hash_code([*indexer.__path__, *service.__path__])
 
 
@@ -123,13 +130,6 @@ def hash_code(folders: Iterable[str]) -> str:
         for path in sorted(Path(folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _hash_files(paths: Iterable[str], is_over: Event) -> HashedFiles:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from service.artifacts.downloads import DOWNLOADS
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.publishing.durable import sync, write_durably
-from service.snapshot.manifest import EARLIER, MANIFEST, Manifest
+from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, Manifest
 from service.snapshot.publication import (
     CURRENT,
     EPOCH,
@@ -35,7 +35,6 @@ from service.snapshot.publication import (
 
 KEPT = 3
 """Snapshots that stay on disk, unless told otherwise."""
-ID_DIGITS = 20
 LOCK = ".lock"
 STAGING = "staging"
 REPLACED = "replaced"

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.records import Counts
 
-FORMAT = 11
+FORMAT = 12
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 EARLIER = 1000
 """The number of earlier snapshots whose ids a manifest remembers."""
+ID_DIGITS = 20
 SEGMENTS = "segments"
 """The folder in a snapshot of what the next build reuses; the service does not read it."""
 
@@ -47,13 +48,31 @@ IndexName = Annotated[
 """One index: the manifest of a copy must not make a replica search what else a cluster has."""
 
 
+class BuildInputs(Struct, frozen=True):
+    """The inputs of a build: a later one with the same makes the same snapshot.
+
+    settings: hash of the options, and of the names and sizes of the sources
+    sources: hash of the contents of the sources
+    program: hash of the code
+    versions: those of Python and of the dependencies
+    """
+
+    settings: str
+    sources: str
+    program: str
+    versions: dict[str, str]
+
+
 class Manifest(Struct):
     """The description of a snapshot, written last: a folder that has it is complete.
 
-    `files` holds each file by its path in the folder, but for the manifest; `earlier` the ids of
-    the snapshots that were published before, at most EARLIER, oldest first. `encoder` names the
-    encoder of the vectors, empty without vectors: its kind, a blank and a hash. `index` is that
-    of a cluster which has the postings, None where the folder has them.
+    id: hash of the hashes of all files, as `identify` returns it
+    files: each file by its path in the folder, but for the manifest
+    earlier: ids of the snapshots that were published before, at most EARLIER, oldest first
+    encoder: name of the encoder of the vectors, empty without vectors: its kind, a blank and a hash
+    index: of a cluster that has the postings, None where the folder has them
+    indexed: the files whose content that index has in their place
+    inputs: None in a copy, and where a later build of the same inputs may differ
     """
 
     format: int
@@ -65,6 +84,8 @@ class Manifest(Struct):
     earlier: list[str] = []
     encoder: str = ""
     index: IndexName | None = None
+    indexed: dict[str, File] = {}
+    inputs: BuildInputs | None = None
 
     @property
     def served_files(self) -> dict[str, File]:
@@ -101,8 +122,15 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def copy_manifest(manifest: Manifest) -> bytes:
-    """Return the manifest of a copy of a snapshot, which has only what the service reads."""
-    return msgspec.json.encode(replace(manifest, files=manifest.served_files))
+    """Return the manifest of a copy of a snapshot, which has no inputs."""
+    return msgspec.json.encode(replace(manifest, files=manifest.served_files, inputs=None))
+
+
+def identify(files: Mapping[str, File]) -> str:
+    """Return the id of a snapshot of these files: the same id is the same bytes."""
+    lines = [f"{name} {file.sha256}" for name, file in sorted(files.items())]
+    digest = hashlib.sha256("\n".join([str(FORMAT), *lines]).encode())
+    return digest.hexdigest()[:ID_DIGITS]
 
 
 def check_sizes(folder: Path, files: Mapping[str, File]) -> None:
@@ -127,6 +155,8 @@ def verify(folder: Path, threads: int = 1, *, with_segments: bool = True) -> Man
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
+    if identify(manifest.served_files | manifest.indexed) != manifest.id:
+        raise SnapshotDamaged(f"{folder / MANIFEST} names other files than its id; {REBUILD}")
     check_files(folder, manifest.files if with_segments else manifest.served_files, threads)
     return manifest
 
