@@ -18,7 +18,7 @@ from service.artifacts.kept import FileState, KeptSnapshot, KeptSnapshots, state
 from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
 from service.filtering.facets import SERVICE_FACETS
 from service.filtering.filters import Filters
-from service.snapshot.manifest import verify
+from service.snapshot.manifest import MANIFEST, verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Connector, Snapshot, open_folder
 
@@ -33,14 +33,14 @@ _log = logging.getLogger("uvicorn.error")
 
 
 class _Served(NamedTuple):
-    """The served snapshot, the inode of its folder, and when it was last found up to date.
+    """The served snapshot, the states of its files, and when it was last found up to date.
 
-    A snapshot that is built again where it was damaged has the same id in a folder of another
-    inode.
+    A build mends a damaged snapshot file by file: the id stays, and the new files have other inodes
+    than those that are mapped.
     """
 
     snapshot: Snapshot
-    inode: int
+    files: list[FileState]
     checked_at: datetime
 
 
@@ -220,7 +220,7 @@ class SnapshotManager:
     def _serve_published(self, served: _Served) -> None:
         current = read_current(self.artifacts)
         folder = self._folder(current.id)
-        is_served = current.id == served.snapshot.id and state_of(folder)[0] == served.inode
+        is_served = current.id == served.snapshot.id and _file_states(folder) == served.files
         if is_served:
             self._served = served._replace(checked_at=current.checked_at)
         if is_served and self._verified and self.refusal is None:
@@ -231,13 +231,13 @@ class SnapshotManager:
         self._verified = True
 
     def _serve(self, folder: Path, checked_at: datetime) -> None:
-        connector = self._connector
+        connector, files = self._connector, _file_states(folder)
         snapshot = open_folder(folder, checked_at, None if connector is None else connector.connect)
         if connector is not None:
             connector.verify(snapshot)
         _warm(snapshot, is_embedded=connector is None)
         before, counts = self.opened, snapshot.manifest.counts
-        self._served = _Served(snapshot, state_of(folder)[0], checked_at)
+        self._served = _Served(snapshot, files, checked_at)
         self._verified, self.refusal = False, None
         if before:
             self.swaps += 1
@@ -268,6 +268,11 @@ class SnapshotManager:
 
     def _folder(self, snapshot_id: str) -> Path:
         return self.artifacts / SNAPSHOTS / snapshot_id
+
+
+def _file_states(folder: Path) -> list[FileState]:
+    """Return the states of the files of a snapshot, but for the manifest, which maps nothing."""
+    return [state_of(path) for path in sorted(folder.rglob("*")) if path.name != MANIFEST]
 
 
 def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -> None:
