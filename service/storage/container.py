@@ -8,7 +8,8 @@ ALIGNMENT. The room for the header depends on the layout alone, so that arrays c
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ LONGEST_INTEGER = 2**63 - 1
 HEADER_START = len(MAGIC) + 4
 
 Arrays = dict[str, npt.NDArray[Any]]
+Piece = bytes | memoryview | npt.NDArray[Any]
 
 
 class Array(NamedTuple):
@@ -37,7 +39,7 @@ class Array(NamedTuple):
         choose
     shape: its dimensions, separated by commas: numbers, or names that have one value in a file,
         with `+1` where the array has one item more
-    text: what it holds
+    text: its content, for docs/format.md
     """
 
     dtype: str
@@ -48,15 +50,25 @@ class Array(NamedTuple):
 class Layout:
     """The arrays of one kind of container, in the order of the file."""
 
-    def __init__(self, text: str, **arrays: Array) -> None:
+    def __init__(self, text: str, /, **arrays: Array) -> None:
         self.text, self.arrays = text, arrays
+
+    @cached_property
+    def types(self) -> list[frozenset[str]]:
+        """The types that each array may have."""
+        return [frozenset(each.dtype.split()) for each in self.arrays.values()]
+
+    @cached_property
+    def dimensions(self) -> list[list[tuple[str | int, int]]]:
+        """The dimensions of each array: a size, or its name and what is added to it."""
+        return [[*map(_dimension, each.shape.split(","))] for each in self.arrays.values()]
 
     @cached_property
     def room(self) -> int:
         """The bytes before the first array."""
         longest = [
-            _Entry(name, max(each.dtype.split(), key=len), [LONGEST_INTEGER] * _rank(each), 0)
-            for name, each in self.arrays.items()
+            _Entry(name, max(each.dtype.split(), key=len), [LONGEST_INTEGER] * len(dimensions), 0)
+            for (name, each), dimensions in zip(self.arrays.items(), self.dimensions, strict=True)
         ]
         digits = len(str(LONGEST_INTEGER)) * len(longest)  # of the offsets
         return _aligned(HEADER_START + len(_encode(longest)) + digits)
@@ -91,35 +103,34 @@ class ArraysWriter:
         self._entries: list[_Entry] = []
         file.seek(layout.room)
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+    def write(self, name: str, content: npt.NDArray[Any]) -> None:
         """Write the next array."""
-        content = np.ascontiguousarray(array)
         offset = self._start(name)
-        if content.nbytes:
-            self._file.write(content.reshape(-1).view(np.uint8).data)
+        self._file.write(_bytes_of(content))
         self._add(name, content.dtype, content.shape, offset)
 
-    def stream(
-        self, name: str, pieces: Iterable[bytes | memoryview | npt.NDArray[Any]]
-    ) -> list[int]:
-        """Write the next array, of one dimension, in pieces; returns the bytes of each."""
+    def stream(self, name: str, pieces: Iterable[Piece]) -> npt.NDArray[np.int64]:
+        """Write the next array in pieces along its first dimension; returns the length of each.
+
+        Bytes are pieces of an array of bytes. Only an array of one dimension may have no piece.
+        """
         offset = self._start(name)
-        sizes = []
+        dtype, rest = np.dtype(self._layout.arrays[name].dtype.split()[0]), ()
+        lengths = array("q")
         for piece in pieces:
-            view = memoryview(piece).cast("B") if len(piece) else b""  # type: ignore[arg-type]  # NumPy declares the buffer protocol from Python 3.12 on
-            self._file.write(view)
-            sizes.append(len(view))
-        dtype = np.dtype(self._layout.arrays[name].dtype)
-        self._add(name, dtype, (sum(sizes) // dtype.itemsize,), offset)
-        return sizes
+            if isinstance(piece, np.ndarray):
+                dtype, rest = piece.dtype, piece.shape[1:]
+                self._file.write(_bytes_of(piece))
+            else:
+                self._file.write(piece)
+            lengths.append(len(piece))
+        self._add(name, dtype, (sum(lengths), *rest), offset)
+        return np.array(lengths, np.int64)
 
     def finish(self) -> None:
-        """Write the header."""
-        layout = self._layout
-        if [each.name for each in self._entries] != list(layout.arrays):
-            raise ValueError(f"these are not the arrays of the layout: {self._entries}")
-        _shapes(layout, self._entries)
-        header = _encode(self._entries).ljust(layout.room - HEADER_START)
+        """Write the header; raises ValueError for arrays of another layout."""
+        _check(self._layout, self._entries)
+        header = _encode(self._entries).ljust(self._layout.room - HEADER_START)
         self._file.seek(0)
         self._file.write(MAGIC + len(header).to_bytes(4, "little") + header)
 
@@ -146,47 +157,49 @@ def writing_arrays(path: Path, layout: Layout) -> Iterator[ArraysWriter]:
 
 def write_arrays(path: Path, layout: Layout, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write the file `path` with the suffix; raises ValueError for arrays of another layout."""
+    if arrays.keys() != layout.arrays.keys():
+        raise ValueError(f"{', '.join(arrays)} are not the arrays of the layout")
     with writing_arrays(path, layout) as writer:
-        for name, array in arrays.items():
-            writer.write(name, array)
+        for name in layout.arrays:
+            writer.write(name, arrays[name])
 
 
-def open_arrays(path: Path, layout: Layout, *, touch: bool = True) -> Arrays:
+def open_arrays(path: Path, layout: Layout, *, cold: Container[str] = ()) -> Arrays:
     """Map the file `path` with the suffix, and return its arrays; raises SnapshotDamaged.
 
-    Types and shapes are those of the layout. `touch` reads each page now, which saves the first
-    query that needs it a page fault.
+    Types and shapes are those of the layout. Each page is read now, which saves the first query
+    that needs it a page fault, but for those of the arrays named by `cold`.
     """
     path = arrays_path(path)
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         entries = _read_header(content)
-        _shapes(layout, entries)
+        _check(layout, entries)
         arrays: Arrays = {
             each.name: np.ndarray(each.shape, each.dtype, content, each.offset) for each in entries
         }
     except OSError as error:
         raise SnapshotDamaged(f"{path}: {error.strerror or error}") from error
-    except (ValueError, TypeError, msgspec.MsgspecError) as error:
+    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise SnapshotDamaged(f"{path}: {error}") from error
-    if touch:
-        np.frombuffer(content, np.uint8)[:: mmap.PAGESIZE].max(initial=0)
+    for name, each in arrays.items():
+        if name not in cold:
+            each.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max(initial=0)
     return arrays
 
 
 def sections_of(content: bytes | memoryview | mmap.mmap) -> list[Section]:
     """Return the sections of a file, which cover it; one without a name if it is no container."""
-    size = len(content)
     try:
-        starts = [(each.name, each.offset) for each in _read_header(content)]
+        entries = _read_header(content)
     except (ValueError, msgspec.MsgspecError):
-        starts = []
-    bounds = [("", 0), *starts]
-    stops = [start for _, start in bounds[1:]] + [size]
-    if stops != sorted(stops):
-        return [Section("", 0, size)]
-    return [Section(name, start, stop) for (name, start), stop in zip(bounds, stops, strict=True)]
+        entries = []
+    bounds = [0, *(each.offset for each in entries), len(content)]
+    names = ["", *(each.name for each in entries)]
+    if bounds != sorted(bounds) or len(names) != len({*names}):
+        return [Section("", 0, len(content))]
+    return [Section(*each) for each in zip(names, bounds, bounds[1:], strict=False)]
 
 
 def arrays_path(path: Path) -> Path:
@@ -202,27 +215,32 @@ def _read_header(content: bytes | memoryview | mmap.mmap) -> list[_Entry]:
     return _header.decode(bytes(content[HEADER_START : HEADER_START + size]))
 
 
-def _shapes(layout: Layout, entries: Sequence[_Entry]) -> None:
+def _check(layout: Layout, entries: Sequence[_Entry]) -> None:
     """Compare a header with a layout; raises ValueError."""
     if [each.name for each in entries] != list(layout.arrays):
         raise ValueError(f"holds other arrays than {', '.join(layout.arrays)}")
     sizes: dict[str, int] = {}
-    for entry, declared in zip(entries, layout.arrays.values(), strict=True):
-        dimensions = declared.shape.split(",")
-        is_right = entry.dtype in declared.dtype.split() and len(dimensions) == len(entry.shape)
-        for dimension, size in zip(dimensions, entry.shape, strict=False):
-            name, plus, _ = dimension.strip().partition("+")
-            length = int(name) if name.isdecimal() else sizes.setdefault(name, size - bool(plus))
-            is_right &= size == length + bool(plus) >= 0
+    for entry, types, dimensions in zip(entries, layout.types, layout.dimensions, strict=True):
+        is_right = entry.dtype in types and len(dimensions) == len(entry.shape)
+        for (name, added), size in zip(dimensions, entry.shape, strict=False):
+            length = name if isinstance(name, int) else sizes.setdefault(name, size - added)
+            is_right &= size == length + added >= 0
         if not is_right or entry.offset < 0:
+            declared = layout.arrays[entry.name]
             raise ValueError(
                 f"{entry.name} is {entry.dtype} {entry.shape}, not {declared.dtype} "
                 f"[{declared.shape}]"
             )
 
 
-def _rank(array: Array) -> int:
-    return array.shape.count(",") + 1
+def _dimension(text: str) -> tuple[str | int, int]:
+    """Return the name of a dimension, or its size, and what is added to it."""
+    name, plus, _ = text.partition("+")
+    return int(name) if name.isdecimal() else name, len(plus)
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _aligned(offset: int) -> int:
