@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--set", action="append", default=[], help="parameters of `stuffing`")
     parser.add_argument("--builds", nargs="*", type=int, help="catalogue sizes to build")
-    parser.add_argument("--rebuilt", type=int, default=100_000, help="services to change")
+    parser.add_argument("--rebuilt", type=int, default=40_000, help="services to change")
     parser.add_argument("--served", nargs="*", type=int, help="catalogue sizes to serve")
     options = parser.parse_args()
     for part, bench in PARTS.items():

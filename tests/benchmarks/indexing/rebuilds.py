@@ -1,111 +1,123 @@
-"""Time, memory and disk of builds after changes, compared with a build from nothing and Whoosh."""
+"""Whole builds from nothing and after changes, as ratios to plain Whoosh over the same texts."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
-from service.publishing.artifacts import KEPT
+from service.snapshot.publication import CURRENT
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.indexing.builds import run
-from tests.benchmarks.services import change_services, write_services
-from tests.support.artifacts import disk_usage
+from tests.benchmarks.services import (
+    call_services,
+    change_resources,
+    change_services,
+    write_resources,
+    write_services,
+)
 
-WHOOSH = "Whoosh"
-NO_DOWNLOADS = "--no-downloads"
-SERVICES_ALONE = ("--no-endpoints", "--no-semantic", NO_DOWNLOADS)
-MODES = {"with endpoints and vectors": (NO_DOWNLOADS,), "services alone": SERVICES_ALONE}
-"""Options of the builds of each table. `--parts downloads` measures downloads."""
-SHARES = (0.001, 0.01, 0.1, 0.5)
-HEADINGS = f"seconds  ÷ nothing  ÷ {WHOOSH}  processor s  peak MB  disk ÷ {KEPT}  indexed anew"
-SMALLER = 5
-"""How many times fewer services the smaller catalogue has that is built from nothing."""
-ROUNDS = 2
-"""Builds from nothing in turns with Whoosh, of which the shortest counts."""
+WORDS_ALONE = "--no-semantic"
+SERVICES_ALONE = (WORDS_ALONE, "--no-endpoints")
+ROUNDS = 3
+"""Rounds of all builds and of Whoosh, of which the medians count."""
+SHARE = 0.01
+HEADINGS = "to CURRENT  ÷ Whoosh  to the end  ÷ Whoosh  processor s  peak MB  indexed anew"
 
 
-class Rebuild(NamedTuple):
-    """A build: its report, and the bytes of the artifacts folder after it.
+class Run(NamedTuple):
+    """A build: seconds until it replaced CURRENT and until it ended, and its processor seconds.
 
-    processor: seconds that its processes ran, which other work on the machine changes less
     memory: peak megabytes of its processes
+    indexed: services whose texts were indexed anew
     """
 
-    report: dict[str, float]
+    published: float
+    ended: float
     processor: float
     memory: float
-    disk: int
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that the build took."""
-        return self.report["seconds"]
+    indexed: int
 
 
 def bench_rebuilds(count: int) -> None:
-    """Print builds from nothing beside plain Whoosh, then a table of rebuilds for each mode."""
-    print(f"\nfrom nothing, services alone: Ratecard s  {WHOOSH} s  ÷ {WHOOSH}")
-    _bench_from_nothing(count // SMALLER)
-    whoosh = _bench_from_nothing(count)
+    """Print builds of `count` services as records, then of half as many as resources."""
     with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
-        folder = Path(name)
-        sources = _write_sources(count, folder)
-        for mode, options in MODES.items():
-            print(f"\n{f'{count:,} {mode}':34} {HEADINGS}")
-            _bench_mode(sources, folder / mode, options, whoosh)
+        _bench_records(count, Path(name))
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
+        _bench_resources(count // 2, Path(name))
 
 
-def _bench_from_nothing(count: int) -> float:
-    """Time both in turns, and print the shortest times; return that of Whoosh."""
-    ours, theirs = [], []
-    for _ in range(ROUNDS):
-        with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
-            source = Path(name) / "services.jsonl"
-            write_services(source, make_documents(count))
-            ours.append(_build(source, Path(name) / "artifacts", SERVICES_ALONE).seconds)
-        output, _ = run(["tests.benchmarks.indexing.writers", WHOOSH, str(count)])
-        theirs.append(float(output))
-    seconds, whoosh = min(ours), min(theirs)
-    print(f"{count:28,} {seconds:11.1f} {whoosh:9.1f} {seconds / whoosh:9.2f}")
-    return whoosh
-
-
-def _write_sources(count: int, folder: Path) -> dict[str, Path]:
-    """Write services, and the same with a share of them changed; return the files by their name."""
+def _bench_records(count: int, folder: Path) -> None:
     documents = make_documents(count)
-    unchanged = folder / "unchanged.jsonl"
+    unchanged, changed, called, half = (
+        folder / f"{name}.jsonl" for name in ("unchanged", "changed", "called", "half")
+    )
     write_services(unchanged, documents)
-    sources = {"nothing changed": unchanged}
-    for share in SHARES:
-        name = f"{100 * share:g} % changed"
-        sources[name] = folder / f"{share}.jsonl"
-        change_services(unchanged, sources[name], share, documents)
-    return sources
+    write_services(half, documents[: count // 2])
+    change_services(unchanged, changed, SHARE, documents)
+    call_services(unchanged, called)
+    runs: dict[str, list[Run]] = {}
+    whoosh, half_whoosh = [], []
+
+    def build(name: str, source: Path, out: Path, *options: str) -> None:
+        runs.setdefault(name, []).append(_build(source, out, options))
+
+    for number in range(ROUNDS):
+        out = folder / f"artifacts{number}"
+        whoosh.append(_time_whoosh(count))
+        build("from nothing", unchanged, out, WORDS_ALONE)
+        build("nothing changed", unchanged, out, WORDS_ALONE)
+        build(f"{SHARE:.0%} changed", changed, out, WORDS_ALONE)
+        run(["indexer", "rollback", str(out)])
+        build("all calls changed", called, out, WORDS_ALONE)
+        half_whoosh.append(_time_whoosh(count // 2))
+        build("services alone", half, folder / f"half{number}", *SERVICES_ALONE)
+    alone = runs.pop("services alone")
+    _print_table(f"{count:,} services with endpoints", runs, median(whoosh))
+    _print_table(f"{count // 2:,} services", {"from nothing": alone}, median(half_whoosh))
 
 
-def _bench_mode(
-    sources: dict[str, Path], artifacts: Path, options: Sequence[str], whoosh: float
-) -> None:
-    """Build from nothing, then each source after the unchanged one."""
-    source, *_ = sources.values()
-    first = _build(source, artifacts, options)
-    _print("from nothing", first, first, whoosh)
-    for name, changed in sources.items():
-        _print(name, _build(changed, artifacts, options), first, whoosh)
-        if changed != source:
-            run(["indexer", "rollback", str(artifacts)])
+def _bench_resources(count: int, folder: Path) -> None:
+    records, resources, changed = (
+        folder / f"{name}.jsonl" for name in ("records", "resources", "changed")
+    )
+    write_services(records, make_documents(count))
+    write_resources(records, resources)
+    change_resources(resources, changed, SHARE)
+    as_records, from_nothing, after = [], [], []
+    for number in range(ROUNDS):
+        out = folder / f"artifacts{number}"
+        as_records.append(_build(records, folder / f"records{number}", [WORDS_ALONE]))
+        from_nothing.append(_build(resources, out, [WORDS_ALONE]))
+        after.append(_build(changed, out, [WORDS_ALONE]))
+    base, nothing, rebuilt = (
+        median(each.ended for each in runs) for runs in (as_records, from_nothing, after)
+    )
+    print(f"\n{count:,} services as resources      seconds  ratio")
+    print(f"{'as records':30} {base:8.1f}")
+    print(f"{'as resources, from nothing':30} {nothing:8.1f} {nothing / base:6.2f} of as records")
+    change = f"{SHARE:.0%} of the resources changed"
+    print(f"{change:30} {rebuilt:8.1f} {rebuilt / nothing:6.2f} of from nothing")
 
 
-def _build(source: Path, artifacts: Path, options: Sequence[str]) -> Rebuild:
+def _time_whoosh(count: int) -> float:
+    output, _ = run(["tests.benchmarks.indexing.writers", "Whoosh", str(count)])
+    return float(output)
+
+
+def _build(source: Path, artifacts: Path, options: Sequence[str]) -> Run:
     command = ["indexer", "build", str(source), "--out", str(artifacts), "--json", *options]
-    before = _processor_seconds()
+    processor, started = _processor_seconds(), time.time()
     output, memory = run(command)
-    processor = _processor_seconds() - before
-    return Rebuild(json.loads(output), processor, memory, disk_usage(artifacts))
+    ended = time.time() - started
+    published = (artifacts / CURRENT).stat().st_mtime - started
+    processor = _processor_seconds() - processor
+    return Run(published, ended, processor, memory, json.loads(output)["indexed"])
 
 
 def _processor_seconds() -> float:
@@ -114,11 +126,12 @@ def _processor_seconds() -> float:
     return times.children_user + times.children_system
 
 
-def _print(name: str, build: Rebuild, first: Rebuild, whoosh: float) -> None:
-    nothing, peer = build.seconds / first.seconds, build.seconds / whoosh
-    disk, indexed = build.disk / first.disk / KEPT, build.report["indexed"]
-    print(
-        f"{name:33} {build.seconds:8.1f} {nothing:10.2f} {peer:9.2f} "
-        f"{build.processor:12.1f} {build.memory:8,.0f} "
-        f"{disk:9.2f} {indexed:13,}"
-    )
+def _print_table(title: str, runs: dict[str, list[Run]], whoosh: float) -> None:
+    print(f"\n{title:30} {HEADINGS}")
+    for name, own in runs.items():
+        published, ended, processor, memory, indexed = map(median, zip(*own, strict=True))
+        print(
+            f"{name:30} {published:10.1f} {published / whoosh:9.2f} {ended:11.1f} "
+            f"{ended / whoosh:9.2f} {processor:12.1f} {memory:8,.0f} {indexed:13,.0f}"
+        )
+    print(f"{'Whoosh':30} {whoosh:10.1f}")
