@@ -21,7 +21,8 @@ from indexer.payments.claims import Claims
 from indexer.payments.credit import Claim, ServiceUsage, count_credits, fill_usage
 from indexer.payments.database import open_payments
 from indexer.payments.files import PaymentInput
-from indexer.processes.resources import available_cpus, available_memory, worker_count
+from indexer.processes.pool import Pool
+from indexer.processes.resources import available_cpus, available_memory
 from indexer.progress import Progress
 from indexer.segments.kept import KeptRecords
 from indexer.snapshot.ecosystem import write_ecosystem
@@ -86,8 +87,9 @@ class Assembler:
         findings: Findings,
         progress: Progress,
         now: datetime,
+        pool: Pool,
     ) -> None:
-        self._staging, self._options, self._now = staging, options, now
+        self._staging, self._options, self._now, self._pool = staging, options, now, pool
         self._kept, self._known = kept, known
         self._findings, self._progress = findings, progress
         self._decisions = Decisions(served)
@@ -151,7 +153,7 @@ class Assembler:
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         with self._progress.stage("read", total, in_bytes=True) as reading:
-            intake.read(inputs.sources, worker_count(self._jobs, self._memory), reading)
+            intake.read(inputs.sources, self._pool, reading)
 
     def _amend(
         self,

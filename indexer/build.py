@@ -25,6 +25,7 @@ from indexer.indexing import Indexer, IndexReport
 from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, Ranking
 from indexer.payments.database import check_payment_files
+from indexer.processes.pool import Pool
 from indexer.processes.resources import available_cpus, available_memory
 from indexer.progress import Progress, track
 from indexer.publishing.publication import Publisher
@@ -200,10 +201,11 @@ def _opened(
     """Yield a build, which reads what earlier builds left for it."""
     snapshots = [] if options.from_scratch else kept_snapshots(options.out)
     with (
+        Pool(options.jobs or available_cpus(), options.memory or available_memory()) as pool,
         closing(Kept(options.out, snapshots)) as kept,
         collect_findings(options.rejects, inputs.paths) as findings,
     ):
-        yield _Build(staging, options, encoder, kept, findings, progress)
+        yield _Build(staging, options, encoder, kept, findings, progress, pool)
 
 
 class _Stored(NamedTuple):
@@ -238,6 +240,7 @@ class _Build:
         kept: Kept,
         findings: Findings,
         progress: Progress,
+        pool: Pool,
     ) -> None:
         self._built = staging / "snapshot"
         self._built.mkdir()
@@ -251,7 +254,7 @@ class _Build:
         with progress.stage("read what is kept"):
             self._known = _known_records(kept)
         self._assembler = Assembler(
-            staging, options, served, kept.records, self._known, findings, progress, self._now
+            staging, options, served, kept.records, self._known, findings, progress, self._now, pool
         )
 
     def run(

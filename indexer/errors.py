@@ -39,9 +39,12 @@ class InvalidRecord(Exception):  # not an IndexerError: the record is rejected, 
     """A record that cannot be indexed, with the JSON path of the fault and the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
+        super().__init__(path, reason)
         self.path = path
         self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
 
 
 class LeftOut(InvalidRecord):
@@ -49,4 +52,5 @@ class LeftOut(InvalidRecord):
 
     def __init__(self, rule: str, path: str, reason: str) -> None:
         super().__init__(path, reason)
+        self.args = (rule, path, reason)  # as the exception is made again from its pickle
         self.rule = rule

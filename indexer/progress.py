@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar
+from io import TextIOBase
+from typing import TYPE_CHECKING, TextIO, TypeVar, cast
 
 if TYPE_CHECKING:  # rich is an optional dependency
     from rich.progress import Progress as Bar
@@ -91,6 +92,22 @@ def track(items: Iterable[T], advance: Advance, every: int = 1) -> Iterator[T]:
             advance(every)
 
 
+class _Terminal(TextIOBase):
+    """A stream to a terminal that a person may close: the build goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+
 @contextmanager
 def _draw_bar(name: str, total: int | None, *, in_bytes: bool) -> Iterator[Stage]:
     from rich import progress  # noqa: PLC0415  # an optional dependency
@@ -109,7 +126,7 @@ def _draw_bar(name: str, total: int | None, *, in_bytes: bool) -> Iterator[Stage
         *counts,
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
-        console=Console(file=sys.stderr),
+        console=Console(file=cast("TextIO", _Terminal(sys.stderr)), force_terminal=True),
     ) as bar:
         bar.add_task(name, total=total, note="")
         stage = Stage(bar, total)

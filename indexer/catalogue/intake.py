@@ -25,6 +25,7 @@ from indexer.errors import (
     TooManyRejects,
 )
 from indexer.options import BuildOptions, Kind, OnError
+from indexer.processes.pool import Pool
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedSource, Listings, remove_unused
 from indexer.sources.findings import Fate, Finding, Findings, State, Tally
@@ -84,13 +85,13 @@ class Intake:
         self._catalogue, self._discovery = catalogue, discovery
         self._known, self._findings = known, findings
 
-    def read(self, inputs: list[Input], workers: int, progress: Stage) -> None:
+    def read(self, inputs: list[Input], pool: Pool, progress: Stage) -> None:
         """Read all sources; raises SourceError for one that fails the build."""
-        with Normaliser(self._known, workers) as normaliser:
-            for each in inputs:
-                self._catalogue.sources.append(each.options)
-                self._take(each, normaliser, progress)
-            self.reused = normaliser.reused
+        normaliser = Normaliser(self._known, pool)
+        for each in inputs:
+            self._catalogue.sources.append(each.options)
+            self._take(each, normaliser, progress)
+        self.reused = normaliser.reused
 
     def store(self) -> None:
         """Keep what was accepted, once it is published; a fault is noted, as nothing is lost."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from msgspec import Struct
 
@@ -20,8 +17,7 @@ from indexer.catalogue.known_records import (
 )
 from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
-from indexer.processes.pool import start_pool, wait_for
-from indexer.progress import Advance
+from indexer.processes.pool import Pool, wait_for
 from indexer.record_store import record_key
 from indexer.segments.kept import NOT_KEPT
 from indexer.sources.records import SourceRecord
@@ -54,31 +50,15 @@ class Batch(Struct):
 
 
 class Normaliser:
-    """Normalises records in their order; a context manager that ends its workers.
+    """Normalises records in their order, in a pool from `WORKERS_FROM` bytes of new records on.
 
-    At most `workers` processes are started, none before `WORKERS_FROM` bytes of new records.
     `reused` counts the known records.
     """
 
-    def __init__(self, known: KnownRecords, workers: int) -> None:
+    def __init__(self, known: KnownRecords, pool: Pool) -> None:
         self.reused = 0
-        self._known = known
-        self._workers = workers
+        self._known, self._pool = known, pool
         self._new_bytes = 0
-        self._stack = ExitStack()
-        self._submit: Callable[[list[bytes]], Future[Answers]] | None = None
-        self._waiting = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def normalise(
         self, records: Iterable[SourceRecord], is_of_catalogue: Callable[[SourceRecord], bool]
@@ -87,10 +67,16 @@ class Normaliser:
         started: deque[Batch] = deque()
         for batch in _batches(records):
             started.append(self._start(batch, is_of_catalogue))
-            while len(started) > self._waiting:
+            while len(started) > self._read_ahead:
                 yield from self._finish(started.popleft())
         while started:
             yield from self._finish(started.popleft())
+
+    @property
+    def _read_ahead(self) -> int:
+        """The batches that are read ahead, 0 where this process normalises them."""
+        is_worth_it = self._pool.workers > 1 and self._new_bytes >= WORKERS_FROM
+        return WAITING * self._pool.workers if is_worth_it else 0
 
     def _start(
         self, records: list[SourceRecord], is_of_catalogue: Callable[[SourceRecord], bool]
@@ -105,11 +91,9 @@ class Normaliser:
         ]
         batch = Batch(records, digests, known, new)
         self._new_bytes += sum(len(records[ordinal].text) for ordinal in new)
-        if self._submit is None and self._workers > 1 and self._new_bytes >= WORKERS_FROM:
-            self._submit = self._stack.enter_context(start_pool(normalise_texts, self._workers))
-            self._waiting = WAITING * self._workers
-        if self._submit is not None and new:
-            batch.answer = self._submit([records[ordinal].text for ordinal in new])
+        if self._read_ahead and new:
+            texts = [records[ordinal].text for ordinal in new]
+            batch.answer = self._pool.submit(normalise_texts, texts)
         return batch
 
     def _finish(self, batch: Batch) -> Iterator[tuple[SourceRecord, Result]]:
@@ -141,7 +125,7 @@ class Normaliser:
         return normalised
 
 
-def normalise_texts(texts: list[bytes], _: Advance) -> Answers:
+def normalise_texts(texts: list[bytes]) -> Answers:
     """Normalise records in a worker.
 
     The build validates an invalid record again, and reports the fault.

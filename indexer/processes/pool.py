@@ -1,4 +1,4 @@
-"""Worker processes, as a Python process uses one core.
+"""The worker processes of a build, as a Python process uses one core.
 
 `multiprocessing` is no help here: its start methods `spawn` and `forkserver` import the caller's
 `__main__` into each process, so that a script that builds without a `__main__` guard would run over
@@ -15,15 +15,16 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
-from queue import SimpleQueue
-from typing import IO, Any, NamedTuple, TypeVar, cast
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from threading import Lock
+from types import TracebackType
+from typing import IO, Any, NamedTuple, Self, TypeVar, cast
 
 from indexer.errors import IndexerError
-from indexer.processes.resources import GC_THRESHOLDS
+from indexer.processes.resources import GC_THRESHOLDS, worker_count
 from indexer.progress import Advance
 
 T = TypeVar("T")
@@ -42,72 +43,111 @@ runs bytecode; a signal that another thread of the process received, or that arr
 main thread blocked, does not wake it up."""
 
 
+class Call(NamedTuple):
+    """A call of a function; one that reports progress is given `advance` as its last argument."""
+
+    function: Callable[..., Any]
+    arguments: Sequence[Any]
+    reports: bool = False
+
+
 class Message(NamedTuple):
     """A message of a worker: steps of progress, or at its end the result or an exception."""
 
     steps: int = 0
     result: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
-@contextmanager
-def start_workers(
-    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], advance: Advance
-) -> Iterator[Callable[[], list[Any]]]:
-    """Call a function in a process for each task; the processes end with the `with` statement.
+class Pool:
+    """The worker processes of a build, until the pool closes; a context manager.
 
-    The function is given the arguments of the task, and a function that reports progress: its steps
-    are passed to `advance`, in a thread for each worker. Yields a function that waits for the
-    results and returns them in order; it raises the first exception of a worker, or IndexerError
-    if a worker was killed.
+    A process starts when a call finds none idle. `workers` is their number at most; if it is 1,
+    there are none, and calls run in this process at once. Functions must be importable by name.
     """
-    with _start(len(tasks)) as (workers, threads):
-        futures = []
-        for worker, task in zip(workers, tasks, strict=True):
-            worker.send(function, task)
-            worker.send_no_more()
-            futures.append(threads.submit(worker.result, advance))
-        yield partial(_gather, futures)
 
+    def __init__(self, jobs: int, memory: int) -> None:
+        self.workers = worker_count(jobs, memory)
+        self._threads = ThreadPoolExecutor(self.workers)
+        self._lock = Lock()  # of the attributes below
+        self._started: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._is_closed = False
 
-@contextmanager
-def start_pool(function: Callable[..., T], count: int) -> Iterator[Callable[..., Future[T]]]:
-    """Answer many calls of a function in `count` processes, which end with the `with` statement.
+    def __enter__(self) -> Self:
+        return self
 
-    Yields a function that submits a call; `wait_for` returns its result. The function is given the
-    arguments of the call, and a function that reports progress, which nobody sees.
-    """
-    idle = SimpleQueue[Worker]()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Kill the processes, whatever they do."""
+        with self._lock:
+            self._is_closed = True
+            started = [*self._started]
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in started:
+            worker.kill()
+        self._threads.shutdown()
+        for worker in started:
+            worker.close()
 
-    def call(*arguments: Any) -> T:
-        worker = idle.get()
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Call a function in a worker; `wait_for` returns the result or raises its exception."""
+        if self.workers > 1:
+            return self._threads.submit(self._run, Call(function, arguments), _ignore)
+        future = Future[T]()
         try:
-            worker.send(function, arguments)
-            return cast("T", worker.result(lambda _: None))
+            future.set_result(function(*arguments))
+        except Exception as error:  # noqa: BLE001  # raised by the future
+            future.set_exception(error)
+        return future
+
+    def map(
+        self,
+        function: Callable[..., T],
+        tasks: Iterable[Sequence[Any]],
+        advance: Advance | None = None,
+    ) -> list[T]:
+        """Call a function with the arguments of each task; return the results in order.
+
+        With `advance` the function is given a last argument, which reports steps of progress:
+        `advance` is called with them, from other threads. Raises the first exception of a call, and
+        then starts no further ones. A single task runs in this process.
+        """
+        calls = [Call(function, arguments, advance is not None) for arguments in tasks]
+        advance = advance or _ignore
+        if self.workers == 1 or len(calls) == 1:
+            return [_call(call, advance) for call in calls]
+        futures = [self._threads.submit(self._run, call, advance) for call in calls]
+        pending = set(futures)
+        try:
+            while pending:
+                done, pending = wait(pending, SIGNAL_CHECK, FIRST_EXCEPTION)
+                for future in done:
+                    future.result()  # raises what the function raised
         finally:
-            idle.put(worker)
+            for future in pending:
+                future.cancel()
+        return [future.result() for future in futures]
 
-    with _start(count) as (workers, threads):
-        for worker in workers:
-            idle.put(worker)
-        yield partial(threads.submit, call)
-
-
-@contextmanager
-def run_beside(
-    function: Callable[..., None], arguments: tuple[Any, ...], *, in_process: bool
-) -> Iterator[None]:
-    """Call a function in a process while the body of a `with` statement runs, and wait for it.
-
-    It is called before the body if `in_process`.
-    """
-    if in_process:
-        function(*arguments)
-        yield
-        return
-    with start_workers(_call, [(function, arguments)], lambda _: None) as results:
-        yield
-        results()
+    def _run(self, call: Call, advance: Advance) -> Any:
+        """Make a call in an idle worker, or in a new one."""
+        with self._lock:
+            if self._is_closed:
+                raise IndexerError("the build has ended its processes")
+            if not self._idle:
+                self._idle.append(Worker())
+                self._started.add(self._idle[-1])
+            worker = self._idle.pop()
+        try:
+            return worker.answer(call, advance)
+        finally:
+            with self._lock:
+                if worker.is_running:
+                    self._idle.append(worker)
 
 
 def wait_for(future: Future[T]) -> T:
@@ -125,36 +165,34 @@ class Worker:
             [sys.executable, "-c", BOOTSTRAP, str(os.getpid()), *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if sys.stderr is None else None,  # None where it is closed
             env={"OPENBLAS_NUM_THREADS": "1"} | os.environ,  # there is a worker for each CPU
             process_group=0,  # Ctrl-C on a terminal reaches the build alone, which ends its workers
         )
         self._calls = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
 
-    def send(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Send a call; a worker that has ended already is reported by `result`."""
-        with suppress(OSError):
-            pickle.dump((function, arguments), self._calls, pickle.HIGHEST_PROTOCOL)
-            self._calls.flush()
+    @property
+    def is_running(self) -> bool:
+        """Whether the process can take a further call."""
+        return self._process.poll() is None
 
-    def send_no_more(self) -> None:
-        """Have the process end after its answers."""
-        with suppress(OSError):
-            self._calls.close()
+    def answer(self, call: Call, advance: Advance) -> Any:
+        """Send a call and wait for its result.
 
-    def result(self, advance: Advance) -> Any:
-        """Wait for the next result; raises what the function raised, or IndexerError."""
-        try:
-            while (message := pickle.load(self._answers)).steps:  # noqa: S301  # our own process
-                advance(message.steps)
-        except (EOFError, pickle.UnpicklingError) as error:
-            raise IndexerError(
-                f"a process of this build was ended ({self._process.wait()}); is there enough "
-                "memory for it?"
-            ) from error
-        if message.error is not None:
-            raise message.error
-        return message.result
+        Raises what the function raises, or IndexerError where the process ends before.
+        """
+        content = pickle.dumps(call, pickle.HIGHEST_PROTOCOL)
+        with suppress(BrokenPipeError):  # the process has ended, and does not answer
+            _write(self._calls, content)
+        while (answer := _read(self._answers)) is not None:
+            message: Message = pickle.loads(answer)  # noqa: S301  # our own process
+            if message.error is not None:
+                raise message.error
+            if not message.steps:
+                return message.result
+            advance(message.steps)
+        raise IndexerError(_describe_end(self._process.wait()))
 
     def kill(self) -> None:
         """Kill the process, if it still runs."""
@@ -163,59 +201,94 @@ class Worker:
 
     def close(self) -> None:
         """Close the pipes, which no thread uses any more."""
-        self.send_no_more()
+        with suppress(BrokenPipeError):  # of a call that the process did not read
+            self._calls.close()
         self._answers.close()
 
 
 def work(parent: int) -> None:
-    """Answer the call on standard input: the main program of a worker."""
+    """Answer the calls on standard input: the main program of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the build names the signal; no traceback
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printing must not damage the answers
-    if sys.platform == "linux":  # elsewhere a worker ends when it next reports progress
+    if sys.platform == "linux":  # elsewhere a worker ends when it next answers
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             return
     gc.set_threshold(*GC_THRESHOLDS)
 
-    def send(message: Message) -> None:
-        pickle.dump(message, answers, pickle.HIGHEST_PROTOCOL)
-        answers.flush()
+    def advance(steps: int) -> None:
+        _write(answers, pickle.dumps(Message(steps)))
 
-    while True:
-        try:
-            function, arguments = pickle.load(sys.stdin.buffer)  # noqa: S301  # our own process
-            result = function(*arguments, lambda steps: send(Message(steps)))
-        except EOFError:  # there are no more calls
-            return
-        except Exception as error:  # noqa: BLE001  # raised again by the build
-            send(Message(error=error))
-        else:
-            send(Message(result=result))
+    while (content := _read(sys.stdin.buffer)) is not None:
+        _write(answers, _answer(content, advance))
 
 
 @contextmanager
-def _start(count: int) -> Iterator[tuple[list[Worker], ThreadPoolExecutor]]:
-    """Start processes, and threads that wait for them; the processes end first."""
-    with ExitStack() as stack:
-        workers = []
-        for _ in range(count):
-            workers.append(Worker())
-            stack.callback(workers[-1].close)
-            stack.callback(workers[-1].kill)
-        threads = stack.enter_context(ThreadPoolExecutor(count))
-        for worker in workers:
-            stack.callback(worker.kill)
-        yield workers, threads
+def start_workers(
+    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], advance: Advance
+) -> Iterator[Callable[[], list[Any]]]:
+    """Map a function over tasks in processes of their own: use the pool of the build instead."""
+    with Pool(len(tasks), sys.maxsize) as pool:
+        yield lambda: pool.map(function, tasks, advance)
 
 
-def _gather(futures: Sequence[Future[Any]]) -> list[Any]:
-    pending = set(futures)
-    while pending:
-        done, pending = wait(pending, timeout=SIGNAL_CHECK, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()  # raises what the worker raised
-    return [future.result() for future in futures]
+@contextmanager
+def run_beside(
+    function: Callable[..., None], arguments: tuple[Any, ...], *, in_process: bool
+) -> Iterator[None]:
+    """Call a function beside the body: use the pool of the build instead."""
+    with Pool(1 if in_process else 2, sys.maxsize) as pool:
+        future = pool.submit(function, *arguments)
+        yield
+        wait_for(future)
 
 
-def _call(function: Callable[..., None], arguments: tuple[Any, ...], _: Advance) -> None:
-    function(*arguments)
+def _ignore(_: int) -> None:
+    """Report no progress."""
+
+
+def _call(call: Call, advance: Advance) -> Any:
+    extra = (advance,) if call.reports else ()
+    return call.function(*call.arguments, *extra)
+
+
+def _answer(content: bytes, advance: Advance) -> bytes:
+    """Make a pickled call, and return the pickled message with its outcome."""
+    try:
+        result = _call(pickle.loads(content), advance)  # noqa: S301  # our own process
+        return pickle.dumps(Message(result=result), pickle.HIGHEST_PROTOCOL)
+    except BaseException as error:  # noqa: BLE001  # raised again by the build
+        error.add_note(f"in a worker process:\n{traceback.format_exc()}")
+        return pickle.dumps(Message(error=_picklable(error)))
+
+
+def _picklable(error: BaseException) -> BaseException:
+    """Return an exception, or one with its type and message where it cannot be pickled."""
+    with suppress(Exception):
+        pickle.loads(pickle.dumps(error))  # noqa: S301  # our own object
+        return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _write(stream: IO[bytes], content: bytes) -> None:
+    """Write a pickled object whole, after it was pickled without an error."""
+    pickle.dump(content, stream, pickle.HIGHEST_PROTOCOL)
+    stream.flush()
+
+
+def _read(stream: IO[bytes]) -> bytes | None:
+    """Return the next pickled object, or None where the stream ends."""
+    try:
+        return cast("bytes", pickle.load(stream))  # noqa: S301  # our own process
+    except (EOFError, pickle.UnpicklingError):  # at its end, or within an object
+        return None
+
+
+def _describe_end(status: int) -> str:
+    """Describe the end of a process that ended before its answer."""
+    if status >= 0:
+        return f"a process of this build ended with status {status} before its work was done"
+    advice = "; is there enough memory for it?" if -status == signal.SIGKILL else ""
+    name = f"signal {-status} ({signal.strsignal(-status)})"
+    return f"a process of this build was ended by {name}{advice}"

@@ -70,6 +70,22 @@ def test_a_terminal_without_rich_shows_lines(tmp_path: Path, artifacts: Path) ->
     assert output.splitlines()[-1].startswith("published ")
 
 
+def test_a_build_outlives_its_terminal(tmp_path: Path, artifacts: Path) -> None:
+    records = [service(f"s{number:03}") for number in range(600)]
+    source = write_lines(tmp_path / "source.jsonl", records)
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, text=True
+    ) as process:
+        os.close(terminal)
+        os.read(controller, 1)  # the first bar is drawn
+        os.close(controller)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert output.splitlines()[-1].startswith("published ")
+
+
 def run_on_terminal(
     source: str, artifacts: Path, *options: str, python: tuple[str, ...] = ("-m", "indexer")
 ) -> tuple[str, str]:

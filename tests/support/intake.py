@@ -17,6 +17,7 @@ from indexer.assembly import Assembler
 from indexer.catalogue.known_records import KnownRecords
 from indexer.cli.main import main
 from indexer.options import BuildOptions, Kind, SourceOptions
+from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.segments.kept import Kept
 from indexer.sources.decisions import FILE, DecisionTable
@@ -185,6 +186,7 @@ def _take_in(
         findings,
         Progress(quiet=True),
         NOW,
+        Pool(jobs=1, memory=0),
     )
     with assembler.assemble(find_inputs(options), staging / "ecosystem") as assembled:
         entries = assembled.listing

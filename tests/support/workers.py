@@ -6,6 +6,8 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn
 
 import pytest
@@ -21,8 +23,56 @@ def double(number: int, advance: Callable[[int], None]) -> int:
     return 2 * number
 
 
-def process_id(_: Callable[[int], None]) -> int:
+def process_id() -> int:
     return os.getpid()
+
+
+def meet(folder: Path, own: str, other: str) -> int:
+    """Wait for the process that calls this with the names the other way round."""
+    (folder / own).touch()
+    while not (folder / other).exists():
+        os.sched_yield()
+    return os.getpid()
+
+
+class Described(Exception):
+    """An exception that cannot be made again from its pickle: that has the message alone."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+
+
+class Locked(Exception):
+    """An exception that cannot be pickled."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.lock = Lock()
+
+
+def fail(error: BaseException) -> NoReturn:
+    raise error
+
+
+def fail_described() -> NoReturn:
+    raise Described("$.name", "is missing")
+
+
+def fail_locked() -> NoReturn:
+    raise Locked("is taken")
+
+
+def return_lock() -> Lock:
+    """Return a result that cannot be pickled."""
+    return Lock()
+
+
+def end_itself(number: int) -> NoReturn:
+    """End this process by a signal, or with a status of at most 0."""
+    if number <= 0:
+        os._exit(-number)
+    os.kill(os.getpid(), number)
+    raise AssertionError
 
 
 def fail_with_full_disk(*_: Any) -> NoReturn:
@@ -52,7 +102,7 @@ def never_end(*_: Any) -> None:
     signal.pause()
 
 
-def never_end_or_fail(is_endless: bool, _: Callable[[int], None]) -> None:
+def never_end_or_fail(is_endless: bool) -> None:
     if is_endless:
         never_end()
     fail_with_full_disk()

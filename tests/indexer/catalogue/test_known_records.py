@@ -24,6 +24,7 @@ from indexer.catalogue.known_records import (
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.options import BuildOptions, Ranking
+from indexer.processes.pool import Pool
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import SourceRecord
 from service.snapshot.manifest import read_manifest
@@ -35,6 +36,8 @@ from tests.support.workers import kill_itself
 PROGRAM = "program"
 FACTS = "segments/sources/facts.npz"
 WORKERS = 2
+PLENTY = 2**40
+"""Bytes of memory that do not limit the number of workers."""
 WORDS = Ranking(is_semantic=False)
 
 Outcome = tuple[str, Any]
@@ -87,7 +90,8 @@ def normalise(
 def run(texts: Sequence[bytes], known: KnownRecords, workers: int = 1) -> Normalisation:
     source = [SourceRecord(f"line {number}", text) for number, text in enumerate(texts, 1)]
     source.append(SourceRecord("last line", b"", "longer than a record"))
-    with Normaliser(known, workers) as normaliser:
+    with Pool(workers, PLENTY) as pool:
+        normaliser = Normaliser(known, pool)
         results = normaliser.normalise(source, lambda record: not record.is_resource)
         outcomes = [(record.position, outcome(result)) for record, result in results]
         return Normalisation(outcomes, normaliser.reused)
@@ -149,7 +153,7 @@ def test_workers_return_the_results_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_batches")
 def test_a_killed_worker_ends_the_reading_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indexer.catalogue.normaliser.normalise_texts", kill_itself)
-    with pytest.raises(IndexerError, match=r"was ended \(-9\); is there enough memory"):
+    with pytest.raises(IndexerError, match=r"\(Killed\); is there enough memory"):
         normalise(new_records(50), KnownRecords(), WORKERS)
 
 

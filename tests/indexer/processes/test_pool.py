@@ -13,20 +13,26 @@ from typing import Any, NoReturn
 
 import pytest
 
-from indexer.errors import IndexerError
-from indexer.processes.pool import start_workers
+from indexer.errors import IndexerError, InvalidRecord, LeftOut, SourceError
+from indexer.processes.pool import Pool, wait_for
 from tests.support.artifacts import ids, snapshots
 from tests.support.running import ROOT, Build, service, write_lines
 from tests.support.stuck_build import FUNCTIONS, WORKERS
 from tests.support.workers import (
     RUNNING,
     double,
+    end_itself,
+    fail,
+    fail_described,
+    fail_locked,
     fail_with_full_disk,
     kill_itself,
     kill_itself_while_sending,
+    meet,
     never_end,
     never_end_or_fail,
     process_id,
+    return_lock,
     several_cpus,
 )
 
@@ -36,42 +42,144 @@ NEW_IDS = list("abcdef")
 """More records than workers, so that calls wait for a worker when the build is interrupted."""
 
 
-def run(function: Callable[..., Any], *tasks: tuple[Any, ...]) -> tuple[list[Any], int]:
-    """Return the results of workers, and the sum of the steps that they reported."""
+PLENTY = 2**40
+"""Bytes of memory that do not limit the number of workers."""
+
+
+def map_in_workers(function: Callable[..., Any], *tasks: tuple[Any, ...]) -> list[Any]:
+    with Pool(2, PLENTY) as pool:
+        return pool.map(function, tasks)
+
+
+def submit(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a call in a worker."""
+    with Pool(2, PLENTY) as pool:
+        return wait_for(pool.submit(function, *arguments))
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_results_are_in_the_order_of_the_tasks_and_steps_are_counted(jobs: int) -> None:
     steps: list[int] = []
-    with start_workers(function, tasks, steps.append) as results:
-        return results(), sum(steps)
+    with Pool(jobs, PLENTY) as pool:
+        assert pool.map(double, [(3,), (1,), (2,)], steps.append) == [6, 2, 4]
+        assert sum(steps) == 6
+        assert pool.map(abs, [(-number,) for number in range(20)]) == [*range(20)]
 
 
-def test_results_are_in_the_order_of_the_tasks_and_steps_are_counted() -> None:
-    assert run(double, (3,), (1,), (2,)) == ([6, 2, 4], 6)
+def test_tasks_run_side_by_side_in_processes_that_further_calls_use(tmp_path: Path) -> None:
+    with Pool(2, PLENTY) as pool:
+        ids = pool.map(meet, [(tmp_path, "one", "other"), (tmp_path, "other", "one")])
+        assert len({*ids, os.getpid()}) == 3
+        assert all(wait_for(pool.submit(process_id)) in ids for _ in range(4))
+    assert children().isdisjoint(map(str, ids))
 
 
-def test_each_task_runs_in_its_own_process() -> None:
-    (one, other), _ = run(process_id, (), ())
-    assert len({one, other, os.getpid()}) == 3
+def test_no_process_starts_before_it_is_needed() -> None:
+    before = children()
+    with Pool(3, PLENTY) as pool:
+        assert pool.map(process_id, [()]) == [os.getpid()]
+        assert children() == before
+        one = wait_for(pool.submit(process_id))
+        assert wait_for(pool.submit(process_id)) == one
+        assert children() == {*before, str(one)}
+    assert children() == before
 
 
-def test_an_exception_of_a_worker_is_raised() -> None:
-    with pytest.raises(OSError, match="No space left") as raised:
-        run(fail_with_full_disk, ())
-    assert raised.value.filename == "postings"
+def test_with_one_worker_calls_run_in_this_process() -> None:
+    with Pool(1, PLENTY) as pool:
+        assert wait_for(pool.submit(process_id)) == os.getpid()
+        assert pool.map(process_id, [(), ()]) == [os.getpid()] * 2
+        failed = pool.submit(fail_with_full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            wait_for(failed)
+
+
+ERRORS: list[BaseException] = [
+    OSError(28, "No space left on device", "postings"),
+    InvalidRecord("$.name", "is missing"),
+    LeftOut("denied", "$.resource", "is denied"),
+    SourceError("feed.json: is cut short"),
+    EOFError("the file ends"),
+    SystemExit(3),
+    KeyboardInterrupt(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_exception_of_a_worker_is_raised_as_it_is(error: BaseException) -> None:
+    with pytest.raises(type(error)) as raised:
+        submit(fail, error)
+    assert str(raised.value) == str(error)
+    assert vars(raised.value).items() >= vars(error).items()
+    assert "in fail" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (fail_described, r"Described: \$\.name: is missing"),
+        (fail_locked, "Locked: is taken"),
+        (return_lock, "cannot pickle '_thread.lock' object"),
+    ],
+)
+def test_objects_that_cannot_be_pickled_are_reported_as_what_they_are(
+    function: Callable[..., Any], message: str
+) -> None:
+    with Pool(2, PLENTY) as pool:
+        before = wait_for(pool.submit(process_id))
+        with pytest.raises((RuntimeError, TypeError), match=message):
+            wait_for(pool.submit(function))
+        assert wait_for(pool.submit(process_id)) == before
+
+
+def test_arguments_that_cannot_be_pickled_leave_the_worker_alone() -> None:
+    with Pool(2, PLENTY) as pool:
+        before = wait_for(pool.submit(process_id))
+        with pytest.raises(TypeError, match="cannot pickle"):
+            wait_for(pool.submit(abs, return_lock()))
+        assert wait_for(pool.submit(process_id)) == before
 
 
 @pytest.mark.parametrize("end", [kill_itself, kill_itself_while_sending])
 def test_a_killed_worker_is_an_error_with_advice(end: Callable[..., Any]) -> None:
-    message = r"a process of this build was ended \(-\d+\); is there enough memory for it\?"
+    message = r"was ended by signal 9 \(Killed\); is there enough memory for it\?$"
     with pytest.raises(IndexerError, match=message):
-        run(end, (), ())
+        submit(end)
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGSEGV, r"was ended by signal 11 \(Segmentation fault\)$"),
+        (signal.SIGINT, r"was ended by signal 2 \(Interrupt\)$"),
+        (0, r"ended with status 0 before its work was done$"),
+        (-3, r"ended with status 3 before its work was done$"),
+    ],
+)
+def test_a_worker_that_ends_otherwise_is_no_question_of_memory(number: int, message: str) -> None:
+    with pytest.raises(IndexerError, match=message):
+        submit(end_itself, number)
 
 
 def test_a_failure_does_not_wait_for_the_other_workers() -> None:
     with pytest.raises(OSError, match="No space left"):
-        run(never_end_or_fail, (True,), (False,))
+        map_in_workers(never_end_or_fail, (True,), (False,))
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_workers_answer_where_standard_streams_are_closed(closed: str) -> None:
+    program = (
+        "from indexer.processes.pool import Pool\n"
+        "from tests.support.workers import double\n"
+        "with Pool(2, 2**40) as pool:\n"
+        "    assert pool.map(double, [(1,), (2,)], lambda _: None) == [2, 4]\n"
+    )
+    arguments = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program]
+    assert subprocess.run(arguments, cwd=ROOT, check=False, timeout=TIMEOUT).returncode == 0
 
 
 ENDS: dict[str, tuple[Callable[..., Any], str]] = {
-    "killed": (kill_itself, "a process of this build was ended (-9); is there enough memory"),
+    "killed": (kill_itself, "was ended by signal 9 (Killed); is there enough memory for it?"),
     "out of room": (
         fail_with_full_disk,
         "postings: No space left on device; what was published before",
@@ -174,6 +282,10 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.kill()
 
 
+def terminate(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+
+
 def press_ctrl_c(process: subprocess.Popen[str]) -> None:
     """Send the signal to the process group, as a terminal does."""
     os.killpg(process.pid, signal.SIGINT)
@@ -186,8 +298,12 @@ def interrupt_another_thread(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
+SIGNALS = {kill: signal.SIGKILL, terminate: signal.SIGTERM}
+"""The signals that the build does not handle: the system ends its workers."""
+
+
 @pytest.mark.parametrize("stage", FUNCTIONS)
-@pytest.mark.parametrize("end", [kill, press_ctrl_c, interrupt_another_thread])
+@pytest.mark.parametrize("end", [kill, terminate, press_ctrl_c, interrupt_another_thread])
 def test_an_interrupted_build_leaves_no_process_and_the_next_build_succeeds(
     end: Callable[[subprocess.Popen[str]], None],
     stage: str,
@@ -200,8 +316,8 @@ def test_an_interrupted_build_leaves_no_process_and_the_next_build_succeeds(
     with stuck_build(stage, source, artifacts) as process:
         end(process)
         _, reported = process.communicate(timeout=TIMEOUT)
-    if end is kill:
-        assert (process.returncode, reported) == (-signal.SIGKILL, "")
+    if end in SIGNALS:
+        assert (process.returncode, reported) == (-SIGNALS[end], "")
     else:
         assert (process.returncode, reported) == (128 + signal.SIGINT, "error: interrupted\n")
     assert ids(artifacts) == ["before"]
