@@ -97,8 +97,8 @@ class Assembler:
         self._memory = options.memory or available_memory()
 
     @contextmanager
-    def assemble(self, inputs: Inputs, ecosystem: Path) -> Iterator[Assembled]:
-        """Yield the services; the tables of payments are written to the folder `ecosystem`."""
+    def assemble(self, inputs: Inputs, built: Path) -> Iterator[Assembled]:
+        """Yield the services; the tables of payments are written to the folder `built`."""
         self._findings.notes += inputs.notes
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*self._options.policy.deny, *overlays.denials)
@@ -132,7 +132,7 @@ class Assembler:
                 memory=self._memory,
                 stablecoins=rules.stablecoins,
             ) as payments:
-                count = write_ecosystem(ecosystem, payments)
+                count = write_ecosystem(built, payments)
                 for tally in self._findings.tallies[len(inputs.sources) :]:
                     self._findings.check(tally, self._options.max_rejects)
                 self._findings.flush()

@@ -261,7 +261,7 @@ class _Build:
         self, inputs: Inputs, fingerprint: Fingerprint | None, cluster: SearchCluster | None
     ) -> Report:
         """Build and publish; returns the report."""
-        with self._assembler.assemble(inputs, self._built / "ecosystem") as assembled:
+        with self._assembler.assemble(inputs, self._built) as assembled:
             stored = self._store(assembled)
         before, changes = since_last(self._options.out, self._built)
         indexed = self._index(stored)
@@ -286,7 +286,7 @@ class _Build:
 
     def check(self, inputs: Inputs) -> Report:
         """Read and merge the sources; returns a report without a snapshot."""
-        with self._assembler.assemble(inputs, self._built / "ecosystem") as assembled:
+        with self._assembler.assemble(inputs, self._built) as assembled:
             stored = self._store(assembled)
         _, changes = since_last(self._options.out, self._built)
         return make_report(

@@ -10,6 +10,8 @@ import numpy as np
 
 from service.opensearch.index import DELIMITER, GROUP, ORDINAL, SERVICE, TERMS
 from service.search.postings import IMPACT_BITS, IMPACT_MASK, Integers, read_header
+from service.storage.container import open_arrays
+from service.storage.layouts import ENDPOINTS
 from service.storage.memory_map import open_array
 
 PASS = 1 << 21
@@ -33,7 +35,7 @@ class Documents:
         self._dense_terms = dense[np.argsort(rows[dense])]
         columns = open_array(folder / "dense_impacts.npy")
         self._dense = columns.reshape(len(columns), columns.shape[1] * columns.shape[2])
-        self._services = open_array(built / "endpoints" / "services.npy")
+        self._services = open_arrays(built / "endpoints" / "endpoints", ENDPOINTS)["services"]
         penalties = open_array(folder / "group_penalties.npy").astype(np.int64)
         self._bonuses = penalties.max(initial=0) - penalties + 1
 

@@ -1,54 +1,64 @@
-"""Writing the files of a `ServiceFilterIndex`: facets, prices and orders."""
+"""Writing the facets, prices and orders of services, and the facets of any documents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from indexer.columns.ragged import Ragged
+from indexer.columns.ragged import Integers, Ragged
 from indexer.columns.record_columns import RecordColumns
 from service.filtering.facets import DENSE_SHARE, SERVICE_KEYS, Normaliser
+from service.storage.container import ArraysWriter, writing_arrays
+from service.storage.layouts import SERVICE_FILTERS
 
 
-def write_filters(folder: Path, columns: RecordColumns, calls: Sequence[int]) -> None:
-    """Write the filters of the services, and of their calls in the last 30 days."""
-    folder.mkdir()
-    services, strings = columns.services, columns.strings
+class FacetValues(NamedTuple):
+    """The values of documents: numbers of strings, none two spellings of one value.
+
+    numbers: int32, those of each document
+    """
+
+    numbers: Ragged
+    strings: Ragged
+
+
+def write_filters(path: Path, columns: RecordColumns, calls: Sequence[int]) -> None:
+    """Write the container of a `ServiceFilterIndex`; `calls` are those of the last 30 days."""
+    services, runs = columns.services, columns.service_runs
     count = len(services)
-    for name, key in SERVICE_KEYS.items():
-        if name in columns.service_runs:
-            values = columns.service_runs[name]
-        else:
-            values = Ragged(np.ones(count, np.uint32), services[name])
-        write_spellings(folder, name, key, values, strings)
-    prices = np.ascontiguousarray(services["cheapest"])
-    np.save(folder / "cheapest.npy", prices)
-    np.save(folder / "enriched.npy", np.ascontiguousarray(services["enriched"]))
-    names = [name.casefold() for name in columns.service_runs["name"].strings()]
+    names = [name.casefold() for name in runs["name"].strings()]
     orders = {
-        "popularity": sorted(range(count), key=calls.__getitem__, reverse=True),  # and stable
-        "price": np.argsort(prices, kind="stable"),
-        "name": sorted(range(count), key=names.__getitem__),
+        "by_popularity": sorted(range(count), key=calls.__getitem__, reverse=True),  # and stable
+        "by_price": np.argsort(services["cheapest"], kind="stable"),
+        "by_name": sorted(range(count), key=names.__getitem__),
     }
-    for name, order in orders.items():
-        np.save(folder / f"{name}.npy", np.asarray(order, np.uint32))
+    with writing_arrays(path, SERVICE_FILTERS) as writer:
+        for name, key in SERVICE_KEYS.items():
+            values = runs[name] if name in runs else single_values(services[name])
+            write_facet(writer, name, key, FacetValues(values, columns.strings))
+        writer.write("prices", services["cheapest"])
+        writer.write("enriched", services["enriched"])
+        for name, order in orders.items():
+            writer.write(name, np.asarray(order, np.uint32))
 
 
-def write_spellings(
-    folder: Path, name: str, key: Normaliser, values: Ragged, strings: Ragged
-) -> None:
-    """Write the files of a `StoredFacet` of values that may be spelt in several ways.
+def single_values(numbers: Integers) -> Ragged:
+    """Return the numbers of documents that have one each."""
+    return Ragged(np.ones(len(numbers), np.uint32), numbers)
 
-    values: int32, numbers of strings: those of each document, without two spellings of one value
+
+def write_facet(writer: ArraysWriter, name: str, key: Normaliser, values: FacetValues) -> None:
+    """Write the arrays of a `StoredFacet`.
 
     Spellings with the same key are one value, which is shown in its most frequent spelling.
     """
-    counts = np.bincount(values.items, minlength=len(strings.sizes))
+    numbers, strings = values
+    counts = np.bincount(numbers.items, minlength=len(strings.sizes))
     used = np.flatnonzero(counts)
     spellings = strings.take(used).strings()
     keys: dict[str, int] = {}
@@ -58,28 +68,21 @@ def write_spellings(
         own = keys.setdefault(key(spelling), len(keys))
         key_numbers[number] = own
         best[own] = min(best.get(own, (0, "")), (-uses, spelling))
-    item_keys = key_numbers[values.items]
-    if len(keys) <= np.iinfo(np.uint16).max:
-        item_keys = item_keys.astype(np.uint16)  # which NumPy sorts several times as fast
-    documents = values.owners[np.argsort(item_keys, kind="stable")].astype(np.uint32)
-    bounds = np.cumsum(np.bincount(item_keys, minlength=len(keys))).tolist()
-    spans = [documents[start:stop] for start, stop in pairwise([0, *bounds])]
-    shown = {best[own][1]: spans[own] for own in range(len(keys))}
-    write_facet(folder, name, shown, len(values.sizes))
-
-
-def write_facet(
-    folder: Path, name: str, values: Mapping[str, npt.NDArray[np.uint32]], documents: int
-) -> None:
-    """Write the files of a `StoredFacet`: values with their documents, ascending."""
-    ordered = sorted(values, key=lambda value: (-len(values[value]), value))
-    (folder / f"{name}.values.json").write_bytes(msgspec.json.encode(ordered))
-    lengths = [0, *(len(values[value]) for value in ordered)]
-    np.save(folder / f"{name}.offsets.npy", np.cumsum(lengths, dtype=np.int64))
-    ordinals = [np.empty(0, np.uint32), *(values[value] for value in ordered)]
-    np.save(folder / f"{name}.ordinals.npy", np.concatenate(ordinals).astype(np.uint32))
-    dense = [value for value in ordered if len(values[value]) > documents * DENSE_SHARE]
-    masks = np.zeros((len(dense), documents), np.bool_)
-    for mask, value in zip(masks, dense, strict=True):
-        mask[values[value]] = True
-    np.save(folder / f"{name}.dense.npy", masks)
+    sizes = np.bincount(key_numbers[numbers.items], minlength=len(keys)).tolist()
+    order = sorted(range(len(keys)), key=lambda own: (-sizes[own], best[own][1]))
+    ranks = np.empty(len(keys), np.uint16 if len(keys) <= np.iinfo(np.uint16).max else np.int32)
+    ranks[order] = np.arange(len(keys))
+    # NumPy sorts numbers of 16 bits several times as fast.
+    by_value = np.argsort(ranks[key_numbers[numbers.items]], kind="stable")
+    ordinals = numbers.owners[by_value].astype(np.uint32)
+    bounds = np.cumsum([0, *(sizes[own] for own in order)], dtype=np.int64)
+    documents = len(numbers.sizes)
+    dense = sum(size > documents * DENSE_SHARE for size in sizes)
+    masks = np.zeros((dense, documents), np.bool_)
+    for mask, (start, stop) in zip(masks, pairwise(bounds.tolist()), strict=False):
+        mask[ordinals[start:stop]] = True
+    encoded = msgspec.json.encode([best[own][1] for own in order])
+    writer.write(f"{name}.values", np.frombuffer(encoded, np.uint8))
+    writer.write(f"{name}.offsets", bounds)
+    writer.write(f"{name}.ordinals", ordinals)
+    writer.write(f"{name}.dense", masks)

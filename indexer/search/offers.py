@@ -1,26 +1,26 @@
-"""Writing the files of `service.filtering.offers`."""
+"""Writing the files of `service.filtering.offers`, and the facets of endpoints by their offers."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from itertools import pairwise
 from math import nan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.columns.ragged import Integers, Ragged, Rows
+from indexer.columns.ragged import Integers, Ragged, Rows, ragged_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
-from indexer.search.filters import write_facet
+from indexer.search.filters import FacetValues
 from indexer.x402.stablecoins import is_usd
 from indexer.x402.testnets import is_test_network
 from service.filtering.facets import OFFER_KEYS
-from service.filtering.offers import COLUMNS, NONE
+from service.filtering.offers import NONE
 from service.networks import network_label
+from service.storage.container import write_arrays
+from service.storage.layouts import OFFERS
 from service.storage.string_table import write_string_table
 
 # Fields of the columns of endpoints, by the names of the keys of offers.
@@ -127,37 +127,44 @@ class OfferWriter:
 
     def write(
         self, folder: Path, entries: int, owners: npt.NDArray[np.int32], endpoints: int
-    ) -> None:
-        """Write the offers, and facets of the endpoints.
+    ) -> dict[str, FacetValues]:
+        """Write the offers; returns the values of OFFER_FACETS that endpoints have by them.
 
         entries: how many of the first offers are entries of `accepts`
         owners: int32[offers], the ordinals of their endpoints, or NONE
         """
         folder.mkdir()
-        shadowed = self._shadowed(owners, endpoints)
-        self._write_facet(folder, "network", owners, endpoints)
-        self._write_facet(folder, "scheme", np.where(shadowed, NONE, owners), endpoints)
         numbers = self._strings.write(folder / "strings")
         prices = np.asarray(self._prices)
         order = np.lexsort((prices, owners))
-        columns: dict[str, npt.NDArray[Any]] = {
-            COLUMNS[name]: numbers[np.asarray(column.numbers, np.int32)]
-            for name, column in self._columns.items()
-        }
-        columns["currencies"] = numbers[np.asarray(self._currencies.numbers, np.int32)]
-        columns["prices"] = prices
-        columns["usd_prices"] = np.asarray(self._usd_prices)
-        columns["shadowed"] = shadowed
-        columns["owners"] = owners.astype(np.int32)
-        columns["starts"] = np.asarray(self._starts, np.int64)
-        columns["stops"] = np.asarray(self._stops, np.int64)
-        for name, column in columns.items():
-            np.save(folder / f"{name}.npy", column[order])
         bounds = np.searchsorted(owners[order], np.arange(endpoints + 1))
-        np.save(folder / "bounds.npy", bounds)
         by_price = bounds[0] + np.argsort(prices[order][bounds[0] :], kind="stable")
-        np.save(folder / "by_price.npy", by_price.astype(np.uint32))
-        np.save(folder / "entries.npy", np.argsort(order)[:entries].astype(np.int32))
+        shadowed = self._shadowed(owners, endpoints)
+        arrays = {
+            **{name: numbers[column.keys] for name, column in self._columns.items()},
+            "currency": numbers[self._currencies.keys],
+            "prices": prices,
+            "usd_prices": np.asarray(self._usd_prices),
+            "shadowed": shadowed,
+            "endpoints": owners.astype(np.int32),
+            "starts": np.asarray(self._starts, np.int64),
+            "stops": np.asarray(self._stops, np.int64),
+        }
+        arrays = {name: array[order] for name, array in arrays.items()} | {
+            "bounds": bounds,
+            "by_price": by_price.astype(np.uint32),
+            "entries": np.argsort(order)[:entries].astype(np.int32),
+        }
+        write_arrays(folder / "offers", OFFERS, arrays)
+        networks, schemes = self._columns["network"], self._columns["scheme"]
+        # The labels of two names of a network are one value, as facets compare them by their keys.
+        labels = ragged_texts([network_label(name).encode() for name in networks.spellings])
+        spellings = ragged_texts([name.encode() for name in schemes.spellings])
+        counted = np.where(shadowed, NONE, owners)
+        return {
+            "network": FacetValues(networks.of_endpoints(owners, endpoints), labels),
+            "scheme": FacetValues(schemes.of_endpoints(counted, endpoints), spellings),
+        }
 
     def _shadowed(self, owners: npt.NDArray[np.int32], endpoints: int) -> npt.NDArray[np.bool_]:
         """Return which offers are on a test network where the endpoint has one on a main network.
@@ -165,7 +172,7 @@ class OfferWriter:
         Nobody is paid real money there.
         """
         strings = self._strings.strings
-        numbers = np.asarray(self._columns["network"].numbers, np.int32)
+        numbers = self._columns["network"].keys
         is_test_number = np.zeros(len(strings) + 1, np.bool_)  # the last is NONE
         for number in np.unique(numbers[numbers != NONE]).tolist():
             is_test_number[number] = is_test_network(strings[number])
@@ -176,39 +183,43 @@ class OfferWriter:
         shadowed: npt.NDArray[np.bool_] = is_test & has_main[owners]
         return shadowed
 
-    def _write_facet(
-        self, folder: Path, name: str, owners: npt.NDArray[np.int32], endpoints: int
-    ) -> None:
-        """Write a facet of the values that the offers of each endpoint have."""
-        numbers = np.asarray(self._columns[name].numbers, np.int64)
-        known = (owners >= 0) & (numbers >= 0)
-        pairs = np.sort(numbers[known] << 32 | owners[known])
-        pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # np.unique hashes, which is slower
-        values, counts = np.unique(pairs >> 32, return_counts=True)
-        bounds = np.concatenate(([0], np.cumsum(counts))).tolist()
-        ordinals = (pairs & 0xFFFFFFFF).astype(np.uint32)
-        strings = self._strings.strings
-        labels = [network_label(strings[number]) for number in values.tolist()]
-        spans = [ordinals[start:stop] for start, stop in pairwise(bounds)]
-        write_facet(folder, name, dict(zip(labels, spans, strict=True)), endpoints)
-
 
 class _Column:
-    """The numbers of one value of all offers; a value is reduced to its key once."""
+    """The values of one parameter of all offers; a spelling is reduced to its key once."""
 
     def __init__(self, strings: StringNumbers, key: Callable[[str], str]) -> None:
-        self._strings = strings
-        self._key = key
-        self._known: dict[str, int] = {}
-        self.numbers = array("i")
+        self._strings, self._key = strings, key
+        self.spellings: dict[str, int] = {}
+        self._keys = array("i")
+        self._numbers = array("i")
+
+    @property
+    def keys(self) -> npt.NDArray[np.int32]:
+        """The number of the key of each offer, or NONE."""
+        keys: npt.NDArray[np.int32] = np.array(self._keys, np.int32)[np.asarray(self._numbers)]
+        return keys
 
     def add(self, value: str) -> None:
-        number = self._known.get(value)
-        if number is None:
-            number = self._known[value] = self._strings[self._key(value)]
-        self.numbers.append(number)
+        self._numbers.append(self._number(value))
 
     def extend(self, numbers: Integers, strings: Ragged) -> None:
         """Add values by their numbers in a table of strings."""
-        own = of_strings(lambda value: self._strings[self._key(value)], numbers, strings)
-        self.numbers.frombytes(own.astype(np.int32).tobytes())
+        own = of_strings(self._number, numbers, strings)
+        self._numbers.frombytes(own.astype(np.int32).tobytes())
+
+    def of_endpoints(self, owners: npt.NDArray[np.int32], endpoints: int) -> Ragged:
+        """Return the spellings that the offers of each endpoint have, of each key the first."""
+        keys, numbers = self.keys, np.array(self._numbers, np.int32)
+        known = np.flatnonzero((owners >= 0) & (keys >= 0))
+        pairs = owners[known].astype(np.int64) << 32 | keys[known]
+        order = np.argsort(pairs, kind="stable")
+        first = known[order[np.diff(pairs[order], prepend=-1) > 0]]
+        sizes = np.bincount(owners[first], minlength=endpoints).astype(np.uint32)
+        return Ragged(sizes, numbers[first])
+
+    def _number(self, value: str) -> int:
+        number = self.spellings.get(value)
+        if number is None:
+            number = self.spellings[value] = len(self.spellings)
+            self._keys.append(self._strings[self._key(value)])
+        return number

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 from indexer.record_store import write_record_store
 from service.records import Bucket, Overview, Transaction, format_timestamp
+from service.snapshot.ecosystem import TABLES
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
@@ -65,11 +67,9 @@ LIMIT {NEWEST}
 
 def write_ecosystem(folder: Path, payments: DuckDBPyConnection | None) -> int:
     """Write the tables that `service.snapshot.ecosystem` reads; returns the number of payments."""
-    folder.mkdir()
     count, oldest, newest = (0, 0, 0) if payments is None else _extent(payments)
-    tables: dict[str, Iterable[Struct]]
+    tables: dict[str, Iterable[Struct]] = {}
     if payments is None or not count:
-        tables = dict.fromkeys(("days", "first_days", "hours", "transactions"), ())
         tables["overview"] = [Overview(**_totals(*ZEROS), latest_block_timestamp=None)]
     else:
         # A timeframe of days starts just after the time of day of the newest payment; `first_days`
@@ -85,8 +85,9 @@ def write_ecosystem(folder: Path, payments: DuckDBPyConnection | None) -> int:
             "hours": _buckets(payments, hours, HOUR, after=newest - DAY),
             "transactions": _transactions(payments),
         }
-    for name, rows in tables.items():
-        write_record_store(folder, name, map(msgspec.json.encode, rows))
+    rows = [[msgspec.json.encode(row) for row in tables.get(name, ())] for name in TABLES]
+    counts = msgspec.json.encode([*map(len, rows)])
+    write_record_store(folder, "ecosystem", chain([counts], *rows))
     return count
 
 

@@ -25,7 +25,7 @@ from indexer.encoder.encoding import open_text_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
 from indexer.record_store import load_array, write_record_store
-from indexer.search.filters import write_spellings
+from indexer.search.filters import FacetValues, single_values, write_facet
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
 from indexer.search.postings import popularity
@@ -36,9 +36,11 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import Rules, read_resource
 from indexer.x402.untrusted import NULL, string_of
-from service.filtering.facets import ENDPOINT_KEYS
+from service.filtering.facets import ENDPOINT_KEYS, OFFER_KEYS
 from service.filtering.offers import NONE
+from service.storage.container import Arrays, write_arrays, writing_arrays
 from service.storage.hash_table import write_hash_table
+from service.storage.layouts import ENDPOINT_FILTERS, ENDPOINTS
 from service.storage.record_store import RecordStore
 
 
@@ -81,16 +83,8 @@ class _Service(Struct):
     endpoints: list[_Endpoint]
 
 
-class _Listed(Struct, rename="camel"):
-    """The part of the endpoint of a listed resource that is searched and identifies it."""
-
-    url: str
-    method: str
-    tool: str = ""
-
-
 _service = msgspec.json.Decoder(_Service)
-_listed = msgspec.json.Decoder(_Listed)
+_endpoint = msgspec.json.Decoder(_Endpoint)
 _text = msgspec.json.Decoder(EndpointText)
 _separator = re.compile(r"[,/|]")
 _any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
@@ -112,38 +106,24 @@ def write_endpoints(
     """
     folder = built / "endpoints"
     folder.mkdir()
-    first, count = columns.first_endpoints, len(columns.endpoints)
-    join = _Join(built, first, listed)
+    join = _Join(built, columns.first_endpoints, listed)
     join.match(columns.endpoints["key"])
-    write_record_store(folder, "facts", _facts(columns))
-    _write_places(folder, columns, load_array(built / "records.offsets.npy"))
-    prior = _write_filters(folder, columns)
     counts = columns.services["endpoints"].astype(np.int32)
     others = np.flatnonzero(join.documents == NONE) if indexed else np.empty(0, np.int64)
-    other_counts = np.bincount(listed.services[others], minlength=len(counts)).astype(np.int32)
+    services = listed.services[others]
+    other_counts = np.bincount(services, minlength=len(counts)).astype(np.int32)
     documents = place_documents(counts if indexed else np.zeros_like(counts), other_counts)
-    owners_of_others = listed.services[others]
-    ranks = np.arange(len(others)) - np.searchsorted(owners_of_others, owners_of_others)
-    join.documents[others] = documents.others[owners_of_others] + ranks
-    services = documents.services
-    if not indexed:
-        services = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    resources = np.full(len(services), NONE, np.int32)
-    joined = np.flatnonzero(join.documents != NONE)
-    resources[join.documents[joined]] = joined
-    np.save(folder / "first.npy", first)
-    np.save(folder / "services.npy", services)
-    np.save(folder / "resources.npy", resources)
-    np.save(
-        folder / "documents.npy", join.documents if indexed else np.full_like(join.documents, NONE)
-    )
-    owners = np.repeat(join.owners, np.diff(listed.offers))
-    price_owners = offers.add_prices(columns, join.is_unlisted)
-    all_owners = np.concatenate((owners, price_owners.astype(np.int32)))
-    offers.write(built / "offers", len(owners), all_owners, count)
-    other_documents = join.documents[others]
+    ranks = np.arange(len(others)) - np.searchsorted(services, services)
+    other_documents = (documents.others[services] + ranks).astype(np.int32)
+    join.documents[others] = other_documents
+    _write_places(folder, built, columns, documents, join, indexed=indexed)
+    of_entries = np.repeat(join.owners, np.diff(listed.offers))
+    of_prices = offers.add_prices(columns, join.is_unlisted).astype(np.int32)
+    owners = np.concatenate((of_entries, of_prices))
+    of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
+    _write_filters(folder, columns, of_offers)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
-    return IndexedEndpoints(documents, part, other_documents, vectors, prior)
+    return IndexedEndpoints(documents, part, other_documents, vectors, _prior(columns))
 
 
 def _facts(columns: RecordColumns) -> Iterator[bytes]:
@@ -158,48 +138,69 @@ def _facts(columns: RecordColumns) -> Iterator[bytes]:
     return (msgspec.json.encode(Facts(*each)) for each in facts)
 
 
-def _write_places(folder: Path, columns: RecordColumns, offsets: Rows) -> None:
-    """Write where each endpoint stands in the store, and those that are rewritten."""
-    endpoints = columns.endpoints
-    records = np.repeat(offsets[:-1], columns.services["endpoints"])
-    bounds = np.stack((records + endpoints["start"], records + endpoints["stop"]), axis=1)
-    rewritten = np.flatnonzero(endpoints["is_rewritten"])
-    run = columns.service_runs["rewritten"]
-    owners = np.repeat(np.arange(len(offsets) - 1), columns.services["endpoints"])
-    starts, content = run.bounds[owners[rewritten]], run.items.tobytes()
-    places = zip(
-        (starts + endpoints["start"][rewritten]).tolist(),
-        (starts + endpoints["stop"][rewritten]).tolist(),
-        strict=True,
-    )
-    write_record_store(folder, "rewritten", (content[start:stop] for start, stop in places))
-    bounds[rewritten, 0] = NONE - np.arange(len(rewritten))
-    bounds[rewritten, 1] = 0
-    np.save(folder / "bounds.npy", bounds)
-
-
-def _write_filters(folder: Path, columns: RecordColumns) -> npt.NDArray[np.float64]:
-    """Write the values that endpoints are filtered and ordered by; returns their prior."""
-    services, endpoints = columns.services, columns.endpoints
-    categories, enriched = (
-        np.repeat(services[name], services["endpoints"]) for name in ("category", "enriched")
-    )
-    facets = {
-        "method": _method_names(endpoints["method"], columns.strings),
-        "category": (Ragged(np.ones(len(endpoints), np.uint32), categories), columns.strings),
-        "tag": (_tags(columns), columns.strings),
+def _write_places(
+    folder: Path,
+    built: Path,
+    columns: RecordColumns,
+    documents: Documents,
+    join: _Join,
+    *,
+    indexed: bool,
+) -> None:
+    """Write the documents of the endpoints, and where each endpoint stands in the store."""
+    endpoints, counts = columns.endpoints, columns.services["endpoints"]
+    service_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    run, is_rewritten = columns.service_runs["rewritten"], endpoints["is_rewritten"]
+    records = load_array(built / "records.offsets.npy")
+    starts = np.where(is_rewritten, run.bounds[service_of], records[service_of])
+    bounds = np.stack((starts + endpoints["start"], starts + endpoints["stop"]), axis=1)
+    content, rewritten = run.items.tobytes(), bounds[is_rewritten]
+    texts = (content[start:stop] for start, stop in rewritten.tolist())
+    write_record_store(folder, "rewritten", texts)
+    bounds[is_rewritten] = np.stack((NONE - np.arange(len(rewritten)), 0 * rewritten[:, 0]), axis=1)
+    services = documents.services if indexed else service_of
+    joined = np.flatnonzero(join.documents != NONE)
+    resources = np.full(len(services), NONE, np.int32)
+    resources[join.documents[joined]] = joined
+    arrays: Arrays = {
+        "first": columns.first_endpoints,
+        "services": services,
+        "resources": resources,
+        "documents": join.documents if indexed else np.full_like(join.documents, NONE),
+        "bounds": bounds,
     }
-    for name, (values, strings) in facets.items():
-        write_spellings(folder, name, ENDPOINT_KEYS[name], values, strings)
-    prices = np.ascontiguousarray(endpoints["price"])
-    np.save(folder / "prices.npy", prices)
-    np.save(folder / "enriched.npy", enriched)
-    np.save(folder / "price.npy", np.argsort(prices, kind="stable").astype(np.uint32))
-    popularity_order = np.argsort(-endpoints["calls"], kind="stable")
-    np.save(folder / "popularity.npy", popularity_order.astype(np.uint32))
+    write_arrays(folder / "endpoints", ENDPOINTS, arrays)
+    write_record_store(folder, "facts", _facts(columns))
     ordinals = np.arange(len(endpoints), dtype=np.int32)
     write_hash_table(folder / "urls", np.ascontiguousarray(endpoints["url"]), ordinals)
-    calls, numbers = np.unique(endpoints["calls"], return_inverse=True)
+
+
+def _write_filters(folder: Path, columns: RecordColumns, of_offers: dict[str, FacetValues]) -> None:
+    """Write the values that endpoints are filtered and ordered by."""
+    endpoints, counts = columns.endpoints, columns.services["endpoints"]
+    categories = single_values(np.repeat(columns.services["category"], counts))
+    facets = of_offers | {
+        "method": _methods(endpoints["method"], columns.strings),
+        "category": FacetValues(categories, columns.strings),
+        "tag": FacetValues(_tags(columns), columns.strings),
+    }
+    keys = {**OFFER_KEYS, **ENDPOINT_KEYS}
+    with writing_arrays(folder / "filters", ENDPOINT_FILTERS) as writer:
+        for name, values in facets.items():
+            write_facet(writer, name, keys[name], values)
+        writer.write("prices", endpoints["price"])
+        writer.write("enriched", np.repeat(columns.services["enriched"], counts))
+        for name, order in (
+            ("by_popularity", -endpoints["calls"]),
+            ("by_price", endpoints["price"]),
+        ):
+            writer.write(name, np.argsort(order, kind="stable").astype(np.uint32))
+
+
+def _prior(columns: RecordColumns) -> npt.NDArray[np.float64]:
+    """Return the prior of each endpoint."""
+    enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
+    calls, numbers = np.unique(columns.endpoints["calls"], return_inverse=True)
     priors = [[popularity(flag, each) for each in calls.tolist()] for flag in (False, True)]
     prior: npt.NDArray[np.float64] = np.array(priors)[enriched.astype(np.int8), numbers]
     return prior
@@ -214,8 +215,8 @@ def _tags(columns: RecordColumns) -> Ragged:
     return concatenate_ragged([own, of_services]).take(rows)
 
 
-def _method_names(methods: npt.NDArray[np.int32], strings: Ragged) -> tuple[Ragged, Ragged]:
-    """Return the names of methods of each endpoint as numbers, and their table of strings.
+def _methods(methods: npt.NDArray[np.int32], strings: Ragged) -> FacetValues:
+    """Return the names of methods of each endpoint.
 
     A method may be several, as in `GET, POST`.
     """
@@ -226,7 +227,7 @@ def _method_names(methods: npt.NDArray[np.int32], strings: Ragged) -> tuple[Ragg
         parts = [name.strip() for name in _separator.split(spelling.upper()) if name.strip()]
         distinct = {ENDPOINT_KEYS["method"](name): name for name in parts}.values()
         names.add_numbers(numbers.setdefault(name, len(numbers)) for name in distinct)
-    return names.rows().take(rows), ragged_texts([name.encode() for name in numbers])
+    return FacetValues(names.rows().take(rows), ragged_texts([name.encode() for name in numbers]))
 
 
 class _Join:
@@ -283,9 +284,9 @@ class _Join:
                 for address in identify_endpoint(endpoint.url, endpoint.method):
                     unlisted.setdefault((string_of(endpoint.tool), address), ordinal)
         for resource in resources:
-            declared = _listed.decode(self.read(resource))
+            declared = _endpoint.decode(self.read(resource))
             addresses = identify_endpoint(declared.url, declared.method)
-            for tool in (declared.tool, ""):
+            for tool in (string_of(declared.tool), ""):
                 keys = {(tool, address) for address in addresses} & unlisted.keys()
                 if keys:
                     self._set(resource, min(unlisted[key] for key in keys))

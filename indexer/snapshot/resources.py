@@ -14,6 +14,8 @@ from indexer.columns.extraction import endpoint_key
 from indexer.record_store import write_record_store
 from indexer.search.offers import Offer, OfferWriter, StringNumbers
 from indexer.x402.listing import EntryKeys, Listing
+from service.storage.container import Arrays, write_arrays
+from service.storage.layouts import RESOURCES
 
 
 class ListedResources(NamedTuple):
@@ -60,9 +62,11 @@ def write_resources(
             yield text
 
     write_record_store(folder, "texts", texts())
-    first_offers = columns.write(folder)
-    np.save(folder / "beyond.npy", beyond)
-    return ListedResources(np.asarray(services, np.int32), np.asarray(keys), first_offers)
+    arrays = columns.arrays(folder / "strings") | {"beyond": beyond}
+    write_arrays(folder / "resources", RESOURCES, arrays)
+    return ListedResources(
+        np.asarray(services, np.int32), np.asarray(keys), arrays["entry_offsets"]
+    )
 
 
 class _Columns:
@@ -74,7 +78,7 @@ class _Columns:
         self._numbered = {
             name: array("i") for name in ("types", "networks", "schemes", "extensions", "tags")
         }
-        self._bounds = {name: array("q", [0]) for name in ("entries", "extensions", "tags")}
+        self._offsets = {name: array("q", [0]) for name in ("entry", "extension", "tag")}
         self._urls = bytearray()
         self._url_starts = array("q")
         self._position = 0
@@ -90,22 +94,21 @@ class _Columns:
             self._append("extensions", key)
         for tag in listing.tags:
             self._append("tags", tag)
-        for name, bounds in self._bounds.items():
-            bounds.append(len(self._numbered["networks" if name == "entries" else name]))
+        for name, items in (("entry", "networks"), ("extension", "extensions"), ("tag", "tags")):
+            self._offsets[name].append(len(self._numbered[items]))
         self._url_starts.append(len(self._urls))
         self._urls += listing.url.lower().encode() + b"\n"
         self._position += size + 1
 
-    def write(self, folder: Path) -> npt.NDArray[np.int64]:
-        """Write the strings, and the arrays of their numbers; returns the bounds of the entries."""
-        sorted_numbers = self._strings.write(folder / "strings")
-        for name, given in self._numbered.items():
-            np.save(folder / f"{name}.npy", sorted_numbers[np.asarray(given, np.int32)])
-        for name, bounds in self._bounds.items():
-            np.save(folder / f"{name}.offsets.npy", np.asarray(bounds, np.int64))
-        (folder / "urls.txt").write_bytes(self._urls)
-        np.save(folder / "urls.starts.npy", np.asarray(self._url_starts, np.int64))
-        return np.asarray(self._bounds["entries"], np.int64)
+    def arrays(self, strings: Path) -> Arrays:
+        """Write the strings; returns the arrays of RESOURCES in its order but for `beyond`."""
+        sorted_numbers = self._strings.write(strings)
+        arrays = {name: sorted_numbers[given] for name, given in self._numbered.items()}
+        for name, offsets in self._offsets.items():
+            arrays[f"{name}_offsets"] = np.asarray(offsets, np.int64)
+        arrays["url_starts"] = np.asarray(self._url_starts, np.int64)
+        arrays["urls"] = np.frombuffer(self._urls, np.uint8)
+        return arrays
 
     def _append(self, name: str, value: str) -> None:
         self._numbered[name].append(self._strings[value])

@@ -9,11 +9,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS, Facet, ServiceFacet, open_facets
+from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS, OFFER_KEYS, ServiceFacet
 from service.filtering.filters import FilterIndex, intersection, page_of
 from service.filtering.offers import NONE, Offers
 from service.search.postings import Integers, Mask
-from service.storage.memory_map import open_array
+from service.storage.container import open_arrays
+from service.storage.layouts import ENDPOINT_FILTERS
 
 EndpointSort = Literal["relevance", "price", "popularity"]
 
@@ -59,21 +60,12 @@ class Selection(NamedTuple):
 
 
 class EndpointFilterIndex(FilterIndex):
-    """The filters and orders of endpoints, whose offers are filtered, too.
+    """The filters and orders of endpoints, whose offers are filtered, too."""
 
-    In the folder, `prices.npy` (float64, NaN where unknown) and `enriched.npy` (bool) are by
-    endpoint, `price.npy` and `popularity.npy`, uint32, the endpoints in these orders.
-    """
-
-    def __init__(self, folder: Path, offers: Offers, services: ServiceFacet) -> None:
-        facets: dict[str, Facet] = {**offers.facets, **open_facets(folder, ENDPOINT_KEYS)}
-        facets["service"] = services
-        super().__init__(
-            facets,
-            open_array(folder / "prices.npy"),
-            open_array(folder / "enriched.npy"),
-            {name: open_array(folder / f"{name}.npy") for name in ("price", "popularity")},
-        )
+    def __init__(self, path: Path, offers: Offers, services: ServiceFacet) -> None:
+        keys = {name: OFFER_KEYS[name] for name in OFFER_FACETS} | {**ENDPOINT_KEYS}
+        super().__init__(open_arrays(path, ENDPOINT_FILTERS), keys)
+        self.facets["service"] = services
         self._offers = offers
 
     def select(self, filters: EndpointFilters) -> Selection:

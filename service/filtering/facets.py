@@ -1,10 +1,6 @@
 """Facets: the values of documents that filters compare, and how many documents have each.
 
-A facet with v values and p (document, value) pairs is four files: `<name>.values.json`, the values
-as shown, most frequent first, none without a document; `<name>.offsets.npy`, int64[v + 1], and
-`<name>.ordinals.npy`, uint32[p], the documents of each value in listing order;
-`<name>.dense.npy`, bool[d, documents], a mask for each of the first d values, those of more than
-DENSE_SHARE of the documents.
+The arrays of a facet are those of `service.storage.layouts`, four for each name.
 """
 
 from __future__ import annotations
@@ -13,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -22,7 +17,7 @@ import numpy as np
 from service.networks import network_key
 from service.search.postings import Integers, Mask
 from service.search.top_k import top_k
-from service.storage.memory_map import open_array
+from service.storage.container import Arrays
 from service.storage.record_store import IdTable
 
 DENSE_SHARE = 1 / 40
@@ -46,17 +41,17 @@ def folded(value: str) -> str:
 
 
 SERVICE_KEYS: Mapping[str, Normaliser] = {
-    "category": str.casefold,
+    "category": folded,
     "network": network_key,
-    "scheme": str.casefold,
-    "integrationType": str.casefold,
-    "tag": str.casefold,
+    "scheme": folded,
+    "integrationType": folded,
+    "tag": folded,
 }
 """Normalisers of the values that services have, by the names of parameters."""
 ENDPOINT_KEYS: Mapping[str, Normaliser] = {
     "method": folded,
-    "category": str.casefold,
-    "tag": str.casefold,
+    "category": folded,
+    "tag": folded,
 }
 """Normalisers of the values that endpoints have, besides those of their offers."""
 OFFER_KEYS: Mapping[str, Normaliser] = {
@@ -69,7 +64,7 @@ OFFER_KEYS: Mapping[str, Normaliser] = {
 
 SERVICE_FACETS = tuple(SERVICE_KEYS)
 OFFER_FACETS = ("network", "scheme")
-"""The facets of endpoints whose files stand beside the offers."""
+"""The facets of endpoints that their offers have."""
 ENDPOINT_FACETS = (*OFFER_FACETS, *ENDPOINT_KEYS, "service")
 
 _values = msgspec.json.Decoder(list[str])
@@ -124,13 +119,12 @@ class Facet(ABC):
 
 
 class StoredFacet(Facet):
-    """A facet with files of its own."""
+    """A facet with arrays of its own in a container."""
 
-    def __init__(self, folder: Path, name: str, key: Normaliser) -> None:
-        self._names = _values.decode((folder / f"{name}.values.json").read_bytes())
-        self._offsets = open_array(folder / f"{name}.offsets.npy")
-        self._ordinals = open_array(folder / f"{name}.ordinals.npy")
-        self._dense = open_array(folder / f"{name}.dense.npy")
+    def __init__(self, arrays: Arrays, name: str, key: Normaliser) -> None:
+        self._names = _values.decode(arrays[f"{name}.values"].tobytes())
+        self._offsets, self._ordinals = arrays[f"{name}.offsets"], arrays[f"{name}.ordinals"]
+        self._dense = arrays[f"{name}.dense"]
         super().__init__(self._names, key)
 
     @cached_property
@@ -205,8 +199,3 @@ class ServiceFacet(Facet):
     def number_of(self, value: str) -> int | None:
         """Return the ordinal of a service, or None."""
         return self._ids.find(value)
-
-
-def open_facets(folder: Path, keys: Mapping[str, Normaliser]) -> dict[str, Facet]:
-    """Open the facets of a folder that have these normalisers."""
-    return {name: StoredFacet(folder, name, key) for name, key in keys.items()}

@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.filtering.facets import SERVICE_KEYS, Facet, FacetCounts, open_facets
+from service.filtering.facets import SERVICE_KEYS, Facet, FacetCounts, Normaliser, StoredFacet
 from service.search.postings import Integers, Mask
 from service.search.top_k import NO_ORDINALS
-from service.storage.memory_map import open_array
+from service.storage.container import Arrays, open_arrays
+from service.storage.layouts import SERVICE_FILTERS
 
 CHUNK = 8192
 """Documents whose matches are listed at a time: a page seldom needs more."""
+ORDER = "by_"
+"""The prefix of the arrays of documents in the orders that need no query."""
 
 Sort = Literal["relevance", "popularity", "price", "name"]
 
@@ -50,22 +53,20 @@ NO_FILTERS = Filters()
 class FilterIndex:
     """The facets, prices, flags and orders of the documents of one kind.
 
-    prices: float64[documents], NaN where unknown
-    enriched: bool[documents]
-    orders: the ordinals in the orders that need no query, uint32[documents]
+    arrays: those of a layout of filters
+    keys: normalisers of the values of its facets
     """
 
-    def __init__(
-        self,
-        facets: Mapping[str, Facet],
-        prices: npt.NDArray[np.float64],
-        enriched: Mask,
-        orders: Mapping[str, npt.NDArray[np.uint32]],
-    ) -> None:
-        self.facets = facets
-        self.prices = prices
-        self._enriched = enriched
-        self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None, **orders}
+    def __init__(self, arrays: Arrays, keys: Mapping[str, Normaliser]) -> None:
+        self.facets: dict[str, Facet] = {
+            name: StoredFacet(arrays, name, key) for name, key in keys.items()
+        }
+        self.prices: npt.NDArray[np.float64] = arrays["prices"]
+        self._enriched: Mask = arrays["enriched"]
+        self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None}
+        for name, array in arrays.items():
+            if name.startswith(ORDER):
+                self._orders[name.removeprefix(ORDER)] = array
 
     def __len__(self) -> int:
         return len(self._enriched)
@@ -108,20 +109,10 @@ class FilterIndex:
 
 
 class ServiceFilterIndex(FilterIndex):
-    """The filters and orders of services.
+    """The filters and orders of services."""
 
-    In the folder, `cheapest.npy` is float64[services], the lowest prices, and `enriched.npy`
-    bool[services]; `popularity.npy`, `price.npy` and `name.npy` are the ordinals in these orders.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        sorts = ("popularity", "price", "name")
-        super().__init__(
-            open_facets(folder, SERVICE_KEYS),
-            open_array(folder / "cheapest.npy"),
-            open_array(folder / "enriched.npy"),
-            {name: open_array(folder / f"{name}.npy") for name in sorts},
-        )
+    def __init__(self, path: Path) -> None:
+        super().__init__(open_arrays(path, SERVICE_FILTERS), SERVICE_KEYS)
 
     def mask(self, filters: Filters) -> Mask | None:
         """Return which services satisfy the filters, None for all; the mask is read-only."""

@@ -1,16 +1,6 @@
 """Offers: the ways to pay for endpoints, and filters that must hold together on one of them.
 
-Offers are ordered by endpoint (NONE first), then price (NaN last). `strings` is a `StringTable` of
-normalised values and of currencies. `networks.npy`, `schemes.npy`, `assets.npy`, `pay_to.npy` and
-`currencies.npy` are int32[offers], the number of the value of each offer or NONE. `prices.npy` and
-`usd_prices.npy` are float64[offers], in units of the currency and in US dollars, NaN where unknown.
-`shadowed.npy`, bool[offers], tells offers on test networks of endpoints that have other ones.
-`owners.npy`, int32[offers], is the ordinal of the endpoint, or NONE; `bounds.npy`,
-int64[endpoints + 1], the first offer of each endpoint; `by_price.npy`, uint32, the offers that have
-an endpoint, cheapest first. `starts.npy` and `stops.npy`, int64[offers], are where the entry of
-`accepts` stands in the stored resources, or NONE for an offer that no feed made. `entries.npy`,
-int32[entries], is the offer of each entry of `accepts` of the resources in their order. Facets of
-the endpoints stand beside them, as in `service.filtering.facets`.
+Values are compared as numbers in a `StringTable` of normalised values and of currencies.
 """
 
 from __future__ import annotations
@@ -24,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.filtering.facets import OFFER_FACETS, OFFER_KEYS, open_facets
+from service.filtering.facets import OFFER_KEYS
 from service.search.postings import Integers, Mask
-from service.storage.memory_map import open_array
+from service.storage.container import open_arrays
+from service.storage.layouts import OFFERS
 from service.storage.string_table import StringTable
 
 NONE = -1
@@ -37,8 +28,6 @@ Conditions = Mapping[str, Sequence[str]]
 """Values by the names of parameters; an offer satisfies them if it has one value of each."""
 Wanted = Mapping[str, Integers]
 """Conditions with the numbers of the values."""
-
-COLUMNS = {"network": "networks", "scheme": "schemes", "asset": "assets", "payTo": "pay_to"}
 
 
 class OfferTerms(NamedTuple):
@@ -55,19 +44,14 @@ class Offers:
     """The offers of a snapshot."""
 
     def __init__(self, folder: Path) -> None:
-        self.facets = open_facets(folder, {name: OFFER_KEYS[name] for name in OFFER_FACETS})
         self._strings = StringTable(folder / "strings")
-        self._columns = {name: open_array(folder / f"{file}.npy") for name, file in COLUMNS.items()}
-        self._currencies = open_array(folder / "currencies.npy")
-        self._prices: npt.NDArray[np.float64] = open_array(folder / "prices.npy")
-        self._usd_prices: npt.NDArray[np.float64] = open_array(folder / "usd_prices.npy")
-        self._shadowed: Mask = open_array(folder / "shadowed.npy")
-        self._owners = open_array(folder / "owners.npy")
-        self._bounds = open_array(folder / "bounds.npy")
-        self._by_price = open_array(folder / "by_price.npy")
-        self._starts = open_array(folder / "starts.npy")
-        self._stops = open_array(folder / "stops.npy")
-        self._entries = open_array(folder / "entries.npy")
+        self._arrays = arrays = open_arrays(folder / "offers", OFFERS)
+        self._prices: npt.NDArray[np.float64] = arrays["prices"]
+        self._usd_prices: npt.NDArray[np.float64] = arrays["usd_prices"]
+        self._shadowed: Mask = arrays["shadowed"]
+        self._endpoints: npt.NDArray[np.int32] = arrays["endpoints"]
+        self._bounds: npt.NDArray[np.int64] = arrays["bounds"]
+        self._entries: npt.NDArray[np.int32] = arrays["entries"]
 
     def resolve(self, conditions: Conditions) -> Wanted:
         """Look up the values of conditions."""
@@ -99,7 +83,7 @@ class Offers:
         """Return which endpoints have any of these offers."""
         endpoints = np.zeros(len(self._bounds) - 1, np.bool_)
         first = int(self._bounds[0])
-        endpoints[self._owners[first:][offers[first:]]] = True
+        endpoints[self._endpoints[first:][offers[first:]]] = True
         return endpoints
 
     def cheapest(self, endpoint: int, wanted: Wanted) -> int:
@@ -139,7 +123,7 @@ class Offers:
         Test networks count only where there are no others.
         """
         start, stop = self._bounds[endpoint : endpoint + 2].tolist()
-        columns = (self._columns[name][start:stop] for name in ("network", "scheme", "asset"))
+        columns = (self._arrays[name][start:stop] for name in ("network", "scheme", "asset"))
         ways = zip(*(column.tolist() for column in columns), strict=True)
         return len(set(compress(ways, ~self._shadowed[start:stop])))
 
@@ -150,9 +134,10 @@ class Offers:
         """
         remaining = endpoints.copy()
         first = np.full(len(endpoints), CHUNK)
-        for start in range(0, len(self._by_price), CHUNK):
-            part = self._by_price[start : start + CHUNK]
-            owners = self._owners[part[offers[part]]]
+        by_price = self._arrays["by_price"]
+        for start in range(0, len(by_price), CHUNK):
+            part = by_price[start : start + CHUNK]
+            owners = self._endpoints[part[offers[part]]]
             owners = owners[remaining[owners]]
             places = np.arange(len(owners))
             np.minimum.at(first, owners, places)
@@ -170,22 +155,21 @@ class Offers:
 
     def price(self, offer: int) -> tuple[float, str]:
         """Return the price of an offer, NaN where none is known, and its currency."""
-        currency = int(self._currencies[offer])
-        return float(self._prices[offer]), self._strings[currency] if currency >= 0 else ""
+        return float(self._prices[offer]), self._string("currency", offer)
 
     def span(self, offer: int) -> tuple[int, int] | None:
         """Return where the entry of `accepts` stands in the stored resources, if there is one."""
-        start = int(self._starts[offer])
-        return None if start < 0 else (start, int(self._stops[offer]))
+        start = int(self._arrays["starts"][offer])
+        return None if start < 0 else (start, int(self._arrays["stops"][offer]))
 
     def _string(self, column: str, offer: int) -> str:
-        number = int(self._columns[column][offer])
+        number = int(self._arrays[column][offer])
         return self._strings[number] if number >= 0 else ""
 
     def _satisfying(self, wanted: Wanted, span: slice) -> Mask:
-        mask = np.ones(len(self._owners[span]), np.bool_)
+        mask = np.ones(len(self._endpoints[span]), np.bool_)
         for name, numbers in wanted.items():
-            column = self._columns[name][span]
+            column = self._arrays[name][span]
             mask &= column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers)
         return mask
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mmap import mmap
-
 import numpy as np
+import numpy.typing as npt
 
 from service.search.postings import Integers, Mask
 
@@ -16,14 +15,14 @@ HEAD = 4 * WORD
 class Urls:
     """URLs, a line each in the order of their ordinals.
 
+    text: uint8, contiguous
     starts: int64[URLs], where each begins
     """
 
-    def __init__(self, content: mmap | bytes, starts: Integers) -> None:
-        self._content = content
-        self._text = np.ndarray(len(content), np.uint8, content)
+    def __init__(self, text: npt.NDArray[np.uint8], starts: Integers) -> None:
+        self._text = text
         # The eight bytes from each place on; a word that the end cuts off is none.
-        self._words = np.ndarray(max(len(content) - WORD + 1, 0), "<u8", content, strides=(1,))
+        self._words = np.ndarray(max(len(text) - WORD + 1, 0), "<u8", text.data, strides=(1,))
         self._starts = starts
 
     def __len__(self) -> int:
@@ -48,6 +47,6 @@ class Urls:
         if len(wanted) > HEAD:
             stops = np.append(self._starts, len(text))
             spans = zip(self._starts[owners].tolist(), stops[owners + 1].tolist(), strict=True)
-            owners = owners[[self._content.find(wanted, *span) >= 0 for span in spans]]
+            owners = owners[[wanted in text[slice(*span)].tobytes() for span in spans]]
         mask[owners] = True
         return mask

@@ -74,7 +74,7 @@ class SnapshotData:
             open_array(folder / "postings" / "group_penalties.npy"),
         )
         self.filters = ServiceFilterIndex(folder / "filters")
-        self.ecosystem = Ecosystem(folder / "ecosystem")
+        self.ecosystem = Ecosystem(folder)
         self._tags = items_of(open_array(folder / "tags.npy"))
         header = read_header(folder / "postings")
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from pathlib import Path
+
+import msgspec
 
 from service.storage.record_store import RecordStore
 
+TABLES = ("overview", "days", "first_days", "hours", "transactions")
+
+_counts = msgspec.json.Decoder(tuple[int, int, int, int, int])
+
 
 class Ecosystem:
-    """Payment statistics, as stores of JSON texts.
+    """Payment statistics: a store of JSON texts, which are the rows of TABLES one after the other.
+
+    The first text is the number of rows of each table.
 
     `overview`: the totals of the last 1, 2, … days before the newest payment, then those of all.
     `days`: the UTC days from the first payment to the newest, oldest first.
@@ -18,27 +27,29 @@ class Ecosystem:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._overview = RecordStore(folder, "overview")
-        self._hours = RecordStore(folder, "hours")
-        self._days = RecordStore(folder, "days")
-        self._first_days = RecordStore(folder, "first_days")
-        self._transactions = RecordStore(folder, "transactions")
+        self._rows = RecordStore(folder, "ecosystem")
+        bounds = accumulate(_counts.decode(self._rows.text(0)), initial=1)
+        tables = [range(start, stop) for start, stop in pairwise(bounds)]
+        self._overview, self._days, self._first_days, self._hours, self._transactions = tables
 
     def overview(self, timeframe: int) -> bytes:
         """Return the totals of the last `timeframe` days, as a JSON object."""
-        return self._overview.text(min(timeframe, len(self._overview)) - 1)
+        return self._rows.text(self._overview[:timeframe][-1])
 
     def stats(self, timeframe: int) -> bytes:
         """Return the buckets of the last `timeframe` days, as JSON objects joined by commas."""
-        days = len(self._days)
         if timeframe == 1:
-            return bytes(self._hours.slice(0, len(self._hours)))
+            return self._text(self._hours)
         if timeframe > len(self._first_days):
-            return bytes(self._days.slice(0, days))
-        whole_days = self._days.slice(days - timeframe, days)
-        return self._first_days.text(timeframe - 1) + b"," + whole_days
+            return self._text(self._days)
+        first_day = self._rows.text(self._first_days[timeframe - 1])
+        return first_day + b"," + self._text(self._days[-timeframe:])
 
     def transactions(self, page: int, limit: int) -> tuple[bytes, bool]:
         """Return one page of payments joined by commas, and whether another follows."""
-        start, stop = page * limit, (page + 1) * limit
-        return bytes(self._transactions.slice(start, stop)), stop < len(self._transactions)
+        stop = (page + 1) * limit
+        rows = self._transactions[page * limit : stop]
+        return self._text(rows), stop < len(self._transactions)
+
+    def _text(self, rows: range) -> bytes:
+        return bytes(self._rows.slice(rows.start, rows.stop))

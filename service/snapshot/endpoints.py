@@ -1,14 +1,8 @@
 """Endpoints of all services, listed as they are stored.
 
-`first.npy`, int64[services + 1], is the first endpoint of each service. The documents of the index
-are the endpoints, in listing order, and others; `services.npy`, int32[documents], is the service of
-each document, `resources.npy`, int32[documents], its listed resource, or NONE, and `documents.npy`,
-int32[resources], the document of each resource, or NONE. Where endpoints are not indexed, the first
-two have a row for each endpoint.
-`bounds.npy`, int64[endpoints, 2], is where an endpoint starts and stops in the stored services, or
-(NONE - n, 0) for the n-th text of the `RecordStore` `rewritten`. `facts` is a `RecordStore` of what
-is added about each service. `urls` is a `HashTable` of the endpoints by URL, as their records spell
-it. Filters are as in `service.filtering.endpoint_filters`.
+`facts` is a `RecordStore` of what is added about each service, `rewritten` one of the endpoints
+that have members of their own in its place. `urls` is a `HashTable` of the endpoints by URL, as
+their records spell it.
 """
 
 from __future__ import annotations
@@ -25,8 +19,9 @@ from service.filtering.facets import ServiceFacet
 from service.filtering.offers import NONE, Offers
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
+from service.storage.container import open_arrays
 from service.storage.hash_table import HashTable, text_hash
-from service.storage.memory_map import open_array
+from service.storage.layouts import ENDPOINTS
 from service.storage.record_store import IdTable, RecordStore
 
 ADDED_MEMBERS = ("service", "match")
@@ -54,19 +49,17 @@ class Endpoints:
         listed: RecordStore,
         penalties: Integers,
     ) -> None:
-        service_of = open_array(folder / "services.npy")
-        self._resources = open_array(folder / "resources.npy")
-        self._documents = open_array(folder / "documents.npy")
+        arrays = open_arrays(folder / "endpoints", ENDPOINTS)
+        self._first, self._bounds = arrays["first"], arrays["bounds"]
+        self._resources, self._documents = arrays["resources"], arrays["documents"]
         self._offers = offers
         self._texts, self._listed = services, listed
         self._rewritten = RecordStore(folder, "rewritten")
         self._facts = RecordStore(folder, "facts")
-        self._first = open_array(folder / "first.npy")
-        self.groups = Groups(self._first, service_of, penalties)
-        self._bounds = open_array(folder / "bounds.npy")
         self._urls = HashTable(folder / "urls")
-        owners = ServiceFacet(ids, self._first, service_of[: len(self)])
-        self.filters = EndpointFilterIndex(folder, offers, owners)
+        self.groups = Groups(self._first, arrays["services"], penalties)
+        owners = ServiceFacet(ids, self._first, arrays["services"][: len(self)])
+        self.filters = EndpointFilterIndex(folder / "filters", offers, owners)
 
     def __len__(self) -> int:
         return len(self._bounds)

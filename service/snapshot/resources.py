@@ -1,14 +1,6 @@
 """Resources of x402 discovery feeds, listed as they came and filtered by what they accept.
 
-`texts` is a `RecordStore` of the resources: services in listing order, then URL, method and tool.
-`strings` is a `StringTable` of the values that filters compare exactly; the arrays hold their
-numbers, or NONE. `types.npy` is int32[resources]. `entries.offsets.npy`, int64[resources + 1], says
-where the entries of `accepts` of each resource begin in `networks.npy` and `schemes.npy`,
-int32[entries], and in `service.filtering.offers`; `extensions.offsets.npy` and
-`tags.offsets.npy` where its keys and tags begin in `extensions.npy` and `tags.npy`, int32.
-`urls.txt` has the URLs in lower case, a line each, and `urls.starts.npy`, int64[resources], where
-each begins. `beyond.npy`, int32[services], counts the resources of each service that are beyond the
-bounds of its record.
+Values that filters compare exactly are numbers in a `StringTable`.
 """
 
 from __future__ import annotations
@@ -27,7 +19,8 @@ from service.filtering.filters import in_order, intersection, page_of
 from service.filtering.offers import NONE, Offers
 from service.filtering.urls import Urls
 from service.search.postings import Integers, Mask
-from service.storage.memory_map import open_array, open_bytes
+from service.storage.container import open_arrays
+from service.storage.layouts import RESOURCES
 from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
 
@@ -77,17 +70,8 @@ class Resources:
     def __init__(self, folder: Path, offers: Offers) -> None:
         self.texts = RecordStore(folder, "texts")
         self._strings = StringTable(folder / "strings")
-        self._types = open_array(folder / "types.npy")
-        self._entries = open_array(folder / "entries.offsets.npy")
-        self._columns = {
-            name: open_array(folder / f"{name}.npy") for name in ("networks", "schemes")
-        }
-        self._lists = {
-            name: (open_array(folder / f"{name}.offsets.npy"), open_array(folder / f"{name}.npy"))
-            for name in ("extensions", "tags")
-        }
-        self._urls = Urls(open_bytes(folder / "urls.txt"), open_array(folder / "urls.starts.npy"))
-        self._beyond = open_array(folder / "beyond.npy")
+        self._arrays = arrays = open_arrays(folder / "resources", RESOURCES)
+        self._urls = Urls(arrays["urls"], arrays["url_starts"])
         self._offers = offers
         # A weak reference: with a strong one only the garbage collector would close the files.
         select = partial(Resources._select, weakref.proxy(self))
@@ -106,7 +90,7 @@ class Resources:
 
     def beyond(self, service: int) -> int:
         """Return how many resources of a service are beyond the bounds of its record."""
-        return int(self._beyond[service])
+        return int(self._arrays["beyond"][service])
 
     def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
         """Return a page of these resources, as far as they fit."""
@@ -134,24 +118,24 @@ class Resources:
     def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""
         if filters.type is not None:
-            yield self._types == self._number(filters.type)
+            yield self._arrays["types"] == self._number(filters.type)
         if filters.extensions:
             numbers = self._numbers(filters.extensions)
-            yield self._count("extensions", numbers) == len(numbers)
+            yield self._count("extension", numbers) == len(numbers)
         if filters.tags:
-            yield self._count("tags", self._numbers(filters.tags)) > 0
+            yield self._count("tag", self._numbers(filters.tags)) > 0
         if filters.url_part is not None:
             yield self._urls.containing(filters.url_part)
         entries = intersection(list(self._entry_masks(filters)))
         if entries is not None:
-            yield count_in_rows(self._entries, entries) > 0
+            yield count_in_rows(self._arrays["entry_offsets"], entries) > 0
 
     def _entry_masks(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the entries of `accepts` that satisfy each condition alone."""
         wanted = {"networks": filters.network, "schemes": filters.scheme}
         for name, value in wanted.items():
             if value is not None:
-                yield self._columns[name] == self._number(value)
+                yield self._arrays[name] == self._number(value)
         if filters.offers:
             yield self._offers.entry_mask(filters.offers)
         if filters.max_usd_price is not None:
@@ -159,9 +143,9 @@ class Resources:
 
     def _count(self, name: str, numbers: Integers) -> Integers:
         """Return how many items of a list of each resource are any of these strings."""
-        offsets, items = self._lists[name]
+        items = self._arrays[f"{name}s"]
         is_wanted = items == numbers[0] if len(numbers) == 1 else np.isin(items, numbers)
-        return count_in_rows(offsets, is_wanted)
+        return count_in_rows(self._arrays[f"{name}_offsets"], is_wanted)
 
     def _numbers(self, values: Sequence[str]) -> Integers:
         return np.unique([self._number(value) for value in values])

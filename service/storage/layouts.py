@@ -10,6 +10,29 @@ from typing import NamedTuple
 
 from service.storage.container import Array, Layout
 
+
+def facet_arrays(name: str, documents: str) -> dict[str, Array]:
+    """Return the arrays of a facet: its values, and the documents that have each."""
+    return {
+        f"{name}.values": Array(
+            "|u1",
+            f"{name}.bytes",
+            "JSON: the values as shown, most frequent first, none without a document",
+        ),
+        f"{name}.offsets": Array(
+            "<i8", f"{name}.values+1", "where the documents of each value start"
+        ),
+        f"{name}.ordinals": Array(
+            "<u4", f"{name}.pairs", "the documents of each value, in listing order"
+        ),
+        f"{name}.dense": Array(
+            "|b1",
+            f"{name}.dense,{documents}",
+            "a mask for each of the first values, which more than 1 in 40 documents have",
+        ),
+    }
+
+
 STRING_TABLE = Layout(
     "Distinct strings in the order of their UTF-8 bytes.",
     utf8=Array("|u1", "bytes", "the strings end to end"),
@@ -76,6 +99,85 @@ VECTORS = Layout(
 )
 
 
+SERVICE_FILTERS = Layout(
+    "What services are filtered and ordered by.",
+    **facet_arrays("category", "services"),
+    **facet_arrays("network", "services"),
+    **facet_arrays("scheme", "services"),
+    **facet_arrays("integrationType", "services"),
+    **facet_arrays("tag", "services"),
+    prices=Array("<f8", "services", "the lowest price, in units of its currency, or NaN"),
+    enriched=Array("|b1", "services", "whether a service is enriched"),
+    by_popularity=Array("<u4", "services", "the services in the order of calls"),
+    by_price=Array("<u4", "services", "the services in the order of prices"),
+    by_name=Array("<u4", "services", "the services in the order of names"),
+)
+ENDPOINT_FILTERS = Layout(
+    "What endpoints are filtered and ordered by.",
+    **facet_arrays("network", "endpoints"),
+    **facet_arrays("scheme", "endpoints"),
+    **facet_arrays("method", "endpoints"),
+    **facet_arrays("category", "endpoints"),
+    **facet_arrays("tag", "endpoints"),
+    prices=Array("<f8", "endpoints", "the price, in units of its currency, or NaN"),
+    enriched=Array("|b1", "endpoints", "whether the service is enriched"),
+    by_popularity=Array("<u4", "endpoints", "the endpoints in the order of calls"),
+    by_price=Array("<u4", "endpoints", "the endpoints in the order of prices"),
+)
+ENDPOINTS = Layout(
+    "The endpoints of all services in listing order, and the documents of the index: the "
+    "endpoints, then listed resources that are no endpoint of their service, and services without "
+    "either; with `--no-endpoints` the endpoints alone.",
+    first=Array("<i8", "services+1", "the first endpoint of each service"),
+    services=Array("<i4", "documents", "the service of each document"),
+    resources=Array("<i4", "documents", "the listed resource of each document, or -1"),
+    documents=Array("<i4", "resources", "the document of each listed resource, or -1"),
+    bounds=Array(
+        "<i8",
+        "endpoints,2",
+        "where each endpoint starts and stops in `records.json`, or (-1 - n, 0) for the n-th "
+        "rewritten text",
+    ),
+)
+OFFERS = Layout(
+    "The ways to pay, in the order of endpoints (-1 first), then prices (NaN last).",
+    network=Array("<i4", "offers", "the number of the string, or -1"),
+    scheme=Array("<i4", "offers", "the same"),
+    asset=Array("<i4", "offers", "the same"),
+    payTo=Array("<i4", "offers", "the same"),
+    currency=Array("<i4", "offers", "the same"),
+    prices=Array("<f8", "offers", "the price in units of the currency, or NaN"),
+    usd_prices=Array("<f8", "offers", "the price in US dollars, or NaN"),
+    shadowed=Array(
+        "|b1", "offers", "whether an offer is on a test network and its endpoint has others"
+    ),
+    endpoints=Array("<i4", "offers", "the endpoint, or -1"),
+    starts=Array(
+        "<i8", "offers", "where the entry of `accepts` starts in the texts of resources, or -1"
+    ),
+    stops=Array("<i8", "offers", "where it stops"),
+    bounds=Array("<i8", "endpoints+1", "the first offer of each endpoint"),
+    by_price=Array("<u4", "paid", "the offers that have an endpoint, cheapest first"),
+    entries=Array("<i4", "entries", "the offer of each entry of `accepts` of the listed resources"),
+)
+RESOURCES = Layout(
+    "What listed resources are filtered by, in the order of services, then URL, method and tool.",
+    types=Array("<i4", "resources", "the number of the string, or -1"),
+    entry_offsets=Array("<i8", "resources+1", "where the entries of `accepts` of each start"),
+    networks=Array("<i4", "entries", "the number of the string, or -1, of each entry"),
+    schemes=Array("<i4", "entries", "the same"),
+    extension_offsets=Array("<i8", "resources+1", "where the keys of `extensions` of each start"),
+    extensions=Array("<i4", "extensions", "their numbers"),
+    tag_offsets=Array("<i8", "resources+1", "where the tags of each start"),
+    tags=Array("<i4", "tags", "their numbers"),
+    url_starts=Array("<i8", "resources", "where the URL of each starts"),
+    urls=Array("|u1", "bytes", "the URLs in lower case, a line each"),
+    beyond=Array(
+        "<i4", "services", "how many resources of each service are beyond the bounds of its record"
+    ),
+)
+
+
 class Entry(NamedTuple):
     """A file of a snapshot, or several whose names match a pattern.
 
@@ -105,6 +207,24 @@ FILES = MappingProxyType(
         "postings/two_deletions.arrays": Entry("from words without two letters", HASH_TABLE),
         "encoder.arrays": Entry("the encoder of queries, with vectors only", ENCODER),
         "vectors.arrays": Entry("the vectors, unless the build has none", VECTORS),
+        "filters.arrays": Entry("facets, prices and orders of services", SERVICE_FILTERS),
+        "endpoints/endpoints.arrays": Entry("endpoints and documents of the index", ENDPOINTS),
+        "endpoints/filters.arrays": Entry(
+            "facets, prices and orders of endpoints", ENDPOINT_FILTERS
+        ),
+        "endpoints/facts.arrays": Entry("the facts of each service beside endpoints", RECORD_STORE),
+        "endpoints/rewritten.arrays": Entry(
+            "endpoints without their own members `service` and `match`", RECORD_STORE
+        ),
+        "endpoints/urls.arrays": Entry("from URLs to endpoints", HASH_TABLE),
+        "offers/offers.arrays": Entry("the ways to pay", OFFERS),
+        "offers/strings.arrays": Entry("their values and currencies", STRING_TABLE),
+        "resources/resources.arrays": Entry("filters of the listed resources", RESOURCES),
+        "resources/strings.arrays": Entry("their values", STRING_TABLE),
+        "resources/texts.arrays": Entry("the listed resources", RECORD_STORE),
+        "ecosystem.arrays": Entry(
+            "the number of rows of each ecosystem table, then their rows", RECORD_STORE
+        ),
     }
 )
 """The files by the patterns of their paths."""

@@ -13,27 +13,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.search.filters import write_filters
+from service.storage.container import Arrays, open_arrays
+from service.storage.layouts import SERVICE_FILTERS
 from tests.support.running import Json, examples, service
 from tests.support.sources.columns import columns_of, records
 
 Facet = list[tuple[str, list[int]]]
 
 
-def facet(folder: Path, name: str) -> Facet:
+def facet(arrays: Arrays, name: str) -> Facet:
     """Return the values of a facet, each with its services."""
-    values = json.loads((folder / f"{name}.values.json").read_bytes())
-    ordinals = np.load(folder / f"{name}.ordinals.npy")
-    bounds = np.load(folder / f"{name}.offsets.npy")
-    own = [ordinals[start:stop].tolist() for start, stop in pairwise(bounds.tolist())]
+    values = json.loads(arrays[f"{name}.values"].tobytes())
+    ordinals, bounds = arrays[f"{name}.ordinals"], arrays[f"{name}.offsets"].tolist()
+    own = [ordinals[start:stop].tolist() for start, stop in pairwise(bounds)]
     return list(zip(values, own, strict=True))
 
 
 def expected_facet(values: list[list[str]]) -> Facet:
-    """Return the values without their case, each in its most frequent spelling."""
+    """Return the values without case and blanks around them, each in its most frequent spelling."""
     services: dict[str, list[int]] = defaultdict(list)
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     for ordinal, own in enumerate(values):
-        for key, value in {value.casefold(): value for value in own}.items():
+        for key, value in {value.strip().casefold(): value for value in own}.items():
             services[key].append(ordinal)
             spellings[key][value] += 1
     shown = {
@@ -49,15 +50,16 @@ def expected_facet(values: list[list[str]]) -> Facet:
 def test_a_facet_has_each_value_in_its_most_frequent_spelling(
     tmp_path_factory: pytest.TempPathFactory, given_records: list[Json]
 ) -> None:
-    folder = tmp_path_factory.mktemp("filters") / "filters"
-    write_filters(folder, columns_of(given_records), [0] * len(given_records))
+    path = tmp_path_factory.mktemp("filters") / "filters"
+    write_filters(path, columns_of(given_records), [0] * len(given_records))
+    arrays = open_arrays(path, SERVICE_FILTERS)
     for name in ("tag", "category", "integrationType"):
         if name == "tag":
             lists = [each.get("tags", []) for each in given_records]
         else:
             lists = [[each.get(name, "")] for each in given_records]
-        assert facet(folder, name) == expected_facet(lists)
-        dense = np.load(folder / f"{name}.dense.npy")
+        assert facet(arrays, name) == expected_facet(lists)
+        dense = arrays[f"{name}.dense"]
         assert dense.shape[1] == len(given_records)
         for mask, (_, ordinals) in zip(dense, expected_facet(lists), strict=False):
             assert np.flatnonzero(mask).tolist() == ordinals
@@ -68,21 +70,22 @@ def test_a_facet_has_each_value_in_its_most_frequent_spelling(
 def test_orders_are_stable(
     tmp_path_factory: pytest.TempPathFactory, given_records: list[tuple[Json, int]]
 ) -> None:
-    folder = tmp_path_factory.mktemp("filters") / "filters"
+    path = tmp_path_factory.mktemp("filters") / "filters"
     columns = columns_of([record for record, _ in given_records])
-    write_filters(folder, columns, [calls for _, calls in given_records])
+    write_filters(path, columns, [calls for _, calls in given_records])
     ordinals = range(len(given_records))
     by_name = sorted(ordinals, key=lambda ordinal: given_records[ordinal][0]["name"].casefold())
     by_calls = sorted(ordinals, key=lambda ordinal: -given_records[ordinal][1])
-    prices = [
-        float("inf") if price != price else price for price in np.load(folder / "cheapest.npy")
-    ]
+    arrays = open_arrays(path, SERVICE_FILTERS)
+    prices = [float("inf") if price != price else price for price in arrays["prices"]]
     by_price = sorted(ordinals, key=prices.__getitem__)
     for name, order in (("name", by_name), ("popularity", by_calls), ("price", by_price)):
-        assert np.load(folder / f"{name}.npy").tolist() == order
+        assert arrays[f"by_{name}"].tolist() == order
 
 
 def test_more_values_than_16_bits_can_number_are_told_apart(tmp_path: Path) -> None:
     tags = [f"t{number:05}" for number in range(70_000)]
     write_filters(tmp_path / "filters", columns_of([service(), service(tags=tags)]), [0, 0])
-    assert facet(tmp_path / "filters", "tag") == [(tag, [1]) for tag in tags]
+    assert facet(open_arrays(tmp_path / "filters", SERVICE_FILTERS), "tag") == [
+        (tag, [1]) for tag in tags
+    ]

@@ -89,8 +89,8 @@ def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
     with duckdb.connect() as connection:
         inputs = [PaymentInput(name, name)]
         load_payments(connection, inputs, folder, Findings(None), datetime(2100, 1, 1, tzinfo=UTC))
-        assert write_ecosystem(folder / "ecosystem", connection) == len(paid)
-    return Ecosystem(folder / "ecosystem")
+        assert write_ecosystem(folder, connection) == len(paid)
+    return Ecosystem(folder)
 
 
 def within(paid: list[Payment], timeframe: int) -> list[Payment]:

@@ -13,15 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.search.filters import write_facet
+from indexer.columns.ragged import RaggedWriter, ragged_texts
+from indexer.search.filters import FacetValues, write_facet
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import MAX_COUNTED, ServiceFacet, StoredFacet
 from service.filtering.filters import Filters, page_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
+from service.storage.container import Layout, open_arrays, writing_arrays
+from service.storage.layouts import facet_arrays
 from service.storage.record_store import IdTable
 from tests.support.running import Build, endpoint, examples, service
 
 TAGS = 150
+FACET = Layout("A facet.", **facet_arrays("tag", "documents"))
 
 
 class CountedReads:
@@ -67,8 +71,13 @@ def test_a_count_is_of_the_most_frequent_values_ties_in_the_order_of_values(
         f"{value:03}": np.array([n for n, row in enumerate(rows) if value in row], np.uint32)
         for value in sorted(set().union(*rows))
     }
-    write_facet(folder, "tag", documents, len(rows))
-    facet = StoredFacet(folder, "tag", str)
+    numbers = RaggedWriter(np.int32)
+    for row in rows:
+        numbers.add_numbers(sorted(row))
+    strings = ragged_texts([f"{value:03}".encode() for value in range(301)])
+    with writing_arrays(folder / "facet", FACET) as writer:
+        write_facet(writer, "tag", str, FacetValues(numbers.rows(), strings))
+    facet = StoredFacet(open_arrays(folder / "facet", FACET), "tag", str)
     frequencies = {value: len(own) for value, own in documents.items()}
     for matches in (None, np.random.default_rng(seed).random(len(rows)) < 0.5):
         counts = {

@@ -15,7 +15,7 @@ texts = st.text("ab/", max_size=40) | st.builds(str.__mul__, st.text("ab", max_s
 def index_of(urls: list[str]) -> Urls:
     lines = [f"{url}\n".encode() for url in urls]
     starts = np.cumsum([0, *map(len, lines)], dtype=np.int64)[:-1]
-    return Urls(b"".join(lines), starts)
+    return Urls(np.frombuffer(b"".join(lines), np.uint8), starts)
 
 
 @settings(max_examples=examples(300), deadline=None)
