@@ -19,12 +19,13 @@ from indexer.__main__ import main
 from indexer.segments.store import TEXTS
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import ENDPOINT_FACETS
+from service.filtering.filters import Filters
 from service.networks import network_key
 from service.search.analysis import term_of, words_of
 from service.search.config import SEARCH_CONFIG as CONFIG
 from service.snapshot.manifest import SEGMENTS
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Build, Json, examples, priced, service, write_lines
+from tests.support.running import Build, Json, endpoint, examples, priced, service, write_lines
 from tests.support.searching import WORDS, rank_endpoints
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
 
@@ -155,7 +156,7 @@ class Endpoints:
     def select(self, filters: EndpointFilters) -> dict[int, Json]:
         """Map the endpoints that satisfy the filters to their cheapest offer, if one is needed."""
         selected: dict[int, Json] = {}
-        for number, endpoint in enumerate(self.all):
+        for number, record in enumerate(self.all):
             owner, best = self.services[number], {}
             price = self.price(number)
             if filters.offers:
@@ -168,11 +169,11 @@ class Endpoints:
                     continue
                 best = min(offers, key=lambda offer: offer["price"])
                 price = best["price"]
-            methods = endpoint["method"].split(", ")
+            methods = record["method"].split(", ")
             values = {
                 "method": [method for method in methods if method],
                 "category": [owner.get("category", "")],
-                "tag": endpoint.get("tags") or owner.get("tags", []),
+                "tag": record.get("tags") or owner.get("tags", []),
             }
             if (
                 all(set(values[name]) & set(given) for name, given in filters.facets.items())
@@ -390,6 +391,30 @@ def test_facets_leave_out_services_without_endpoints(artifacts: Path, build: Bui
         filters = EndpointFilters(counted=("category",))
         hits = rank_endpoints(open_snapshot(artifacts), None, 1, 0, filters)
         assert hits.facets == {"category": expected}
+
+
+def test_schemes_and_networks_are_counted_alike_for_services_and_their_endpoints(
+    artifacts: Path, build: Build
+) -> None:
+    values = {
+        "scheme": ["bsc", "bnb", "Exact", " exact", "Exact", "exact ", "upto"],
+        "network": ["bsc", "bnb", "Base", "eip155:8453", "Weird-NET", "weird_net", "Weird-NET"],
+    }
+    expected = {
+        "scheme": [("Exact", 4), ("bnb", 1), ("bsc", 1), ("upto", 1)],
+        "network": [("Weird-NET", 3), ("BNB Chain", 2), ("Base", 2)],
+    }
+    for name, given_values in values.items():
+        records = [
+            service(f"s{number}", endpoints=[endpoint(**{name: value})])
+            for number, value in enumerate(given_values)
+        ]
+        assert build(records) == 0
+        snapshot = open_snapshot(artifacts)
+        facets = {name: [{"value": value, "count": count} for value, count in expected[name]]}
+        hits = rank_endpoints(snapshot, None, 1, 0, EndpointFilters(counted=(name,)))
+        assert hits.facets == facets
+        assert snapshot.list(filters=Filters(counted=(name,))).facets == facets
 
 
 def test_prices_are_compared_in_us_dollars_where_they_are_known(
