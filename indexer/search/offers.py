@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from indexer.columns.ragged import Integers, Ragged, Rows, ragged_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
+from indexer.x402.listing import EntryKeys
 from indexer.x402.stablecoins import is_usd
 from indexer.x402.testnets import is_test_network
 from service.filtering.facets import OFFER_KEYS
@@ -25,24 +25,6 @@ from service.storage.string_table import write_string_table
 
 # Fields of the columns of endpoints, by the names of the keys of offers.
 ENDPOINT_FIELDS = {"network": "network", "scheme": "scheme", "payTo": "pay_to"}
-
-
-class Offer(Struct, frozen=True):
-    """A way to pay; texts as given, empty where unknown.
-
-    amount: in units of the currency
-    start, stop: where its entry of `accepts` stands in the stored resources, or NONE
-    """
-
-    network: str
-    scheme: str
-    pay_to: str
-    asset: str = ""
-    amount: str = ""
-    currency: str = ""
-    is_usd: bool = False
-    start: int = NONE
-    stop: int = NONE
 
 
 class StringNumbers:
@@ -85,19 +67,19 @@ class OfferWriter:
     def __len__(self) -> int:
         return len(self._prices)
 
-    def add(self, offer: Offer) -> None:
-        """Add the next offer."""
+    def add(self, entry: EntryKeys, position: int) -> None:
+        """Add the next entry of `accepts`, of the resource that is stored at a position."""
         columns = self._columns
-        columns["network"].add(offer.network)
-        columns["scheme"].add(offer.scheme)
-        columns["asset"].add(offer.asset)
-        columns["payTo"].add(offer.pay_to)
-        self._currencies.add(offer.currency)
-        price = float(offer.amount) if offer.amount else nan
+        columns["network"].add(entry.network)
+        columns["scheme"].add(entry.scheme)
+        columns["asset"].add(entry.asset)
+        columns["payTo"].add(entry.pay_to)
+        self._currencies.add(entry.currency)
+        price = float(entry.amount) if entry.amount else nan
         self._prices.append(price)
-        self._usd_prices.append(price if offer.is_usd else nan)
-        self._starts.append(offer.start)
-        self._stops.append(offer.stop)
+        self._usd_prices.append(price if entry.is_usd else nan)
+        self._starts.append(position + entry.start)
+        self._stops.append(position + entry.stop)
 
     def add_prices(self, columns: RecordColumns, is_unlisted: npt.NDArray[np.bool_]) -> Rows:
         """Add the prices of those endpoints as offers that no feed lists, in their order.

@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw, Struct
 
-from indexer.columns.ragged import (
-    Ragged,
-    RaggedWriter,
-    Rows,
-    concatenate_ragged,
-    ragged_texts,
-)
+from indexer.columns.ragged import Ragged, RaggedWriter, concatenate_ragged, ragged_texts
 from indexer.columns.record_columns import RecordColumns
+from indexer.columns.records import Endpoint, decode_service
 from indexer.encoder.encoding import open_text_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
@@ -35,22 +31,13 @@ from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
 from indexer.x402.resource import Rules, read_resource
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_KEYS
 from service.filtering.offers import NONE
 from service.storage.container import Arrays, write_arrays, writing_arrays
 from service.storage.hash_table import write_hash_table
 from service.storage.layouts import ENDPOINT_FILTERS, ENDPOINTS
 from service.storage.record_store import RecordStore
-
-
-class Facts(Struct):
-    """The facts of a service that stand beside each of its endpoints."""
-
-    id: str
-    name: str
-    category: str
-    enriched: bool
 
 
 class IndexedEndpoints(NamedTuple):
@@ -69,22 +56,7 @@ class IndexedEndpoints(NamedTuple):
     prior: npt.NDArray[np.float64]
 
 
-class _Endpoint(Struct):
-    """The part of an endpoint that identifies it."""
-
-    url: str
-    method: str
-    tool: Raw = NULL
-
-
-class _Service(Struct):
-    """The part of a service that identifies its endpoints."""
-
-    endpoints: list[_Endpoint]
-
-
-_service = msgspec.json.Decoder(_Service)
-_endpoint = msgspec.json.Decoder(_Endpoint)
+_endpoint = msgspec.json.Decoder(Endpoint)
 _text = msgspec.json.Decoder(EndpointText)
 _separator = re.compile(r"[,/|]")
 _any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
@@ -106,8 +78,7 @@ def write_endpoints(
     """
     folder = built / "endpoints"
     folder.mkdir()
-    join = _Join(built, columns.first_endpoints, listed)
-    join.match(columns.endpoints["key"])
+    join = _Join(built, columns, listed)
     counts = columns.services["endpoints"].astype(np.int32)
     others = np.flatnonzero(join.documents == NONE) if indexed else np.empty(0, np.int64)
     services = listed.services[others]
@@ -127,15 +98,19 @@ def write_endpoints(
 
 
 def _facts(columns: RecordColumns) -> Iterator[bytes]:
-    runs, strings = columns.service_runs, columns.strings.strings()
+    """Yield the facts of each service that stand beside its endpoints."""
+    runs = columns.service_runs
+    used, numbers = np.unique(columns.services["category"], return_inverse=True)
+    categories = columns.strings.take(used).strings()
+    names = ("id", "name", "category", "enriched")
     facts = zip(
         runs["id"].strings(),
         runs["name"].strings(),
-        [strings[number] for number in columns.services["category"].tolist()],
+        map(categories.__getitem__, numbers.tolist()),
         columns.services["enriched"].tolist(),
         strict=True,
     )
-    return (msgspec.json.encode(Facts(*each)) for each in facts)
+    return (msgspec.json.encode(dict(zip(names, each, strict=True))) for each in facts)
 
 
 def _write_places(
@@ -190,11 +165,10 @@ def _write_filters(folder: Path, columns: RecordColumns, of_offers: dict[str, Fa
             write_facet(writer, name, keys[name], values)
         writer.write("prices", endpoints["price"])
         writer.write("enriched", np.repeat(columns.services["enriched"], counts))
-        for name, order in (
-            ("by_popularity", -endpoints["calls"]),
-            ("by_price", endpoints["price"]),
-        ):
-            writer.write(name, np.argsort(order, kind="stable").astype(np.uint32))
+        by_popularity = np.argsort(-endpoints["calls"], kind="stable")
+        writer.write("by_popularity", by_popularity.astype(np.uint32))
+        by_price = np.argsort(endpoints["price"], kind="stable")
+        writer.write("by_price", by_price.astype(np.uint32))
 
 
 def _prior(columns: RecordColumns) -> npt.NDArray[np.float64]:
@@ -238,33 +212,22 @@ class _Join:
     is_unlisted: bool[endpoints], which have no resource
     """
 
-    def __init__(self, built: Path, first: Rows, listed: ListedResources) -> None:
+    def __init__(self, built: Path, columns: RecordColumns, listed: ListedResources) -> None:
         self._texts = RecordStore(built / "resources", "texts")
         self._records = RecordStore(built, "records")
-        self._first = first
-        self._keys = listed.keys
-        self._bounds = np.searchsorted(listed.services, np.arange(len(first)))
-        self.documents = np.full(len(listed.keys), NONE, np.int32)
-        self.owners = np.full(len(listed.keys), NONE, np.int32)
-        self.is_unlisted = np.ones(int(first[-1]), np.bool_)
-
-    def match(self, endpoint_keys: npt.NDArray[np.uint64]) -> None:
-        """Find the endpoints of the resources; the keys are those of all endpoints."""
-        for service in np.flatnonzero(np.diff(self._bounds)).tolist():
-            first, end = self._first[service : service + 2].tolist()
-            endpoints: dict[int, int] = {}
-            for endpoint, key in enumerate(endpoint_keys[first:end].tolist(), first):
-                endpoints.setdefault(key, endpoint)
-            start, stop = self._bounds[service : service + 2].tolist()
-            unmatched = []
-            for resource, key in enumerate(self._keys[start:stop].tolist(), start):
-                found = endpoints.get(key)
-                if found is None:
-                    unmatched.append(resource)
-                else:
-                    self._set(resource, found)
-            if unmatched and self.is_unlisted[first:end].any():
-                self._match_normalised(service, unmatched)
+        self._first = columns.first_endpoints
+        self.is_unlisted = np.ones(len(columns.endpoints), np.bool_)
+        self.owners = _match_keys(columns, listed)
+        self.documents = np.full(len(self.owners), NONE, np.int32)
+        matched = np.flatnonzero(self.owners != NONE)
+        endpoints, first_of_each = np.unique(self.owners[matched], return_index=True)
+        self.documents[matched[first_of_each]] = endpoints
+        self.is_unlisted[endpoints] = False
+        unmatched = np.flatnonzero(self.owners == NONE)
+        pairs = zip(listed.services[unmatched].tolist(), unmatched.tolist(), strict=True)
+        for service, resources in groupby(pairs, itemgetter(0)):
+            if self.is_unlisted[slice(*self._first[service : service + 2])].any():
+                self._match_normalised(service, [resource for _, resource in resources])
 
     def read(self, resource: int) -> bytes:
         """Return the JSON of the endpoint that a listed resource declares."""
@@ -278,7 +241,7 @@ class _Join:
         An endpoint that names no tool has the resources of all tools.
         """
         unlisted: dict[tuple[str, tuple[str, str]], int] = {}
-        endpoints = _service.decode(self._records.text(service)).endpoints
+        endpoints = decode_service(self._records.text(service)).endpoints
         for ordinal, endpoint in enumerate(endpoints, int(self._first[service])):
             if self.is_unlisted[ordinal]:
                 for address in identify_endpoint(endpoint.url, endpoint.method):
@@ -297,6 +260,19 @@ class _Join:
         if self.is_unlisted[endpoint]:
             self.documents[resource] = endpoint
             self.is_unlisted[endpoint] = False
+
+
+def _match_keys(columns: RecordColumns, listed: ListedResources) -> Numbers:
+    """Return the first endpoint of the service of each resource that has its key, or NONE."""
+    count, services = len(columns.endpoints), np.arange(len(columns.services), dtype=np.int32)
+    owners = np.concatenate((np.repeat(services, columns.services["endpoints"]), listed.services))
+    keys = np.concatenate((columns.endpoints["key"], listed.keys))
+    order = np.lexsort((keys, owners))  # stable: endpoints before resources
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (np.diff(keys[order]) != 0) | (np.diff(owners[order]) != 0)
+    alike = np.empty(len(order), np.int32)
+    alike[order] = order[is_first][np.cumsum(is_first) - 1]
+    return np.where(alike[count:] < count, alike[count:], np.int32(NONE))
 
 
 def _analyse(

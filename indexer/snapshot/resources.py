@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from indexer.columns.extraction import endpoint_key
 from indexer.record_store import write_record_store
-from indexer.search.offers import Offer, OfferWriter, StringNumbers
-from indexer.x402.listing import EntryKeys, Listing
+from indexer.search.offers import OfferWriter, StringNumbers
+from indexer.x402.listing import Listing
 from service.storage.container import Arrays, write_arrays
 from service.storage.layouts import RESOURCES
 
@@ -89,7 +89,7 @@ class _Columns:
         for entry in listing.entries:
             self._append("networks", entry.network)
             self._append("schemes", entry.scheme)
-            self._offers.add(_offer(entry, self._position))
+            self._offers.add(entry, self._position)
         for key in listing.extensions:
             self._append("extensions", key)
         for tag in listing.tags:
@@ -112,17 +112,3 @@ class _Columns:
 
     def _append(self, name: str, value: str) -> None:
         self._numbered[name].append(self._strings[value])
-
-
-def _offer(entry: EntryKeys, position: int) -> Offer:
-    return Offer(
-        network=entry.network,
-        scheme=entry.scheme,
-        pay_to=entry.pay_to,
-        asset=entry.asset,
-        amount=entry.amount,
-        currency=entry.currency,
-        is_usd=entry.is_usd,
-        start=position + entry.start,
-        stop=position + entry.stop,
-    )
