@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Ragged, RaggedWriter, concatenate_ragged, ragged_texts
+from indexer.columns.ragged import Ragged, RaggedWriter, concatenate_ragged, positions, ragged_texts
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import Endpoint, decode_service
 from indexer.encoder.encoding import open_text_encoder
@@ -98,11 +98,10 @@ def write_endpoints(
 
 
 def _facts(columns: RecordColumns) -> Iterator[bytes]:
-    """Yield the facts of each service that stand beside its endpoints."""
+    """Return the facts of each service that stand beside its endpoints."""
     runs = columns.service_runs
     used, numbers = np.unique(columns.services["category"], return_inverse=True)
     categories = columns.strings.take(used).strings()
-    names = ("id", "name", "category", "enriched")
     facts = zip(
         runs["id"].strings(),
         runs["name"].strings(),
@@ -110,7 +109,10 @@ def _facts(columns: RecordColumns) -> Iterator[bytes]:
         columns.services["enriched"].tolist(),
         strict=True,
     )
-    return (msgspec.json.encode(dict(zip(names, each, strict=True))) for each in facts)
+    return (
+        msgspec.json.encode({"id": id_, "name": name, "category": category, "enriched": enriched})
+        for id_, name, category, enriched in facts
+    )
 
 
 def _write_places(
@@ -264,15 +266,20 @@ class _Join:
 
 def _match_keys(columns: RecordColumns, listed: ListedResources) -> Numbers:
     """Return the first endpoint of the service of each resource that has its key, or NONE."""
-    count, services = len(columns.endpoints), np.arange(len(columns.services), dtype=np.int32)
-    owners = np.concatenate((np.repeat(services, columns.services["endpoints"]), listed.services))
-    keys = np.concatenate((columns.endpoints["key"], listed.keys))
+    counts = columns.services["endpoints"]
+    services = np.unique(listed.services)
+    rows = positions(columns.first_endpoints, services)
+    owners = np.concatenate((np.repeat(services, counts[services]), listed.services))
+    keys = np.concatenate((columns.endpoints["key"][rows], listed.keys))
     order = np.lexsort((keys, owners))  # stable: endpoints before resources
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (np.diff(keys[order]) != 0) | (np.diff(owners[order]) != 0)
-    alike = np.empty(len(order), np.int32)
+    alike = np.empty(len(order), np.int64)
     alike[order] = order[is_first][np.cumsum(is_first) - 1]
-    return np.where(alike[count:] < count, alike[count:], np.int32(NONE))
+    endpoints = np.full(len(order), NONE, np.int32)
+    endpoints[: len(rows)] = rows
+    matched: Numbers = endpoints[alike[len(rows) :]]
+    return matched
 
 
 def _analyse(
