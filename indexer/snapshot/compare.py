@@ -117,6 +117,7 @@ class PricedService(Struct, rename="camel"):
     price_summary: PriceRange | None = None
 
 
+_name = msgspec.json.Decoder(ServiceName)
 _service = msgspec.json.Decoder(PricedService)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
@@ -128,14 +129,23 @@ def compare(old: Path, new: Path) -> Difference:
     """
     difference = Difference(old.name, new.name, [], [], [])
     with _reporting_damage(old, new):
-        for before, after in _differences(old, new):
-            if before and after:
-                difference.changed.append(_change(before, after))
+        before, after = compare_services(old, new)
+        in_order = np.lexsort((before, after, after == ABSENT))
+        stores = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
+        for ordinals in zip(before[in_order].tolist(), after[in_order].tolist(), strict=True):
+            old_text, new_text = (
+                b"" if ordinal == ABSENT else store.text(ordinal)
+                for store, ordinal in zip(stores, ordinals, strict=True)
+            )
+            if old_text and new_text:
+                difference.changed.append(_change(old_text, new_text))
             else:
-                service = _service.decode(before or after)
-                side = difference.added if after else difference.removed
-                side.append(ServiceName(service.id, service.name))
-    difference.conflicts = sorted(_conflicts(new) - _conflicts(old))
+                side = difference.added if new_text else difference.removed
+                side.append(_name.decode(old_text or new_text))
+    was, now = (
+        set(read_decisions(each, read_manifest(each).files).conflicts) for each in (old, new)
+    )
+    difference.conflicts = sorted(now - was)
     return difference
 
 
@@ -192,22 +202,6 @@ def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
         raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
 
 
-def _differences(old: Path, new: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the stored JSON of each service that differs, before and after; empty if absent.
-
-    Added and changed services come in the new listing order, then removed ones in the old.
-    """
-    before, after = compare_services(old, new)
-    in_order = np.lexsort((before, after, after == ABSENT))
-    stores = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
-    for ordinals in zip(before[in_order].tolist(), after[in_order].tolist(), strict=True):
-        old_text, new_text = (
-            b"" if ordinal == ABSENT else store.text(ordinal)
-            for store, ordinal in zip(stores, ordinals, strict=True)
-        )
-        yield old_text, new_text
-
-
 def _change(old: bytes, new: bytes) -> Change:
     old_fields, new_fields = _fields.decode(old), _fields.decode(new)
     every_key = new_fields | old_fields
@@ -233,18 +227,11 @@ def _payee_changes(before: PricedService, after: PricedService) -> list[PayeeCha
     ]
 
 
-def _conflicts(snapshot: Path) -> set[Conflict]:
-    return set(read_decisions(snapshot, read_manifest(snapshot).files).conflicts)
-
-
 def _describe_change(change: Change) -> Iterator[str]:
-    yield f"~ {change.id}  {_shorten(change.name)}: {_describe(change)}"
-    yield from (f"    {_shorten(str(payee))}" for payee in change.payees)
-
-
-def _describe(change: Change) -> str:
     keys = _shorten(", ".join(change.keys) or "order or spelling")
-    return f"{keys} ({_shorten(str(change.price))})" if change.price else keys
+    price = f" ({_shorten(str(change.price))})" if change.price else ""
+    yield f"~ {change.id}  {_shorten(change.name)}: {keys}{price}"
+    yield from (f"    {_shorten(str(payee))}" for payee in change.payees)
 
 
 def _shorten(text: str) -> str:
