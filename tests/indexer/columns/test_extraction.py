@@ -19,6 +19,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.columns.summaries import write_summaries
 from indexer.record_store import read_record_store
 from indexer.x402.testnets import is_test_network
+from service.filtering.facets import folded
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
 from tests.support.running import Json, endpoint, examples, service
@@ -93,11 +94,11 @@ def test_services_have_the_values_of_their_records(given_records: list[Json]) ->
     assert services["endpoints"].tolist() == [len(each["endpoints"]) for each in given_records]
     np.testing.assert_array_equal(services["cheapest"], [cheapest(each) for each in given_records])
     assert values(columns, "tag") == [
-        distinct(each.get("tags", []), str.casefold) for each in given_records
+        distinct(each.get("tags", []), folded) for each in given_records
     ]
     prices = [[each["pricing"] for each in record["endpoints"]] for record in given_records]
     schemes = [[each["scheme"] for each in own if each.get("scheme")] for own in prices]
-    assert values(columns, "scheme") == [distinct(each, str.casefold) for each in schemes]
+    assert values(columns, "scheme") == [distinct(each, folded) for each in schemes]
     networks = [
         record.get("networks") or [each["network"] for each in own if each.get("network")]
         for record, own in zip(given_records, prices, strict=True)
@@ -148,9 +149,7 @@ def test_endpoints_have_the_values_of_their_records(given_records: list[Json]) -
         }
         assert {name: strings[row[name]] for name in expected} == expected
         numbers = tags.take(np.array([position])).items.tolist()
-        assert sorted(strings[tag] for tag in numbers) == distinct(
-            each.get("tags", []), str.casefold
-        )
+        assert sorted(strings[tag] for tag in numbers) == distinct(each.get("tags", []), folded)
 
 
 def test_a_service_without_a_price_has_no_cheapest_one() -> None:
