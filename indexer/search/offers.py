@@ -19,7 +19,7 @@ from indexer.x402.testnets import is_test_network
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import NONE
 from service.networks import network_label
-from service.storage.container import write_arrays
+from service.storage.container import writing_arrays
 from service.storage.layouts import OFFERS
 from service.storage.string_table import write_string_table
 
@@ -117,27 +117,22 @@ class OfferWriter:
         """
         folder.mkdir()
         numbers = self._strings.write(folder / "strings")
-        prices = np.asarray(self._prices)
+        prices, shadowed = np.asarray(self._prices), self._shadowed(owners, endpoints)
         order = np.lexsort((prices, owners))
-        bounds = np.searchsorted(owners[order], np.arange(endpoints + 1))
-        by_price = bounds[0] + np.argsort(prices[order][bounds[0] :], kind="stable")
-        shadowed = self._shadowed(owners, endpoints)
-        arrays = {
-            **{name: numbers[column.keys] for name, column in self._columns.items()},
-            "currency": numbers[self._currencies.keys],
-            "prices": prices,
-            "usd_prices": np.asarray(self._usd_prices),
-            "shadowed": shadowed,
-            "endpoints": owners.astype(np.int32),
-            "starts": np.asarray(self._starts, np.int64),
-            "stops": np.asarray(self._stops, np.int64),
-        }
-        arrays = {name: array[order] for name, array in arrays.items()} | {
-            "bounds": bounds,
-            "by_price": by_price.astype(np.uint32),
-            "entries": np.argsort(order)[:entries].astype(np.int32),
-        }
-        write_arrays(folder / "offers", OFFERS, arrays)
+        bounds = np.searchsorted(owners, np.arange(endpoints + 1), sorter=order)
+        by_price = bounds[0] + np.argsort(prices[order[bounds[0] :]], kind="stable")
+        with writing_arrays(folder / "offers", OFFERS) as writer:
+            for name, column in (*self._columns.items(), ("currency", self._currencies)):
+                writer.write(name, numbers[column.keys[order]])
+            writer.write("prices", prices[order])
+            writer.write("usd_prices", np.asarray(self._usd_prices)[order])
+            writer.write("shadowed", shadowed[order])
+            writer.write("endpoints", owners[order])
+            writer.write("starts", np.asarray(self._starts)[order])
+            writer.write("stops", np.asarray(self._stops)[order])
+            writer.write("bounds", bounds)
+            writer.write("by_price", by_price.astype(np.uint32))
+            writer.write("entries", np.argsort(order)[:entries].astype(np.int32))
         networks, schemes = self._columns["network"], self._columns["scheme"]
         # The labels of two names of a network are one value, as facets compare them by their keys.
         labels = ragged_texts([network_label(name).encode() for name in networks.spellings])

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Ragged, RaggedWriter, concatenate_ragged, positions, ragged_texts
+from indexer.columns.ragged import RaggedWriter, concatenate_ragged, positions, ragged_texts
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import Endpoint, decode_service
 from indexer.encoder.encoding import open_text_encoder
@@ -155,16 +155,11 @@ def _write_places(
 def _write_filters(folder: Path, columns: RecordColumns, of_offers: dict[str, FacetValues]) -> None:
     """Write the values that endpoints are filtered and ordered by."""
     endpoints, counts = columns.endpoints, columns.services["endpoints"]
-    categories = single_values(np.repeat(columns.services["category"], counts))
-    facets = of_offers | {
-        "method": _methods(endpoints["method"], columns.strings),
-        "category": FacetValues(categories, columns.strings),
-        "tag": FacetValues(_tags(columns), columns.strings),
-    }
-    keys = {**OFFER_KEYS, **ENDPOINT_KEYS}
     with writing_arrays(folder / "filters", ENDPOINT_FILTERS) as writer:
-        for name, values in facets.items():
-            write_facet(writer, name, keys[name], values)
+        for name, values in of_offers.items():
+            write_facet(writer, name, OFFER_KEYS[name], values)
+        for name, values_of in (("method", _methods), ("category", _categories), ("tag", _tags)):
+            write_facet(writer, name, ENDPOINT_KEYS[name], values_of(columns))
         writer.write("prices", endpoints["price"])
         writer.write("enriched", np.repeat(columns.services["enriched"], counts))
         by_popularity = np.argsort(-endpoints["calls"], kind="stable")
@@ -182,28 +177,32 @@ def _prior(columns: RecordColumns) -> npt.NDArray[np.float64]:
     return prior
 
 
-def _tags(columns: RecordColumns) -> Ragged:
+def _methods(columns: RecordColumns) -> FacetValues:
+    """Return the methods of each endpoint, which may be several, as in `GET, POST`."""
+    used, rows = np.unique(columns.endpoints["method"], return_inverse=True)
+    numbers: dict[str, int] = {}
+    names = RaggedWriter(np.int32)
+    for spelling in columns.strings.take(used).strings():
+        parts = [name.strip() for name in _separator.split(spelling.upper()) if name.strip()]
+        distinct = {ENDPOINT_KEYS["method"](name): name for name in parts}.values()
+        names.add_numbers(numbers.setdefault(name, len(numbers)) for name in distinct)
+    return FacetValues(names.rows().take(rows), ragged_texts([name.encode() for name in numbers]))
+
+
+def _categories(columns: RecordColumns) -> FacetValues:
+    """Return the category of the service of each endpoint."""
+    services = columns.services
+    categories = np.repeat(services["category"], services["endpoints"])
+    return FacetValues(single_values(categories), columns.strings)
+
+
+def _tags(columns: RecordColumns) -> FacetValues:
     """Return the tags of each endpoint: its own, or else those of its service."""
     own, of_services = columns.endpoint_runs["tag"], columns.service_runs["tag"]
     count = len(own.sizes)
     services = np.repeat(np.arange(len(of_services.sizes)), columns.services["endpoints"])
     rows = np.where(own.sizes > 0, np.arange(count), count + services)
-    return concatenate_ragged([own, of_services]).take(rows)
-
-
-def _methods(methods: npt.NDArray[np.int32], strings: Ragged) -> FacetValues:
-    """Return the names of methods of each endpoint.
-
-    A method may be several, as in `GET, POST`.
-    """
-    used, rows = np.unique(methods, return_inverse=True)
-    numbers: dict[str, int] = {}
-    names = RaggedWriter(np.int32)
-    for spelling in strings.take(used).strings():
-        parts = [name.strip() for name in _separator.split(spelling.upper()) if name.strip()]
-        distinct = {ENDPOINT_KEYS["method"](name): name for name in parts}.values()
-        names.add_numbers(numbers.setdefault(name, len(numbers)) for name in distinct)
-    return FacetValues(names.rows().take(rows), ragged_texts([name.encode() for name in numbers]))
+    return FacetValues(concatenate_ragged([own, of_services]).take(rows), columns.strings)
 
 
 class _Join:
