@@ -22,7 +22,6 @@ from indexer.payments.credit import Claim, ServiceUsage, count_credits, fill_usa
 from indexer.payments.database import open_payments
 from indexer.payments.files import PaymentInput
 from indexer.processes.pool import Pool
-from indexer.processes.resources import available_cpus, available_memory
 from indexer.progress import Progress
 from indexer.segments.kept import KeptRecords
 from indexer.snapshot.ecosystem import write_ecosystem
@@ -93,8 +92,6 @@ class Assembler:
         self._kept, self._known = kept, known
         self._findings, self._progress = findings, progress
         self._decisions = Decisions(served)
-        self._jobs = options.jobs or available_cpus()
-        self._memory = options.memory or available_memory()
 
     @contextmanager
     def assemble(self, inputs: Inputs, built: Path) -> Iterator[Assembled]:
@@ -128,8 +125,8 @@ class Assembler:
                 self._findings,
                 self._now,
                 self._progress,
-                jobs=self._jobs,
-                memory=self._memory,
+                jobs=self._pool.jobs,
+                memory=self._pool.memory,
                 stablecoins=rules.stablecoins,
             ) as payments:
                 count = write_ecosystem(built, payments)

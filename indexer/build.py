@@ -26,7 +26,7 @@ from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, Ranking
 from indexer.payments.database import check_payment_files
 from indexer.processes.pool import Pool
-from indexer.processes.resources import available_cpus, available_memory
+from indexer.processes.resources import available_cpus, plan_memory, release_memory
 from indexer.progress import Progress, track
 from indexer.publishing.publication import Publisher
 from indexer.record_store import Keys, write_ids, write_records
@@ -115,6 +115,7 @@ def _gather(options: BuildOptions, progress: Progress) -> Inputs:
     inputs = find_inputs(options)
     check_payment_files(payment_inputs([each for each in inputs.payments if each.path]))
     read_overlays(each.path for each in inputs.overlays if each.path)
+    plan_memory(options.memory, inputs.size)
     return fetch_feeds(inputs, options, progress)
 
 
@@ -161,7 +162,8 @@ def _repeat(
         report = None
         if not options.from_scratch:
             report = recall(options.out, fingerprint, options.rejects)
-        manifest = None if report is None else find_whole(options.out, report.snapshot)
+        jobs = options.jobs or available_cpus()
+        manifest = None if report is None else find_whole(options.out, report.snapshot, jobs)
     if manifest is None:
         return None
     if cluster is not None and manifest.index is not None:
@@ -201,7 +203,7 @@ def _opened(
     """Yield a build, which reads what earlier builds left for it."""
     snapshots = [] if options.from_scratch else kept_snapshots(options.out)
     with (
-        Pool(options.jobs or available_cpus(), options.memory or available_memory()) as pool,
+        Pool(options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)) as pool,
         closing(Kept(options.out, snapshots)) as kept,
         collect_findings(options.rejects, inputs.paths) as findings,
     ):
@@ -246,9 +248,8 @@ class _Build:
         self._built.mkdir()
         self._options, self._findings, self._progress = options, findings, progress
         self._now = datetime.now(UTC)
-        resources = Resources(
-            options.jobs or available_cpus(), options.memory or available_memory()
-        )
+        self._pool = pool
+        resources = Resources(pool.jobs, pool.memory)
         self._indexer = Indexer(staging, options, encoder, resources, kept, progress)
         served = DecisionTable() if options.forget else _served_decisions(options.out)
         with progress.stage("read what is kept"):
@@ -265,6 +266,7 @@ class _Build:
             stored = self._store(assembled)
         before, changes = since_last(self._options.out, self._built)
         indexed = self._index(stored)
+        release_memory()
         is_dated = assembled.depends_on_time or fingerprint is None or not fingerprint.is_current()
         manifest = self._describe(stored, indexed)
         manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
@@ -328,7 +330,7 @@ class _Build:
 
     def _describe(self, stored: _Stored, indexed: IndexReport) -> Manifest:
         """Hash the files; returns their manifest."""
-        files = list_files(self._built, known=stored.files | indexed.files)
+        files = list_files(self._built, self._pool.jobs, known=stored.files | indexed.files)
         tallies = self._findings.tallies
         manifest = Manifest(
             format=FORMAT,
@@ -354,7 +356,7 @@ class _Build:
 
     def _publish(self, manifest: Manifest) -> None:
         """Publish the snapshot; a whole one of its id stays, and learns of the inputs."""
-        existing = find_whole(self._options.out, manifest.id)
+        existing = find_whole(self._options.out, manifest.id, self._pool.jobs)
         if existing is not None:
             manifest.built_at, manifest.earlier = existing.built_at, existing.earlier
         with self._progress.stage("publish"):

@@ -373,8 +373,9 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     memory: Annotated[
         Size | None,
         Meta(
-            description="plan for this much memory, such as `512M` or `2G` (powers of 1024); by "
-            "default for all that is available"
+            description="use at most this much memory, such as `512M` or `2G` (powers of 1024), in "
+            "all processes together; by default half of what is available, and no more than `1G` "
+            "unless the sources need it"
         ),
         Flag("SIZE"),
     ] = None

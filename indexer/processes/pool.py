@@ -24,7 +24,12 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, TypeVar, cast
 
 from indexer.errors import IndexerError
-from indexer.processes.resources import GC_THRESHOLDS, worker_count
+from indexer.processes.resources import (
+    GC_THRESHOLDS,
+    anonymous_memory,
+    release_memory,
+    worker_count,
+)
 from indexer.progress import Advance
 
 T = TypeVar("T")
@@ -62,12 +67,17 @@ class Message(NamedTuple):
 class Pool:
     """The worker processes of a build, until the pool closes; a context manager.
 
-    A process starts when a call finds none idle. `workers` is their number at most; if it is 1,
-    there are none, and calls run in this process at once. Functions must be importable by name.
+    A process starts when a call finds none idle, and ends after a call that left it with more than
+    its share of the memory. Functions must be importable by name.
+
+    jobs, memory: the processes and the bytes of memory of the build, at most
+    workers: the number of processes, at most; if it is 1, calls run in this process at once
     """
 
     def __init__(self, jobs: int, memory: int) -> None:
+        self.jobs, self.memory = jobs, memory
         self.workers = worker_count(jobs, memory)
+        self._share = memory // 2 // self.workers
         self._threads = ThreadPoolExecutor(self.workers)
         self._lock = Lock()  # of the attributes below
         self._started: set[Worker] = set()
@@ -100,7 +110,7 @@ class Pool:
             return self._threads.submit(self._run, Call(function, arguments), _ignore)
         future = Future[T]()
         try:
-            future.set_result(function(*arguments))
+            future.set_result(_call(Call(function, arguments), _ignore))
         except Exception as error:  # noqa: BLE001  # raised by the future
             future.set_exception(error)
         return future
@@ -146,8 +156,12 @@ class Pool:
             return worker.answer(call, advance)
         finally:
             with self._lock:
-                if worker.is_running:
+                if worker.is_running and worker.memory <= self._share:
                     self._idle.append(worker)
+                else:
+                    self._started.discard(worker)
+                    worker.kill()
+                    worker.close()
 
 
 def wait_for(future: Future[T]) -> T:
@@ -176,6 +190,11 @@ class Worker:
     def is_running(self) -> bool:
         """Whether the process can take a further call."""
         return self._process.poll() is None
+
+    @property
+    def memory(self) -> int:
+        """The bytes of its anonymous memory."""
+        return anonymous_memory(self._process.pid)
 
     def answer(self, call: Call, advance: Advance) -> Any:
         """Send a call and wait for its result.
@@ -249,8 +268,12 @@ def _ignore(_: int) -> None:
 
 
 def _call(call: Call, advance: Advance) -> Any:
+    """Make a call in this process, and return the memory that the call has freed."""
     extra = (advance,) if call.reports else ()
-    return call.function(*call.arguments, *extra)
+    try:
+        return call.function(*call.arguments, *extra)
+    finally:
+        release_memory()
 
 
 def _answer(content: bytes, advance: Advance) -> bytes:

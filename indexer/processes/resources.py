@@ -1,4 +1,4 @@
-"""The CPUs and the memory that a build may use, also inside a container.
+"""The CPUs and the memory of a build, also inside a container.
 
 `os.cpu_count()` and the size of the physical memory ignore the limits of a Linux control group
 (cgroup), so that a build on two CPUs of a 64-core host would start 64 processes and be killed.
@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from indexer.errors import Misuse
 
 ROOT = Path("/")
 MIB, GIB = 2**20, 2**30
@@ -19,10 +23,16 @@ DUCKDB_MEMORY = GIB
 """Bytes that DuckDB gets at most; it spills to disk beyond them."""
 WHOOSH_MEMORY = 256 * MIB
 """Bytes of postings that one Whoosh writer holds at most before it spills a sorted run to disk."""
-LEAST_MEMORY = 64 * MIB
+LEAST_SHARE = 64 * MIB
 """Bytes that DuckDB or a Whoosh writer gets at least; neither works with much less."""
-WORKER_MEMORY = 512 * MIB
-"""Bytes that an indexing process takes, its interpreter and its postings together."""
+LEAST_MEMORY = 256 * MIB
+"""Bytes that a build of a small catalogue needs: the interpreter, its libraries and DuckDB."""
+MEMORY_PER_BYTE = 1
+"""Bytes that a build needs for each byte of its sources."""
+DEFAULT_MEMORY = GIB
+"""Bytes that a build uses at most without `--memory`, where its sources need no more."""
+WORKER_MEMORY = 96 * MIB
+"""Bytes that a worker takes, its interpreter and its largest task together."""
 
 GC_THRESHOLDS = (100_000, 50, 100)
 """For `gc.set_threshold`: a build makes few reference cycles, and to search for them at the default
@@ -47,19 +57,55 @@ def available_memory(root: Path = ROOT) -> int:
     return int(min([physical, *limits]))
 
 
+def plan_memory(memory: int | None, size: int) -> int:
+    """Return the bytes that a build of `size` bytes of sources may use: `memory`, or the default.
+
+    Raises Misuse where `memory` is less than the build needs.
+    """
+    least = LEAST_MEMORY + MEMORY_PER_BYTE * size
+    if memory is None:
+        return max(least, min(DEFAULT_MEMORY, available_memory() // 2))
+    if memory < least:
+        needed = math.ceil(least / MIB)
+        raise Misuse(
+            f"--memory {memory / MIB:.4g}M is less than the {needed}M that a build of these "
+            "sources needs"
+        )
+    return memory
+
+
 def duckdb_memory(memory: int) -> int:
     """Return the bytes for DuckDB (`memory_limit`) in a build that may use `memory` bytes."""
-    return max(LEAST_MEMORY, min(DUCKDB_MEMORY, memory // 4))
+    return max(LEAST_SHARE, min(DUCKDB_MEMORY, memory // 4))
 
 
 def whoosh_memory(memory: int, parts: int) -> int:
     """Return the bytes for each of `parts` Whoosh writers (`limitmb`) that work side by side."""
-    return max(LEAST_MEMORY, min(WHOOSH_MEMORY, memory // 4 // parts))
+    return max(LEAST_SHARE, min(WHOOSH_MEMORY, memory // 4 // parts))
 
 
 def worker_count(jobs: int, memory: int) -> int:
-    """Return how many indexing processes fit: at most `jobs`, and at most half of the memory."""
+    """Return how many workers fit: at most `jobs`, and at most half of the memory."""
     return max(1, min(jobs, memory // 2 // WORKER_MEMORY))
+
+
+def anonymous_memory(pid: int) -> int:
+    """Return the bytes of a process that no file backs; 0 where it has ended, or without Linux.
+
+    Pages of mapped files do not count: the kernel drops them and reads them again.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")]
+    return 1024 * int(sizes[0]) if sizes else 0  # a zombie has no such line
+
+
+def release_memory() -> None:
+    """Return free memory to the system: the allocator of glibc keeps it for this process."""
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _cgroups(controller: str, root: Path) -> Iterator[Path]:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
-from indexer.processes.resources import available_cpus
 from indexer.snapshot.compare import Changes, count_changes
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.publishing.artifacts import walk
@@ -17,7 +16,9 @@ from service.snapshot.publication import SNAPSHOTS, read_current
 from service.storage.memory_map import open_array
 
 
-def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
+def list_files(
+    folder: Path, threads: int, known: Mapping[str, File] = MappingProxyType({})
+) -> dict[str, File]:
     """Return the size and hash of each file by its path in the folder; `known` are not read again.
 
     Raises OSError, also for an array that was not written whole.
@@ -29,17 +30,17 @@ def list_files(folder: Path, known: Mapping[str, File] = MappingProxyType({})) -
     for path in unknown:
         if path.suffix == ".npy":
             _check_array(path)
-    with ThreadPoolExecutor(available_cpus()) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         described = dict(zip(unknown, pool.map(_describe, unknown), strict=True))
     return dict(known) | {
         name: described[path] for name, path in by_name.items() if name not in known
     }
 
 
-def find_whole(artifacts: Path, snapshot_id: str) -> Manifest | None:
+def find_whole(artifacts: Path, snapshot_id: str, threads: int) -> Manifest | None:
     """Return the manifest of the existing snapshot of this id if it is whole, or None."""
     try:
-        return verify(artifacts / SNAPSHOTS / snapshot_id, threads=available_cpus())
+        return verify(artifacts / SNAPSHOTS / snapshot_id, threads)
     except SnapshotUnavailable:
         return None
 

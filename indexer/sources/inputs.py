@@ -85,6 +85,11 @@ class Inputs(Struct, frozen=True):
         return [*self.sources, *self.payments, *self.overlays]
 
     @property
+    def size(self) -> int:
+        """Bytes of the files of records and resources, as far as they are known."""
+        return sum(each.size or 0 for each in self.sources)
+
+    @property
     def paths(self) -> list[str]:
         """The paths of all files."""
         return [each.path for each in self.all]

@@ -186,7 +186,7 @@ def _take_in(
         findings,
         Progress(quiet=True),
         NOW,
-        Pool(jobs=1, memory=0),
+        Pool(jobs=1, memory=2**30),
     )
     with assembler.assemble(find_inputs(options), staging / "ecosystem") as assembled:
         entries = assembled.listing

@@ -27,6 +27,22 @@ def process_id() -> int:
     return os.getpid()
 
 
+held = bytearray()
+
+
+def hold(size: int) -> int:
+    """Hold bytes of memory until this process ends."""
+    held.extend(bytes(size))
+    return os.getpid()
+
+
+def free(size: int) -> int:
+    """Allocate so many bytes in small objects, and free them."""
+    objects = [bytes(1000) for _ in range(size // 1000)]
+    objects.clear()
+    return os.getpid()
+
+
 def meet(folder: Path, own: str, other: str) -> int:
     """Wait for the process that calls this with the names the other way round."""
     (folder / own).touch()

@@ -15,6 +15,7 @@ import pytest
 
 from indexer.errors import IndexerError, InvalidRecord, LeftOut, SourceError
 from indexer.processes.pool import Pool, wait_for
+from indexer.processes.resources import WORKER_MEMORY, anonymous_memory
 from tests.support.artifacts import ids, snapshots
 from tests.support.running import ROOT, Build, service, write_lines
 from tests.support.stuck_build import FUNCTIONS, WORKERS
@@ -26,6 +27,8 @@ from tests.support.workers import (
     fail_described,
     fail_locked,
     fail_with_full_disk,
+    free,
+    hold,
     kill_itself,
     kill_itself_while_sending,
     meet,
@@ -83,6 +86,23 @@ def test_no_process_starts_before_it_is_needed() -> None:
         assert wait_for(pool.submit(process_id)) == one
         assert children() == {*before, str(one)}
     assert children() == before
+
+
+def test_a_worker_that_keeps_more_than_its_share_of_the_memory_is_replaced() -> None:
+    share = WORKER_MEMORY
+    with Pool(2, 4 * share) as pool:
+        frugal = wait_for(pool.submit(hold, share // 4))
+        assert wait_for(pool.submit(hold, share)) == frugal
+        assert str(frugal) not in children()
+        assert wait_for(pool.submit(process_id)) != frugal
+
+
+def test_a_worker_returns_what_it_no_longer_uses() -> None:
+    with Pool(2, 4 * WORKER_MEMORY) as pool:
+        worker = wait_for(pool.submit(process_id))
+        before = anonymous_memory(worker)
+        assert wait_for(pool.submit(free, 2 * WORKER_MEMORY)) == worker
+        assert anonymous_memory(worker) < before + WORKER_MEMORY // 4
 
 
 def test_with_one_worker_calls_run_in_this_process() -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from indexer.errors import Misuse
 from indexer.processes.resources import (
     GIB,
     LEAST_MEMORY,
+    LEAST_SHARE,
     MIB,
+    WORKER_MEMORY,
+    anonymous_memory,
     available_cpus,
     available_memory,
     duckdb_memory,
+    plan_memory,
     whoosh_memory,
     worker_count,
 )
@@ -98,10 +105,59 @@ def test_duckdb_and_whoosh_each_use_a_quarter_of_a_small_memory() -> None:
     assert whoosh_memory(64 * GIB, parts=8) == 256 * MIB
     assert duckdb_memory(GIB) == 256 * MIB
     assert whoosh_memory(GIB, parts=2) == 128 * MIB
-    assert duckdb_memory(MIB) == whoosh_memory(MIB, parts=9) == LEAST_MEMORY
+    assert duckdb_memory(MIB) == whoosh_memory(MIB, parts=9) == LEAST_SHARE
 
 
-def test_cpus_and_memory_limit_the_number_of_workers() -> None:
+def test_workers_are_limited_by_the_cpus_and_by_half_of_the_memory() -> None:
     assert worker_count(8, 64 * GIB) == 8
-    assert worker_count(8, 4 * GIB) == 4
-    assert worker_count(8, GIB // 2) == 1
+    assert worker_count(8, 8 * WORKER_MEMORY) == 4
+    assert worker_count(8, WORKER_MEMORY) == 1
+
+
+def test_a_build_takes_the_memory_that_it_is_given_if_that_is_enough() -> None:
+    assert plan_memory(LEAST_MEMORY, 0) == LEAST_MEMORY
+    assert plan_memory(9 * GIB, GIB) == 9 * GIB
+    assert plan_memory(700 * MIB, 330 * MIB) == 700 * MIB
+
+
+@pytest.mark.parametrize(
+    ("memory", "size", "message"),
+    [
+        (64 * MIB, 0, "--memory 64M is less than the 256M that"),
+        (GIB // 2, GIB, "--memory 512M is less than the 1280M that"),
+        (100_000, 1, "--memory 0.09537M is less than the 257M that"),
+    ],
+)
+def test_too_little_memory_is_refused_with_what_is_needed(
+    memory: int, size: int, message: str
+) -> None:
+    with pytest.raises(Misuse, match=message) as raised:
+        plan_memory(memory, size)
+    needed = re.search(r"(\d+)M that", str(raised.value))
+    assert needed is not None
+    assert plan_memory(int(needed[1]) * MIB, size)
+
+
+def test_the_default_is_bounded_by_a_gigabyte_and_by_half_of_what_is_available(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for available, memory in ((64 * GIB, GIB), (GIB, GIB // 2), (MIB, LEAST_MEMORY)):
+        monkeypatch.setattr(
+            "indexer.processes.resources.available_memory", lambda given=available: given
+        )
+        assert plan_memory(None, 0) == memory
+        assert plan_memory(None, 3 * GIB) == LEAST_MEMORY + 3 * GIB
+
+
+def test_the_memory_of_a_process_grows_with_its_objects_and_not_with_mapped_files(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(64 * MIB))
+    before = anonymous_memory(os.getpid())
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert not any(mapped[:: mmap.PAGESIZE])
+        assert anonymous_memory(os.getpid()) < before + 32 * MIB
+    held = bytearray(b"x") * (64 * MIB)
+    assert anonymous_memory(os.getpid()) > before + len(held) // 2
+    assert anonymous_memory(2**30) == 0

@@ -1,0 +1,81 @@
+"""The bound of `--memory`: kept by all processes of a build together, or refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer.processes.resources import MIB
+from tests.support.memory import tree_memory
+from tests.support.running import ROOT, Json, endpoint, payment, run_indexer, service, write_lines
+
+MEMORY = 384
+"""MiB: the build and two workers, and little more than what its sources need."""
+SERVICES = 3_000
+INTERVAL = 0.01  # seconds between two samples
+WORDS = ["".join(letters) for letters in itertools.product("abcdefghi", repeat=4)]
+WEIGHTS = [1 / rank for rank in range(1, len(WORDS) + 1)]
+"""How often words occur, as in any language."""
+
+
+def make_services(seed: int) -> list[Json]:
+    """Return services of 3 KB with five endpoints each; some of them are the same for all seeds."""
+    rng = random.Random(seed)  # noqa: S311  # no secret
+    return [_make_service(number, rng if number % 50 == 0 else None) for number in range(SERVICES)]
+
+
+def _make_service(number: int, changed: random.Random | None) -> Json:
+    rng = changed or random.Random(number)  # noqa: S311  # no secret
+    endpoints = [
+        endpoint() | {"url": f"https://s{number}.example/{n}", "description": _text(rng, 40)}
+        for n in range(5)
+    ]
+    domain = f"s{number}.example"
+    return service(f"s{number}", domain=domain, description=_text(rng, 100), endpoints=endpoints)
+
+
+def _text(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choices(WORDS, WEIGHTS, k=words))
+
+
+def peak_memory(*arguments: object) -> float:
+    """Run the indexer; return the peak of the MiB of all its processes together."""
+    command = [sys.executable, "-m", "indexer", *map(str, arguments), "--quiet"]
+    peak = 0
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        while process.returncode is None:
+            peak = max(peak, sum(tree_memory(process.pid)))
+            try:
+                process.wait(INTERVAL)
+            except subprocess.TimeoutExpired:
+                continue
+    assert process.returncode == 0
+    return peak / MIB
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the memory of a process")
+def test_a_build_and_its_workers_stay_within_the_memory_they_are_given(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    payments = tmp_path / "payments.jsonl"
+    write_lines(payments, (payment(tx_hash=f"{number:#x}") for number in range(20_000)))
+    for seed in (1, 2):
+        source = write_lines(tmp_path / f"{seed}.jsonl", make_services(seed))
+        options = ("--transactions", payments, "--jobs", 4, "--memory", f"{MEMORY}M")
+        assert peak_memory("build", source, "--out", artifacts, *options) <= MEMORY
+
+
+@pytest.mark.parametrize("command", ["build", "check"])
+def test_too_little_memory_is_refused_with_what_is_needed(
+    command: str, tmp_path: Path, artifacts: Path
+) -> None:
+    source = write_lines(tmp_path / "source.jsonl", [service("a")])
+    refused = run_indexer(command, source, "--out", artifacts, "--memory", "64M")
+    message = "--memory 64M is less than the 257M that a build of these sources needs"
+    assert (refused.returncode, refused.stderr) == (2, f"error: {message}\n")
+    assert run_indexer(command, source, "--out", artifacts, "--memory", "257M").returncode == 0
