@@ -78,6 +78,8 @@ class Pool:
         self.jobs, self.memory = jobs, memory
         self.workers = worker_count(jobs, memory)
         self._share = memory // 2 // self.workers
+        # Processes are started by these threads, which end with the pool: the signal of
+        # PR_SET_PDEATHSIG is sent at the end of the thread that started a process.
         self._threads = ThreadPoolExecutor(self.workers)
         self._lock = Lock()  # of the attributes below
         self._started: set[Worker] = set()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tests.benchmarks.copies.downloads import bench_downloads
 from tests.benchmarks.copies.replicas import bench_replicas
 from tests.benchmarks.indexing.builds import bench_builds
+from tests.benchmarks.indexing.memory import bench_memory
 from tests.benchmarks.indexing.rebuilds import bench_rebuilds
 from tests.benchmarks.searching.endpoints import bench_endpoints
 from tests.benchmarks.searching.engines import bench_engines
@@ -44,6 +45,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "engines": lambda options: bench_engines(options.documents),
     "builds": lambda options: bench_full_builds(options.builds),
     "rebuilds": lambda options: bench_rebuilds(options.rebuilt),
+    "memory": lambda options: bench_memory(options.rebuilt),
     "downloads": lambda options: bench_downloads(options.rebuilt),
     "replicas": lambda options: bench_replicas(options.rebuilt),
     "service": lambda options: bench_services(options.served),

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.indexing.writers import WRITERS
 from tests.benchmarks.services import write_services
+from tests.support.memory import tree_memory
 from tests.support.running import ROOT
 
 SAMPLING_INTERVAL = 0.05
@@ -47,33 +48,15 @@ def bench_build(count: int, folder: Path) -> None:
 
 
 def run(command: list[str]) -> tuple[str, float]:
-    """Run a Python module; return its output, and the peak megabytes of its process tree."""
+    """Run a Python module; return its output, and the peak megabytes of all its processes."""
     peak = 0
     with subprocess.Popen(
         [sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:
         while process.poll() is None:
-            peak = max(peak, sum(map(_resident_kilobytes, _process_tree(process.pid))))
+            peak = max(peak, sum(tree_memory(process.pid)))
             time.sleep(SAMPLING_INTERVAL)
         output = process.stdout.read() if process.stdout else ""
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} exited with {process.returncode}")
-    return output, peak / 1000
-
-
-def _process_tree(pid: int) -> list[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:  # the process has exited, or this is not Linux
-        return [pid]
-    return [pid, *(member for child in children for member in _process_tree(int(child)))]
-
-
-def _resident_kilobytes(pid: int) -> int:
-    """Return the resident memory, which includes mapped files."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    lines = [line.split() for line in status.splitlines() if line.startswith("VmRSS:")]
-    return int(lines[0][1]) if lines else 0
+    return output, peak / 1e6

@@ -1,7 +1,6 @@
-"""The peak memory of each stage of a build.
+"""The peak of the anonymous memory of all processes of a build, by stage.
 
-Run as `python -m tests.benchmarks.indexing.memory COUNT [OPTION ...]`; the options are those of
-`build`.
+Run as `python -m tests.benchmarks.indexing.memory COUNT [OPTION ...]` for other options of `build`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +20,8 @@ from tests.support.memory import tree_memory
 from tests.support.running import ROOT
 
 INTERVAL = 0.02  # seconds between two samples
+BOUNDS = ((), ("--memory", "700M"))
+"""Options of the builds that are compared."""
 Sample = tuple[float, list[int]]
 PROGRAM = """
 import sys
@@ -31,8 +33,8 @@ sys.exit(main())
 """A build that prints a line for each stage, however short."""
 
 
-def bench_memory(count: int, *options: str) -> None:
-    """Print the peaks of a build from nothing, then of one after 1 % of the services changed."""
+def bench_memory(count: int, *bounds: Sequence[str]) -> None:
+    """Print the peaks of a build from nothing, and of one after 1 % changed, for each bound."""
     documents = make_documents(count)
     with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
         folder = Path(name)
@@ -40,9 +42,11 @@ def bench_memory(count: int, *options: str) -> None:
         write_services(source, documents)
         change_services(source, changed, 0.01, documents)
         del documents
-        for each in (source, changed):
-            print(f"\n{count:,} services {' '.join(options)}: {each.stem}, MB of anonymous memory")
-            _bench_build([str(each), "--out", str(folder / "artifacts"), *options])
+        for number, options in enumerate(bounds or BOUNDS):
+            for each in (source, changed):
+                title = f"{count:,} {each.stem} {' '.join(options)}".strip()
+                print(f"\n{title:36} seconds    peak MB = build + workers")
+                _bench_build([str(each), "--out", str(folder / str(number)), *options])
 
 
 def _bench_build(arguments: list[str]) -> None:
@@ -64,7 +68,6 @@ def _bench_build(arguments: list[str]) -> None:
             time.sleep(INTERVAL)
         reader.join()
         end = time.monotonic()
-    print(f"{'stage':28} {'seconds':>8} {'peak':>7}  = build + workers")
     start = samples[0][0]
     for stop, name in [*ends, (end, "after the last stage")]:
         _print(name, [each for each in samples if start <= each[0] < stop], stop - start)
@@ -82,9 +85,9 @@ def _print(name: str, samples: list[Sample], seconds: float) -> None:
     _, (own, *workers) = max(samples, key=lambda each: sum(each[1]))
     peak = own + sum(workers)
     parts = " + ".join(f"{size / 1e6:.0f}" for size in (own, *workers))
-    print(f"{name:28} {seconds:8.1f} {peak / 1e6:7,.0f}  = {parts}")
+    print(f"{name:36} {seconds:7.1f} {peak / 1e6:10,.0f} = {parts}")
 
 
 if __name__ == "__main__":
     _, number, *given = sys.argv
-    bench_memory(int(number), *given)
+    bench_memory(int(number), given)
