@@ -21,7 +21,7 @@ from indexer.encoder.quantising import EncodedTexts
 from indexer.options import BuildOptions
 from indexer.processes.pool import run_beside
 from indexer.progress import Progress
-from indexer.record_store import Keys, read_record_store
+from indexer.record_store import Keys
 from indexer.search.filters import write_filters
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import segment_parts
@@ -109,7 +109,7 @@ class Indexer:
             vectors = (built, segments, encoder, indexed)
             with nullcontext() if encoder is None else beside(_write_vectors, vectors):
                 keep(built, columns)
-                write_summaries(built, columns, read_record_store(built, "records"))
+                write_summaries(built, columns)
                 write_filters(built / "filters", columns, [entry.calls for entry in entries])
                 outliers = find_outliers(columns)
                 _compile(built, segments, indexed, names, prior, ranking.search)

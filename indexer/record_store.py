@@ -1,14 +1,12 @@
-"""Writing and reading back the stores of JSON records, and the table of ids."""
+"""Writing the stores of JSON records, and the table of ids."""
 
 from __future__ import annotations
 
 import errno
-import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b, sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -16,47 +14,33 @@ import numpy as np
 import numpy.typing as npt
 
 from service.snapshot.manifest import File
+from service.storage.container import write_arrays, writing_arrays
 from service.storage.hash_table import text_hash, write_hash_table
+from service.storage.layouts import RECORD_STORE, RECORDS
 
 KEY_SIZE = 16
 """The bytes of the hash of a record."""
 Keys = npt.NDArray[np.uint8]
-RECORDS = "records.json"
-BUFFER = 2**18  # bytes that are read or written at a time
+RECORDS_FILE = "records.json"
 HASHED = 2**20  # bytes that are hashed at a time
 
 
 def write_record_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
-    """Write the files of a `RecordStore`; returns the count of texts."""
-    offsets = array("q", [0])
-    with (folder / f"{name}.json").open("wb", buffering=BUFFER) as file:
-        for text in texts:
-            if len(offsets) > 1:
-                file.write(b",")
-            file.write(text)
-            offsets.append(offsets[-1] + len(text) + 1)
-    np.save(folder / f"{name}.offsets.npy", np.asarray(offsets, np.int64))
-    return len(offsets) - 1
+    """Write the file of a `RecordStore`; returns the count of texts."""
+    with writing_arrays(folder / name, RECORD_STORE) as writer:
+        sizes = writer.stream("texts", _joined(texts))
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        offsets[1:] += 1  # the comma that follows is a part of the next piece
+        writer.write("offsets", offsets)
+    return len(sizes)
 
 
-def read_record_store(
-    folder: Path, name: str, ordinals: Sequence[int] | None = None
-) -> Iterator[bytes]:
-    """Yield the texts of a store in order, or those of some ordinals.
-
-    The file is read and not mapped: pages of a mapping would count as memory of the process.
-    """
-    offsets = load_array(folder / f"{name}.offsets.npy").tolist()
-    path = folder / f"{name}.json"
-    if ordinals is None:
-        with path.open("rb", buffering=BUFFER) as file:
-            for start, stop in pairwise(offsets):
-                yield file.read(stop - start)[: stop - start - 1]
-        return
-    with path.open("rb", buffering=0) as file:
-        for ordinal in ordinals:
-            start, stop = offsets[ordinal : ordinal + 2]
-            yield os.pread(file.fileno(), stop - start - 1, start)
+def _joined(texts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield texts, each after the first with a comma before it."""
+    comma = b""
+    for text in texts:
+        yield comma + text
+        comma = b","
 
 
 def load_array(path: Path) -> npt.NDArray[Any]:
@@ -95,7 +79,7 @@ def write_records(folder: Path, runs: Iterable[Run]) -> tuple[Keys, dict[str, Fi
     Returns the hashes, uint8[services, KEY_SIZE], and the file of the records, the largest one.
     """
     digests, sizes = bytearray(), array("q", [0])
-    with (folder / RECORDS).open("wb") as file, ThreadPoolExecutor(1) as thread:
+    with (folder / RECORDS_FILE).open("wb") as file, ThreadPoolExecutor(1) as thread:
         writer = _HashingWriter(file, thread)
         for run in runs:
             if digests:
@@ -105,17 +89,17 @@ def write_records(folder: Path, runs: Iterable[Run]) -> tuple[Keys, dict[str, Fi
             digests += run.keys
         records = writer.finish()
     offsets = np.cumsum(np.asarray(sizes, np.int64) + 1) - 1
-    np.save(folder / "records.offsets.npy", offsets)
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
-    np.save(folder / "tags.npy", np.ascontiguousarray(keys[:, :8]).view("<u8").ravel())
-    return keys, {RECORDS: records}
+    tags = np.ascontiguousarray(keys[:, :8]).view("<u8").ravel()
+    write_arrays(folder / "records", RECORDS, {"offsets": offsets, "tags": tags})
+    return keys, {RECORDS_FILE: records}
 
 
 def write_ids(folder: Path, ids: list[str]) -> None:
     """Write the files of an `IdTable`: ids in listing order, and ordinals by the hashes of ids."""
     write_record_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
     hashes = np.fromiter(map(text_hash, ids), np.uint64, len(ids))
-    write_hash_table(folder / "ids", hashes, np.arange(len(ids), dtype=np.int32))
+    write_hash_table(folder / "id_hashes", hashes, np.arange(len(ids), dtype=np.int32))
 
 
 class _HashingWriter:

@@ -16,6 +16,8 @@ from msgspec import Struct
 from indexer.errors import EncoderDamaged
 from service.errors import SnapshotDamaged
 from service.search.semantic.encoder import check_encoder
+from service.storage.container import Arrays, write_arrays
+from service.storage.layouts import ENCODER
 
 PACKAGED = Path(__file__).with_name("static.npz")
 
@@ -90,9 +92,8 @@ def load_encoder(path: Path = PACKAGED) -> StaticEncoder:
     return StaticEncoder(f"{path.stem} {sha256[:16]}", pieces, rows, scales)
 
 
-def write_encoder(folder: Path, encoder: StaticEncoder) -> None:
-    """Write the files of an `Encoder` into a snapshot."""
-    folder.mkdir(parents=True)
-    (folder / "pieces.txt").write_text("\n".join(encoder.pieces), encoding="utf-8")
-    np.save(folder / "rows.npy", encoder.rows)
-    np.save(folder / "scales.npy", encoder.scales)
+def write_encoder(path: Path, encoder: StaticEncoder) -> None:
+    """Write the file of an `Encoder` into a snapshot."""
+    pieces = np.frombuffer("\n".join(encoder.pieces).encode(), np.uint8)
+    columns: Arrays = {"pieces": pieces, "rows": encoder.rows, "scales": encoder.scales}
+    write_arrays(path, ENCODER, columns)

@@ -10,14 +10,11 @@ import numpy as np
 
 from service.opensearch.index import DELIMITER, GROUP, ORDINAL, SERVICE, TERMS
 from service.search.postings import IMPACT_BITS, IMPACT_MASK, Integers, read_header
-from service.storage.container import open_arrays
-from service.storage.layouts import ENDPOINTS
-from service.storage.memory_map import open_array
+from service.storage.container import arrays_path, open_arrays
+from service.storage.layouts import ENDPOINTS, GROUPS, POSTINGS
 
 PASS = 1 << 21
 """Postings whose documents are made at a time: some 300 MB. Each pass reads all postings."""
-POSTINGS_FILES = ("postings.npy", "offsets.npy", "dense_*.npy")
-"""The files of a folder of postings that the cluster has in their place."""
 
 
 class Documents:
@@ -28,15 +25,14 @@ class Documents:
         header = read_header(folder)
         self.count = header.documents
         self._per_pass = max(1, PASS * self.count // max(header.postings, PASS))
-        self._postings = open_array(folder / "postings.npy")
-        self._offsets = open_array(folder / "offsets.npy")
-        rows = open_array(folder / "dense_rows.npy")
-        dense = np.flatnonzero(rows >= 0)
-        self._dense_terms = dense[np.argsort(rows[dense])]
-        columns = open_array(folder / "dense_impacts.npy")
+        arrays = open_arrays(folder / "postings", POSTINGS)
+        self._postings, self._offsets = arrays["postings"], arrays["offsets"]
+        dense = np.flatnonzero(arrays["rows"] >= 0)
+        self._dense_terms = dense[np.argsort(arrays["rows"][dense])]
+        columns = arrays["impacts"]
         self._dense = columns.reshape(len(columns), columns.shape[1] * columns.shape[2])
         self._services = open_arrays(built / "endpoints" / "endpoints", ENDPOINTS)["services"]
-        penalties = open_array(folder / "group_penalties.npy").astype(np.int64)
+        penalties = open_arrays(folder / "groups", GROUPS)["penalties"].astype(np.int64)
         self._bonuses = penalties.max(initial=0) - penalties + 1
 
     @property
@@ -82,12 +78,9 @@ class Documents:
 
 def remove_postings(built: Path) -> list[str]:
     """Remove from a snapshot folder the files that a cluster has in their place; returns them."""
-    removed = []
-    for pattern in POSTINGS_FILES:
-        for path in (built / "postings").glob(pattern):
-            path.unlink()
-            removed.append(path.relative_to(built).as_posix())
-    return removed
+    path = arrays_path(built / "postings" / "postings")
+    path.unlink()
+    return [path.relative_to(built).as_posix()]
 
 
 def _token(term: int | str, impact: int) -> str:

@@ -24,6 +24,8 @@ from service.search.postings import (
     block_count,
 )
 from service.search.top_k import ORDINAL_MASK, SUM_BITS, first_keys, pack
+from service.storage.container import write_arrays
+from service.storage.layouts import GROUPS, POSTINGS
 
 CHUNK = 1 << 22
 """Postings that are merged at a time: sorting them takes some 200 MB."""
@@ -69,10 +71,12 @@ def compile_postings(
         document_frequencies = np.bincount(owners - chunk.start, minlength=len(chunk))
         impacts = _impacts(document_frequencies, ordinals, frequencies, documents, prior, config)
         writer.add(chunk, document_frequencies, ordinals, impacts)
-    np.save(folder / "group_penalties.npy", groups.penalties)
-    document_frequencies, group_frequencies = writer.write(folder)
+    write_arrays(folder / "groups", GROUPS, {"penalties": groups.penalties})
+    document_frequencies, group_frequencies = writer.write(folder / "postings")
     vocabulary = {word: term for part in parts for word, term in part.vocabulary.items()}
-    write_query_expansion(folder, vocabulary, terms, group_frequencies, config)
+    write_query_expansion(
+        folder, vocabulary, terms, document_frequencies, group_frequencies, config
+    )
     write_names(folder, names)
     postings = int(document_frequencies.sum())
     header = Header(documents, endpoints, len(names), len(terms), postings, config)
@@ -266,12 +270,8 @@ class _PostingsWriter:
             self._group_bits.append(self._groups.bits(ordinals[own]))
             self._champions.append(self._groups.champions(ordinals[own], impacts[own]))
 
-    def write(self, folder: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Write the files; returns the frequencies of the terms by document and by group."""
-        np.save(folder / "offsets.npy", self._offsets)
-        np.save(folder / "document_frequencies.npy", self._document_frequencies)
-        np.save(folder / "group_frequencies.npy", self._group_frequencies)
-        np.save(folder / "postings.npy", self._postings[: self._offsets[-1]])
+    def write(self, path: Path) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Write the file; returns the frequencies of the terms by document and by group."""
         dense, blocks_per_term = len(self._columns), block_count(self._documents)
         columns = np.array(self._columns, np.uint16)
         blocks = columns.reshape(dense, blocks_per_term, BLOCK_SIZE)
@@ -281,19 +281,18 @@ class _PostingsWriter:
         for row, own in zip(champions, self._champions, strict=True):
             row[: len(own)] = own  # as many as groups have the term
         group_bits = np.array(self._group_bits, np.uint64)
-        np.save(folder / "dense_rows.npy", self._rows)
-        np.save(folder / "dense_impacts.npy", blocks)
-        np.save(folder / "dense_maxima.npy", blocks.max(axis=2).astype(np.int32))
-        np.save(folder / "dense_bits.npy", bits.reshape(dense, blocks_per_term))
-        np.save(
-            folder / "dense_group_bits.npy",
-            group_bits.reshape(dense, block_count(self._groups.count)),
-        )
-        np.save(folder / "dense_champions.npy", champions)
-        return (
-            self._document_frequencies.astype(np.int64),
-            self._group_frequencies.astype(np.int64),
-        )
+        arrays = {
+            "offsets": self._offsets,
+            "rows": self._rows,
+            "postings": self._postings[: self._offsets[-1]],
+            "impacts": blocks,
+            "maxima": blocks.max(axis=2).astype(np.int32),
+            "bits": bits.reshape(dense, blocks_per_term),
+            "group_bits": group_bits.reshape(dense, block_count(self._groups.count)),
+            "champions": champions,
+        }
+        write_arrays(path, POSTINGS, arrays)
+        return self._document_frequencies, self._group_frequencies
 
 
 def _distinct(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

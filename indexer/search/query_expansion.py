@@ -23,7 +23,9 @@ from service.search.spelling import (
     max_edits,
 )
 from service.search.stopwords import STOP_WORDS
+from service.storage.container import write_arrays
 from service.storage.hash_table import text_hash, write_hash_table
+from service.storage.layouts import LEXICON, NAMES
 from service.storage.string_table import write_string_table
 
 BATCH = 4096  # words whose deletions are hashed at a time
@@ -35,12 +37,13 @@ def write_query_expansion(
     folder: Path,
     vocabulary: Mapping[str, str],
     terms: Sequence[bytes],
-    service_frequencies: npt.NDArray[np.int64],
+    document_frequencies: npt.NDArray[np.integer],
+    service_frequencies: npt.NDArray[np.integer],
     config: SearchConfig,
 ) -> None:
     """Write the terms, the words of a vocabulary (word → term), their deletions and corrections.
 
-    `service_frequencies`, the counts of services, is aligned with `terms`.
+    Frequencies, the counts of documents and of services, are aligned with `terms`.
     """
     write_string_table(folder / "terms", terms)
     # The order of code points is that of UTF-8.
@@ -48,15 +51,20 @@ def write_query_expansion(
     number = {term.decode(): position for position, term in enumerate(terms)}
     word_terms = np.array([number[vocabulary[word]] for word in words], dtype=np.int32)
     write_string_table(folder / "words", [word.encode() for word in words])
-    np.save(folder / "word_terms.npy", word_terms)
-    frequencies = service_frequencies[word_terms]
+    frequencies = service_frequencies[word_terms].astype(np.int64)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
     deletions = _deletions(words, frequencies, candidates, 0, 1)
     write_hash_table(folder / "one_deletion", *deletions)
     longer = [position for position in candidates if len(words[position]) >= SHORTEST_TWO_EDITS]
     write_hash_table(folder / "two_deletions", *_deletions(words, frequencies, longer, 2, 2))
     corrections = find_corrections(words, word_terms, frequencies, deletions, config)
-    np.save(folder / "corrections.npy", corrections)
+    columns = {
+        "document_frequencies": document_frequencies.astype(np.int32),
+        "group_frequencies": service_frequencies.astype(np.int32),
+        "word_terms": word_terms,
+        "corrections": corrections,
+    }
+    write_arrays(folder / "lexicon", LEXICON, columns)
 
 
 def find_corrections(
@@ -104,8 +112,8 @@ def write_names(folder: Path, names: Sequence[str]) -> None:
     named = np.flatnonzero([bool(key) for key in keys])
     hashes = np.fromiter((text_hash(keys[number]) for number in named.tolist()), np.uint64)
     order = np.argsort(hashes, kind="stable")
-    np.save(folder / "name_hashes.npy", hashes[order])
-    np.save(folder / "named.npy", named[order].astype(np.int32))
+    services = named[order].astype(np.int32)
+    write_arrays(folder / "names", NAMES, {"hashes": hashes[order], "services": services})
 
 
 def _sharing(

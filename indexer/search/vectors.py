@@ -15,6 +15,8 @@ import numpy.typing as npt
 from indexer.encoder.quantising import EncodedTexts, Rows, add_vectors, quantise_rows
 from indexer.segments.postings import Numbers
 from service.search.semantic.vector_index import LEAST_PROBED
+from service.storage.container import writing_arrays
+from service.storage.layouts import VECTORS
 
 BATCH = 1024  # vectors
 CELLS = 10
@@ -47,12 +49,11 @@ def add_services(
     return EncodedTexts(sums, inverse_lengths)
 
 
-def write_vectors(folder: Path, vectors: EncodedTexts) -> None:
-    """Write the files of a `VectorIndex`.
+def write_vectors(path: Path, vectors: EncodedTexts) -> None:
+    """Write the file of a `VectorIndex`.
 
     Zeros are in no cell: they would fill that of the first centroid.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     rows = vectors.rows
     present, absent = np.flatnonzero(rows.any(axis=1)), np.flatnonzero(~rows.any(axis=1))
     count, cells = 1, np.zeros(len(present), np.int64)
@@ -67,12 +68,14 @@ def write_vectors(folder: Path, vectors: EncodedTexts) -> None:
     order = np.concatenate((present[np.argsort(cells, kind="stable")], absent))
     positions = np.empty(len(order), np.int32)
     positions[order] = np.arange(len(order))
-    np.save(folder / "rows.npy", rows[order])
-    np.save(folder / "inverse_lengths.npy", vectors.inverse_lengths[order])
-    np.save(folder / "documents.npy", order.astype(np.int32))
-    np.save(folder / "positions.npy", positions)
-    np.save(folder / "bounds.npy", bounds)
-    np.save(folder / "centroids.npy", centroids)
+    batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+    with writing_arrays(path, VECTORS) as writer:
+        writer.stream("rows", (rows[batch] for batch in batches or [order]))
+        writer.write("inverse_lengths", vectors.inverse_lengths[order])
+        writer.write("documents", order.astype(np.int32))
+        writer.write("positions", positions)
+        writer.write("bounds", bounds)
+        writer.write("centroids", centroids)
 
 
 def _find_centroids(rows: Rows, count: int) -> Rows:

@@ -16,7 +16,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.processes.pool import start_workers
 from indexer.processes.resources import whoosh_memory, worker_count
 from indexer.progress import Advance, track
-from indexer.record_store import Keys, read_record_store
+from indexer.record_store import Keys
 from indexer.segments.segment import (
     Origin,
     SegmentWriter,
@@ -24,6 +24,7 @@ from indexer.segments.segment import (
     merge_segments,
 )
 from indexer.segments.texts import ServiceText
+from service.storage.record_store import Records
 
 SMALLEST_PART = 2500
 """Services that take longer to index than a worker takes to start."""
@@ -100,7 +101,7 @@ def index_services(
     """Extract the columns of some of the stored services and index them, with progress."""
     extractor = Extractor()
     writer: SegmentWriter | None = None
-    records = read_record_store(built, "records", ordinals.tolist())
+    records = map(Records(built).text, ordinals.tolist())
     try:
         for record in track(records, advance, PROGRESS_STEP):
             key = extractor.add(record)

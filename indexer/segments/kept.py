@@ -20,6 +20,8 @@ from indexer.sources.fingerprint import hash_program
 from service.errors import SnapshotUnavailable
 from service.snapshot.manifest import SEGMENTS, File, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS
+from service.storage import layouts
+from service.storage.container import open_arrays
 
 Offsets = npt.NDArray[np.int64]
 NOT_KEPT = -1
@@ -107,11 +109,11 @@ class Kept:
         """The records of the preferred snapshot that has their columns, none without one."""
         for folder in self.whole(RECORDS):
             snapshot = folder.parents[1]
-            names = ("records.json", "records.offsets.npy")
+            names = ("records.json", "records.arrays")
             with suppress(ColumnsDamaged, OSError, SnapshotUnavailable):
                 files = read_manifest(snapshot).files
                 if all(sha256(snapshot / name) == files[name].sha256 for name in names):
-                    offsets = np.load(snapshot / names[1], allow_pickle=False)
+                    offsets = open_arrays(snapshot / "records", layouts.RECORDS)["offsets"]
                     file = self._files.enter_context((snapshot / names[0]).open("rb"))
                     return KeptRecords(file, offsets, open_columns(folder))
         return KeptRecords(BytesIO(), np.zeros(1, np.int64), no_columns())

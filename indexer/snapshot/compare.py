@@ -14,11 +14,11 @@ from indexer.errors import Misuse
 from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
 from indexer.x402.untrusted import NULL, string_of
-from service.artifacts.changes import ABSENT, COMPARED_FILES, RECORDS, compare_services
+from service.artifacts.changes import ABSENT, COMPARED_FILES, compare_services
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
-from service.storage.record_store import RecordStore
+from service.storage.record_store import Records
 
 LONGEST_SHOWN = 200  # characters
 
@@ -131,7 +131,7 @@ def compare(old: Path, new: Path) -> Difference:
     with _reporting_damage(old, new):
         before, after = compare_services(old, new)
         in_order = np.lexsort((before, after, after == ABSENT))
-        stores = RecordStore(old, RECORDS), RecordStore(new, RECORDS)
+        stores = Records(old), Records(new)
         for ordinals in zip(before[in_order].tolist(), after[in_order].tolist(), strict=True):
             old_text, new_text = (
                 b"" if ordinal == ABSENT else store.text(ordinal)

@@ -20,7 +20,7 @@ from indexer.columns.records import Endpoint, decode_service
 from indexer.encoder.encoding import open_text_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
-from indexer.record_store import load_array, write_record_store
+from indexer.record_store import write_record_store
 from indexer.search.filters import FacetValues, single_values, write_facet
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
@@ -34,10 +34,10 @@ from indexer.x402.resource import Rules, read_resource
 from indexer.x402.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_KEYS
 from service.filtering.offers import NONE
-from service.storage.container import Arrays, write_arrays, writing_arrays
+from service.storage.container import Arrays, open_arrays, write_arrays, writing_arrays
 from service.storage.hash_table import write_hash_table
-from service.storage.layouts import ENDPOINT_FILTERS, ENDPOINTS
-from service.storage.record_store import RecordStore
+from service.storage.layouts import ENDPOINT_FILTERS, ENDPOINTS, RECORDS
+from service.storage.record_store import Records, RecordStore
 
 
 class IndexedEndpoints(NamedTuple):
@@ -128,7 +128,7 @@ def _write_places(
     endpoints, counts = columns.endpoints, columns.services["endpoints"]
     service_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     run, is_rewritten = columns.service_runs["rewritten"], endpoints["is_rewritten"]
-    records = load_array(built / "records.offsets.npy")
+    records = open_arrays(built / "records", RECORDS)["offsets"]
     starts = np.where(is_rewritten, run.bounds[service_of], records[service_of])
     bounds = np.stack((starts + endpoints["start"], starts + endpoints["stop"]), axis=1)
     content, rewritten = run.items.tobytes(), bounds[is_rewritten]
@@ -215,7 +215,7 @@ class _Join:
 
     def __init__(self, built: Path, columns: RecordColumns, listed: ListedResources) -> None:
         self._texts = RecordStore(built / "resources", "texts")
-        self._records = RecordStore(built, "records")
+        self._records = Records(built)
         self._first = columns.first_endpoints
         self.is_unlisted = np.ones(len(columns.endpoints), np.bool_)
         self.owners = _match_keys(columns, listed)

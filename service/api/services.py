@@ -40,4 +40,4 @@ async def get_service(request: Request) -> Response:
         shown = f"{service_id[:MAX_SHOWN_ID]}…" if too_long else service_id
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
     body = b"".join((b'{"service":', snapshot.services.view(ordinal), b"}"))
-    return json_response(body, snapshot.tag_of(ordinal).decode())
+    return json_response(body, snapshot.services.tag(ordinal).decode())

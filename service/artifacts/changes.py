@@ -12,17 +12,11 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.memory_map import open_array
-from service.storage.record_store import RecordStore
+from service.storage.container import open_arrays
+from service.storage.layouts import RECORD_STORE, RECORDS
+from service.storage.record_store import Records, RecordStore
 
-RECORDS, IDS, TAGS = "records", "ids", "tags.npy"
-COMPARED_FILES = (
-    f"{RECORDS}.json",
-    f"{RECORDS}.offsets.npy",
-    f"{IDS}.json",
-    f"{IDS}.offsets.npy",
-    TAGS,
-)
+COMPARED_FILES = ("records.json", "records.arrays", "ids.arrays")
 """The files of a snapshot that are read to compare it."""
 ABSENT = -1
 """The ordinal of a service that a snapshot does not have."""
@@ -66,7 +60,7 @@ class Changes:
     """
 
     def __init__(self, old: Path, new: Path) -> None:
-        self._records, self._old_ids = RecordStore(new, RECORDS), RecordStore(old, IDS)
+        self._records, self._old_ids = Records(new), RecordStore(old, "ids")
         self._old, self._new = difference = compare_services(old, new)
         self.total = len(difference.new)
 
@@ -124,13 +118,12 @@ class _Services:
         ids = _read_ids(folder)
         self.order = np.argsort(ids, kind="stable")
         self.sorted_ids = ids[self.order]
-        self.tags = open_array(folder / TAGS)
-        self.offsets = open_array(folder / f"{RECORDS}.offsets.npy")
+        arrays = open_arrays(folder / "records", RECORDS)
+        self.tags, self.offsets = arrays["tags"], arrays["offsets"]
         self.sizes = np.diff(self.offsets)
-        if not len(ids) == len(self.tags) == len(self.sizes):
-            counts = f"{len(ids)} ids, {len(self.tags)} hashes and {len(self.sizes)} records"
-            raise ValueError(f"{folder} has {counts}")
-        self._file = (folder / f"{RECORDS}.json").open("rb")
+        if len(ids) != len(self.sizes):
+            raise ValueError(f"{folder} has {len(ids)} ids and {len(self.sizes)} records")
+        self._file = (folder / "records.json").open("rb")
 
     def __enter__(self) -> Self:
         return self
@@ -183,12 +176,12 @@ def _find(old: Ids, new: Ids) -> tuple[Ordinals, Mask]:
 
 def _read_ids(folder: Path) -> Ids:
     """Return the ids of a snapshot in listing order, padded to the same width."""
-    text = np.fromfile(folder / f"{IDS}.json", np.uint8)
-    sizes = np.diff(open_array(folder / f"{IDS}.offsets.npy")) - len(b'"",')
+    arrays = open_arrays(folder / "ids", RECORD_STORE)
+    text, sizes = arrays["texts"], np.diff(arrays["offsets"]) - len(b'"",')
     ids = np.zeros((len(sizes), int(sizes.max(initial=1))), np.uint8)
     characters = text[(text != QUOTE) & (text != COMMA)]  # ids have neither
     if sizes.min(initial=0) < 0 or int(sizes.sum()) != len(characters):
-        raise ValueError(f"{folder / IDS}.json has not the ids that its offsets say")
+        raise ValueError(f"{folder / 'ids'} has not the ids that its offsets say")
     columns, done = np.arange(ids.shape[1]), 0
     for start in range(0, len(sizes), BLOCK):
         mask = columns < sizes[start : start + BLOCK, None]

@@ -39,7 +39,8 @@ from service.publishing.patches import make_patch
 from service.publishing.renumbering import Renumbering
 from service.snapshot.manifest import MANIFEST, File, Manifest, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
-from service.storage.memory_map import open_array
+from service.storage.container import open_arrays
+from service.storage.layouts import RECORDS
 from service.storage.record_store import IdTable
 
 TAR_BLOCK = 512
@@ -177,7 +178,7 @@ def _write_lines(lines: ArchiveWriter, folder: Path) -> int:
     """Write the services in order of id, one a line; returns the bytes of the lines."""
     ids = IdTable(folder)
     order = sorted(range(len(ids)), key=ids.__getitem__)
-    offsets = open_array(folder / "records.offsets.npy").tolist()
+    offsets = open_arrays(folder / "records", RECORDS)["offsets"].tolist()
     with (folder / "records.json").open("rb") as records:
         texts = (
             os.pread(

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from service.search.config import SearchConfig
-from service.storage.memory_map import items_of, open_array
+from service.storage.container import open_arrays
+from service.storage.layouts import POSTINGS
+from service.storage.memory_map import items_of
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Bits: TypeAlias = npt.NDArray[np.uint64]
@@ -141,34 +143,19 @@ _header = msgspec.json.Decoder(Header)
 
 
 class PostingLists:
-    """Impact lists by term number.
+    """Impact lists by term number."""
 
-    `postings.npy` (int64) holds the postings of all terms but the dense ones; `offsets.npy`,
-    int64[terms + 1], says where those of each term begin. `dense_rows.npy`, int32[terms], is the
-    row of a term in the arrays `dense_impacts`, `dense_maxima`, `dense_bits`, `dense_group_bits`
-    and `dense_champions`, or -1. `document_frequencies.npy` and `group_frequencies.npy` are
-    int32[terms].
-    """
-
-    def __init__(self, folder: Path) -> None:
-        offsets = open_array(folder / "offsets.npy")
-        rows = open_array(folder / "dense_rows.npy")
-        self._postings = open_array(folder / "postings.npy")
-        columns = (
-            open_array(folder / f"dense_{part}.npy")
-            for part in ("impacts", "maxima", "bits", "group_bits", "champions")
+    def __init__(self, path: Path) -> None:
+        arrays = open_arrays(path, POSTINGS)
+        self._offsets, self._rows = items_of(arrays["offsets"]), items_of(arrays["rows"])
+        self._postings = arrays["postings"]
+        columns = [arrays[name] for name in ("impacts", "maxima", "bits", "group_bits")]
+        frequencies, group_frequencies = (
+            np.bitwise_count(bits).sum(axis=1, dtype=np.int64).tolist() for bits in columns[2:]
         )
-        counts = (
-            open_array(folder / f"{name}_frequencies.npy")[rows >= 0].tolist()
-            for name in ("document", "group")
-        )
-        terms = (DenseTerm(*parts) for parts in zip(*columns, *counts, strict=True))
-        self._dense = [
-            DenseList(each._replace(champions=each.champions[: each.group_frequency]))
-            for each in terms
-        ]
-        self._offsets = items_of(offsets)
-        self._rows = items_of(rows)
+        champions = map(_first, arrays["champions"], group_frequencies)
+        parts = zip(*columns, champions, frequencies, group_frequencies, strict=True)
+        self._dense = [DenseList(DenseTerm(*own)) for own in parts]
         # A cache of a bound method is a reference cycle, which would keep the files mapped.
         self.of_term = lru_cache(maxsize=CACHED_LISTS)(
             partial(PostingLists._of_term, weakref.proxy(self))
@@ -186,6 +173,10 @@ class PostingLists:
         if row >= 0:
             return self._dense[row]
         return SparseList(self._postings[self._offsets[term] : self._offsets[term + 1]])
+
+
+def _first(champions: Integers, count: int) -> Integers:
+    return champions[:count]
 
 
 def block_count(documents: int) -> int:

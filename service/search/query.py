@@ -18,8 +18,9 @@ from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vector_index import VectorIndex
 from service.search.semantic.vector_query import VectorQuery, encode_query
 from service.search.top_k import NO_ORDINALS
+from service.storage.container import open_arrays
 from service.storage.hash_table import text_hash
-from service.storage.memory_map import open_array
+from service.storage.layouts import NAMES
 
 CACHED_QUERIES = 16
 """Parsed queries: a page asks for one query with several filters."""
@@ -51,9 +52,7 @@ class ParsedQuery(NamedTuple):
 class QueryParser:
     """The lexicon of a snapshot: what queries are parsed with, wherever the postings are.
 
-    `name_hashes.npy`, uint64[services], are the hashes of their names, sorted, and `named.npy`,
-    int32[services], the service of each. Raises SnapshotUnsupported for a lexicon that another
-    version analysed.
+    Raises SnapshotUnsupported for a lexicon that another version analysed.
     """
 
     def __init__(
@@ -71,8 +70,8 @@ class QueryParser:
                 f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
             )
         self._expander = QueryExpander(folder, header)
-        self._name_hashes = open_array(folder / "name_hashes.npy")
-        self._named = open_array(folder / "named.npy")
+        names = open_arrays(folder / "names", NAMES)
+        self._name_hashes, self._named = names["hashes"], names["services"]
         self._encoder, self._vectors = encoder, vectors
         # A cache of a bound method is a reference cycle, which would keep the files mapped.
         self.parse = lru_cache(CACHED_QUERIES)(partial(QueryParser._parse, weakref.proxy(self)))

@@ -17,8 +17,10 @@ from service.search.semantic.encoder import is_encodable
 from service.search.spelling import LONGEST_CORRECTION, SpellingIndex
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import top_k
+from service.storage.container import open_arrays
 from service.storage.hash_table import HashTable
-from service.storage.memory_map import items_of, open_array
+from service.storage.layouts import LEXICON
+from service.storage.memory_map import items_of
 from service.storage.string_table import StringTable
 
 SHORTEST_PREFIX = 3
@@ -45,24 +47,20 @@ class Expansion(NamedTuple):
 class QueryExpander:
     """Maps query words to weighted terms, completing and correcting words that no service has.
 
-    Files: `terms` and `words` (string tables), `word_terms.npy` (int32[words], the term of each
-    word), `corrections.npy` (int32[words], the term that a rare word probably misspells, or -1),
-    `one_deletion` and `two_deletions` (hash tables of `SpellingIndex`).
-
-    `document_frequencies.npy` and `group_frequencies.npy`, int32[terms], are the counts of
-    documents and of services that have each term: the idf of a term is that of its documents, but
-    how rare or likely it is depends on the services.
+    The idf of a term counts documents, but its rarity and its likelihood count services.
     """
 
     def __init__(self, folder: Path, header: Header) -> None:
         self._terms = StringTable(folder / "terms")
         self._words = StringTable(folder / "words")
-        word_terms = open_array(folder / "word_terms.npy")
-        self._term_of_word = items_of(word_terms)
-        self._corrections = items_of(open_array(folder / "corrections.npy"))
+        lexicon = open_arrays(folder / "lexicon", LEXICON)
+        self._document_frequency_of = items_of(lexicon["document_frequencies"])
+        self._service_frequency_of = items_of(lexicon["group_frequencies"])
+        self._term_of_word = items_of(lexicon["word_terms"])
+        self._corrections = items_of(lexicon["corrections"])
         self._stop_words = frozenset(map(self._words.find, STOP_WORDS)) - {-1}
-        service_frequencies = open_array(folder / "group_frequencies.npy")
-        self._word_frequencies = service_frequencies.take(word_terms).astype(np.int64)
+        frequencies = lexicon["group_frequencies"].take(lexicon["word_terms"])
+        self._word_frequencies = frequencies.astype(np.int64)
         self._word_frequencies[list(self._stop_words)] = 0  # they complete and correct no word
         self._spelling = SpellingIndex(
             self._words,
@@ -70,8 +68,6 @@ class QueryExpander:
             HashTable(folder / "one_deletion"),
             HashTable(folder / "two_deletions"),
         )
-        self._document_frequency_of = items_of(open_array(folder / "document_frequencies.npy"))
-        self._service_frequency_of = items_of(service_frequencies)
         self._documents, self._services = header.documents, header.groups
         self._config = header.config
         # Caches of bound methods are reference cycles, which would keep the files mapped.

@@ -63,7 +63,7 @@ class Searcher:
 
     def __init__(self, folder: Path, header: Header, groups: Groups | None) -> None:
         self._documents = header.documents
-        self._postings = PostingLists(folder)
+        self._postings = PostingLists(folder / "postings")
         by_document = Accumulator(header.documents, has_champions=groups is None)
         by_group = by_document if groups is None else Accumulator(header.documents, groups)
         self._accumulators = {True: by_group, False: by_document}

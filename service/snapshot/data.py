@@ -21,8 +21,9 @@ from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.manifest import Manifest
 from service.snapshot.resources import Resources
-from service.storage.memory_map import items_of, open_array
-from service.storage.record_store import IdTable, RecordStore
+from service.storage.container import open_arrays
+from service.storage.layouts import GROUPS
+from service.storage.record_store import IdTable, Records, RecordStore
 
 
 class Hits(Struct, frozen=True):
@@ -60,7 +61,7 @@ class SnapshotData:
         self.id = manifest.id
         self.encoded_id = manifest.id.encode()
         self.checked_at = checked_at
-        self.services = RecordStore(folder, "records")
+        self.services = Records(folder)
         self.summaries = RecordStore(folder, "summaries")
         self.id_table = IdTable(folder)
         self.offers = Offers(folder / "offers")
@@ -71,11 +72,10 @@ class SnapshotData:
             self.id_table,
             self.services,
             self.resources.texts,
-            open_array(folder / "postings" / "group_penalties.npy"),
+            open_arrays(folder / "postings" / "groups", GROUPS)["penalties"],
         )
         self.filters = ServiceFilterIndex(folder / "filters")
         self.ecosystem = Ecosystem(folder)
-        self._tags = items_of(open_array(folder / "tags.npy"))
         header = read_header(folder / "postings")
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
         self.groups = None if is_one_each else self.endpoints.groups
@@ -85,19 +85,14 @@ class SnapshotData:
         encoder = vectors = None
         if manifest.encoder:
             encoder = open_encoder(folder / "encoder", manifest.encoder)
-            vectors = VectorIndex(
-                folder / "vectors", header.documents, encoder.dimensions, self.groups
-            )
+            size = header.documents, encoder.dimensions
+            vectors = VectorIndex(folder / "vectors", *size, self.groups)
         self.parser = QueryParser(folder / "postings", header, encoder, vectors)
 
     def find(self, service_id: str) -> bytes | None:
         """Return the stored JSON of a service, or None."""
         ordinal = self.id_table.find(service_id)
         return None if ordinal is None else self.services.text(ordinal)
-
-    def tag_of(self, ordinal: int) -> bytes:
-        """Return a hash of the stored JSON of a service, 16 hexadecimal digits."""
-        return b"%016x" % self._tags[ordinal]
 
     def list(
         self,

@@ -10,7 +10,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.memory_map import items_of, open_array
+from service.storage.container import open_arrays, write_arrays
+from service.storage.layouts import HASH_TABLE
+from service.storage.memory_map import items_of
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
@@ -20,21 +22,15 @@ NO_LIMIT = 1 << 31
 
 
 class HashTable:
-    """Maps 64-bit hashes to int32 values.
-
-    `<path>.starts.npy` (int32[buckets + 1]) says where each bucket begins in `<path>.values.npy`
-    (int32) and `<path>.tags.npy` (uint8), the lowest 8 bits of the hash of each value. The bucket
-    of a hash is its highest `64 - shift` bits.
+    """Maps 64-bit hashes to int32 values; the bucket of a hash is its highest `64 - shift` bits.
 
     Keys of strangers need `text_hash`, or a `limit`: whoever can choose keys of one bucket of
     another hash decides how long a look-up takes.
     """
 
     def __init__(self, path: Path) -> None:
-        self._starts, self._values, self._tags = (
-            items_of(open_array(Path(f"{path}.{part}.npy")))
-            for part in ("starts", "values", "tags")
-        )
+        arrays = map(items_of, open_arrays(path, HASH_TABLE).values())
+        self._starts, self._values, self._tags = arrays
         self._shift = 64 - (len(self._starts) - 2).bit_length()
 
     def candidates(self, hashes: Iterable[int], limit: int = NO_LIMIT) -> list[int]:
@@ -79,6 +75,5 @@ def write_hash_table(path: Path, hashes: Hashes, values: npt.NDArray[np.int32]) 
     counts = np.bincount(packed.view(np.int64), minlength=1 << bits)
     starts = np.zeros((1 << bits) + 1, dtype=np.int32)
     np.cumsum(counts, out=starts[1:])
-    np.save(f"{path}.starts.npy", starts)
-    np.save(f"{path}.values.npy", values.astype(np.int32, copy=False)[order])
-    np.save(f"{path}.tags.npy", hashes.astype(np.uint8)[order])
+    values, tags = values.astype(np.int32, copy=False)[order], hashes.astype(np.uint8)[order]
+    write_arrays(path, HASH_TABLE, {"starts": starts, "values": values, "tags": tags})

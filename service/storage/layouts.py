@@ -70,13 +70,16 @@ POSTINGS = Layout(
     ),
 )
 LEXICON = Layout(
-    "Columns of the terms and the words, and the names of services.",
+    "Columns of the terms and of the words.",
     document_frequencies=Array("<i4", "terms", "how many documents have each term"),
     group_frequencies=Array("<i4", "terms", "how many services have each term"),
     word_terms=Array("<i4", "words", "the term of each word"),
     corrections=Array("<i4", "words", "the term that a rare word probably misspells, or -1"),
-    name_hashes=Array("<u8", "names", "the hashes of the folded names of services, ascending"),
-    named=Array("<i4", "names", "the service of each name"),
+)
+NAMES = Layout(
+    "The services by name.",
+    hashes=Array("<u8", "names", "the hashes of the folded names of services, ascending"),
+    services=Array("<i4", "names", "the service of each name"),
 )
 GROUPS = Layout(
     "The groups of documents: those of each service.",
@@ -201,6 +204,7 @@ FILES = MappingProxyType(
         "postings/postings.arrays": Entry("the postings, unless a cluster has them", POSTINGS),
         "postings/groups.arrays": Entry("the groups of documents", GROUPS),
         "postings/lexicon.arrays": Entry("the columns of terms and words", LEXICON),
+        "postings/names.arrays": Entry("the names of the services", NAMES),
         "postings/terms.arrays": Entry("the terms of the index", STRING_TABLE),
         "postings/words.arrays": Entry("the folded words of the texts", STRING_TABLE),
         "postings/one_deletion.arrays": Entry("from words without a letter to words", HASH_TABLE),

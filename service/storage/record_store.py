@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from service.storage.container import open_arrays
 from service.storage.hash_table import HashTable, text_hash
-from service.storage.memory_map import items_of, open_array, open_bytes
+from service.storage.layouts import RECORD_STORE, RECORDS
+from service.storage.memory_map import items_of, open_bytes
 
 
 class RecordStore:
-    """JSON texts by ordinal.
-
-    `<name>.json` holds the texts joined by commas. `<name>.offsets.npy`, int64[texts + 1], holds
-    the byte at which each text starts, and at which one more would start.
-    """
+    """JSON texts by ordinal, joined by commas in the file."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._texts = memoryview(open_bytes(folder / f"{name}.json"))
-        self._offsets = items_of(open_array(folder / f"{name}.offsets.npy"))
+        arrays = open_arrays(folder / name, RECORD_STORE, cold={"texts"})
+        self._texts, self._offsets = items_of(arrays["texts"]), items_of(arrays["offsets"])
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -58,12 +56,25 @@ class RecordStore:
         return self._texts[self._offsets[start] : self._offsets[stop] - 1]
 
 
+class Records(RecordStore):
+    """The services in listing order, whose texts are `records.json`, and a hash of each."""
+
+    def __init__(self, folder: Path) -> None:
+        arrays = open_arrays(folder / "records", RECORDS)
+        self._texts = memoryview(open_bytes(folder / "records.json"))
+        self._offsets, self._tags = items_of(arrays["offsets"]), items_of(arrays["tags"])
+
+    def tag(self, ordinal: int) -> bytes:
+        """Return a hash of the text of a service, 16 hexadecimal digits."""
+        return b"%016x" % self._tags[ordinal]
+
+
 class IdTable:
     """The ids of the services, found by ordinal and by value."""
 
     def __init__(self, folder: Path) -> None:
         self._texts = RecordStore(folder, "ids")
-        self._ordinals = HashTable(folder / "ids")
+        self._ordinals = HashTable(folder / "id_hashes")
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from service.storage.memory_map import items_of, open_array, open_bytes
+from service.storage.container import open_arrays, write_arrays
+from service.storage.layouts import STRING_TABLE
+from service.storage.memory_map import items_of
 
 HEAD = 8
 """Leading bytes of each string that are also stored as an integer, to be searched first."""
@@ -17,15 +19,13 @@ HEAD = 8
 class StringTable:
     """Strings in the order of their UTF-8 bytes, found by value, by prefix and by number.
 
-    `<path>.utf8` holds the strings end to end, `<path>.offsets.npy` (int64[strings + 1]) the byte
-    at which each begins, `<path>.heads.npy` (uint64[strings]) the head of each. Look-ups are binary
-    searches, whose number of comparisons no choice of strings raises.
+    Look-ups are binary searches, whose number of comparisons no choice of strings raises.
     """
 
     def __init__(self, path: Path) -> None:
-        self._text = open_bytes(Path(f"{path}.utf8"))
-        self._offsets = items_of(open_array(Path(f"{path}.offsets.npy")))
-        self._heads = items_of(open_array(Path(f"{path}.heads.npy")))
+        arrays = open_arrays(path, STRING_TABLE)
+        self._utf8 = items_of(arrays["utf8"])
+        self._offsets, self._heads = items_of(arrays["offsets"]), items_of(arrays["heads"])
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -35,7 +35,7 @@ class StringTable:
 
     def encoded(self, number: int) -> bytes:
         """Return the UTF-8 bytes of a string."""
-        return self._text[self._offsets[number] : self._offsets[number + 1]]
+        return self._utf8[self._offsets[number] : self._offsets[number + 1]].tobytes()
 
     def find(self, string: str) -> int:
         """Return the number of a string, or -1."""
@@ -66,8 +66,8 @@ class StringTable:
 
 def write_string_table(path: Path, strings: Sequence[bytes]) -> None:
     """Write distinct UTF-8 strings, which must be in ascending order."""
-    Path(f"{path}.utf8").write_bytes(b"".join(strings))
     offsets = np.zeros(len(strings) + 1, dtype=np.int64)
     np.cumsum([len(string) for string in strings], out=offsets[1:])
-    np.save(f"{path}.offsets.npy", offsets)
-    np.save(f"{path}.heads.npy", np.array(strings, f"S{HEAD}").view(">u8").astype(np.uint64))
+    heads = np.array(strings, f"S{HEAD}").view(">u8").astype(np.uint64)
+    utf8 = np.frombuffer(b"".join(strings), np.uint8)
+    write_arrays(path, STRING_TABLE, {"utf8": utf8, "offsets": offsets, "heads": heads})

@@ -30,6 +30,8 @@ from service.search.searcher import Searcher
 from service.snapshot.embedded import EmbeddedPostings, run_now
 from service.snapshot.engine import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
+from service.storage.container import open_arrays
+from service.storage.layouts import GROUPS
 from tests.support.running import Json, endpoint, service, write_lines
 
 ORIGIN = Origin("", "", endpoints=True)
@@ -169,7 +171,7 @@ def open_index(
     header = read_header(folder)
     groups = None
     if not np.array_equal(services, np.arange(header.groups)):
-        penalties = np.load(folder / "group_penalties.npy")
+        penalties = open_arrays(folder / "groups", GROUPS)["penalties"]
         groups = Groups(first, services, penalties)
     return Index(QueryParser(folder, header), Searcher(folder, header, groups), groups, services)
 

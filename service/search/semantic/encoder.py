@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from service.errors import SnapshotDamaged
 from service.search.stopwords import STOP_WORDS
-from service.storage.memory_map import open_array
+from service.storage.container import open_arrays
+from service.storage.layouts import ENCODER
 
 LONGEST_WORD = 24  # letters
 CACHED_WORDS = 1 << 14  # some 250 bytes each
@@ -43,16 +44,15 @@ class QueryVector(NamedTuple):
 class Encoder:
     """Vectors of English words, by their word pieces.
 
-    `pieces.txt` has a piece in each line; `rows.npy`, int8[pieces, dimensions], are their vectors,
-    each to be multiplied by its item of `scales.npy`, int16[pieces]. Raises SnapshotDamaged.
+    Raises SnapshotDamaged.
     """
 
-    def __init__(self, folder: Path) -> None:
-        pieces = (folder / "pieces.txt").read_text(encoding="utf-8").splitlines()
+    def __init__(self, path: Path) -> None:
+        arrays = open_arrays(path, ENCODER)
+        pieces = arrays["pieces"].tobytes().decode().splitlines()
         self.numbers = {piece: number for number, piece in enumerate(pieces)}
-        self.rows = open_array(folder / "rows.npy")
-        self.scales = open_array(folder / "scales.npy")
-        check_encoder(folder, self.rows, self.scales, len(self.numbers))
+        self.rows, self.scales = arrays["rows"], arrays["scales"]
+        check_encoder(path, self.rows, self.scales, len(self.numbers))
         self.dimensions = self.rows.shape[1]
         self._factors = self.scales.astype(np.int32)
         self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(WordPieces(self.numbers))

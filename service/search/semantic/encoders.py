@@ -31,15 +31,14 @@ class QueryEncoder(Protocol):
 ENCODERS: Mapping[str, Callable[[Path], QueryEncoder]] = MappingProxyType({"static": Encoder})
 
 
-def open_encoder(folder: Path, name: str) -> QueryEncoder:
-    """Open the encoder in a folder of a snapshot, by its name in the manifest.
+def open_encoder(path: Path, name: str) -> QueryEncoder:
+    """Open the encoder of a snapshot, by its name in the manifest.
 
     Raises SnapshotUnsupported for an encoder that this version does not have.
     """
     kind = name.partition(" ")[0]
     if kind not in ENCODERS:
         raise SnapshotUnsupported(
-            f"{folder} is for the encoder {name!r}, this version has {', '.join(ENCODERS)}; "
-            f"{REBUILD}"
+            f"{path} is for the encoder {name!r}, this version has {', '.join(ENCODERS)}; {REBUILD}"
         )
-    return ENCODERS[kind](folder)
+    return ENCODERS[kind](path)

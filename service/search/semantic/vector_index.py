@@ -19,7 +19,8 @@ from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.search.semantic.encoder import QueryVector
 from service.search.top_k import first_keys
-from service.storage.memory_map import open_array
+from service.storage.container import open_arrays
+from service.storage.layouts import VECTORS
 
 PROBED = 14
 """Documents that are compared to find the nearest ones, by the square root of their number..."""
@@ -47,24 +48,16 @@ class Candidates(NamedTuple):
 class VectorIndex:
     """The vectors of the documents of a catalogue, in cells of similar ones.
 
-    `rows.npy`, int8[documents, dimensions], are their components, and `inverse_lengths.npy`,
-    float32[documents], the inverses of their lengths, 0 where a text has no meaning. Both are in
-    order of the cells: `documents.npy`, int32[documents], is the document of each row,
-    `positions.npy`, int32[documents], the row of each document, `bounds.npy`, int64[cells + 1], the
-    first row of each cell, and `centroids.npy`, int8[cells, dimensions], the centroid. Rows beyond
-    the last bound are in no cell. `groups` are those of the documents. Raises SnapshotDamaged.
+    The inverse length of a text without meaning is 0, and its row is in no cell, beyond the last
+    bound. `groups` are those of the documents. Raises SnapshotDamaged.
     """
 
-    def __init__(
-        self, folder: Path, documents: int, dimensions: int, groups: Groups | None
-    ) -> None:
-        self._rows = open_array(folder / "rows.npy")
-        self._inverse_lengths = open_array(folder / "inverse_lengths.npy")
-        self._documents = open_array(folder / "documents.npy")
-        self._positions = open_array(folder / "positions.npy")
-        self._bounds = open_array(folder / "bounds.npy")
-        self._centroids = open_array(folder / "centroids.npy")
-        self._check(folder, (documents, dimensions))
+    def __init__(self, path: Path, documents: int, dimensions: int, groups: Groups | None) -> None:
+        arrays = open_arrays(path, VECTORS)
+        self._rows, self._inverse_lengths = arrays["rows"], arrays["inverse_lengths"]
+        self._documents, self._positions = arrays["documents"], arrays["positions"]
+        self._bounds, self._centroids = arrays["bounds"], arrays["centroids"]
+        self._check(path, (documents, dimensions))
         lengths = np.sqrt(np.square(self._centroids, dtype=np.int32).sum(axis=1))
         self._centroid_lengths = np.maximum(lengths, 1).astype(np.float32)
         self._cells = np.arange(len(lengths))
@@ -145,15 +138,11 @@ class VectorIndex:
         rows += np.arange(len(rows))
         return rows[:count]
 
-    def _check(self, folder: Path, shape: tuple[int, int]) -> None:
-        """Check that the arrays fit together and to the postings."""
+    def _check(self, path: Path, shape: tuple[int, int]) -> None:
+        """Check that the arrays fit to the postings and the encoder, and to each other."""
         bounds, documents = self._bounds, shape[0]
         is_whole = (
-            self._rows.dtype == self._centroids.dtype == np.int8
-            and self._rows.shape == shape
-            and self._centroids.shape == (len(bounds) - 1, shape[1])
-            and self._inverse_lengths.shape == self._documents.shape == self._positions.shape
-            and self._documents.shape == (documents,)
+            self._rows.shape == shape
             and bounds[0] == 0 <= bounds[-1] <= documents
             and bool((np.diff(bounds) >= 0).all())
             and _are_ordinals(self._documents)
@@ -161,7 +150,7 @@ class VectorIndex:
             and bool(np.isfinite(self._inverse_lengths).all())
         )
         if not is_whole:
-            raise SnapshotDamaged(f"{folder} has no vectors of these {documents:,} documents")
+            raise SnapshotDamaged(f"{path} has no vectors of these {documents:,} documents")
 
 
 def _products(rows: Rows, query: QueryVector) -> Floats:

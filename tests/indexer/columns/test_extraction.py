@@ -7,6 +7,7 @@ import pickle
 from hashlib import blake2b
 from itertools import pairwise
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from hypothesis import strategies as st
 from indexer.columns.extraction import Extractor, endpoint_key
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.summaries import write_summaries
-from indexer.record_store import read_record_store
+from indexer.record_store import run_of, write_records
 from indexer.x402.testnets import is_test_network
 from service.filtering.facets import folded
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
+from service.storage.record_store import RecordStore
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.sources.columns import (
     columns_of,
@@ -178,6 +180,14 @@ ODD = {
 }
 
 
+def summaries_of(folder: Path, texts: list[bytes], columns: RecordColumns) -> list[bytes]:
+    """Write and read the summaries of stored services."""
+    write_records(folder, map(run_of, texts))
+    write_summaries(folder, columns)
+    summaries = RecordStore(folder, "summaries")
+    return [summaries.text(ordinal) for ordinal in range(len(summaries))]
+
+
 @pytest.mark.parametrize("case", ODD)
 def test_the_summary_of_an_odd_record_is_that_of_its_members(
     case: str, tmp_path_factory: pytest.TempPathFactory
@@ -185,8 +195,7 @@ def test_the_summary_of_an_odd_record_is_that_of_its_members(
     texts = [PLAIN, ODD[case], PLAIN]
     folder = tmp_path_factory.mktemp("summaries")
     columns = columns_of_texts(texts)
-    write_summaries(folder, columns, texts)
-    summaries = list(read_record_store(folder, "summaries"))
+    summaries = summaries_of(folder, texts, columns)
     assert [json.loads(each) for each in summaries] == [brute_summary(each) for each in texts]
     assert (
         summaries[0]
@@ -205,8 +214,7 @@ def test_summaries_have_the_count_in_place_of_the_endpoints(
 ) -> None:
     folder = tmp_path_factory.mktemp("summaries")
     texts = [stored(record) for record in given_records]
-    write_summaries(folder, columns_of_texts(texts), texts)
-    summaries = [json.loads(each) for each in read_record_store(folder, "summaries")]
+    summaries = [json.loads(each) for each in summaries_of(folder, texts, columns_of_texts(texts))]
     assert summaries == [brute_summary(text) for text in texts]
 
 

@@ -17,6 +17,8 @@ from service.search.groups import Groups
 from service.search.semantic import vector_index
 from service.search.semantic.encoder import QueryVector, quantise
 from service.search.semantic.vector_index import LEAST_PROBED, VectorIndex
+from service.storage.container import arrays_path, open_arrays, write_arrays
+from service.storage.layouts import VECTORS
 
 DOCUMENTS, DIMENSIONS, SUBJECTS = 30_000, 128, 400
 K = 24
@@ -43,9 +45,9 @@ def encoded() -> EncodedTexts:
 
 @pytest.fixture(scope="module")
 def vectors(encoded: EncodedTexts, tmp_path_factory: pytest.TempPathFactory) -> VectorIndex:
-    folder = tmp_path_factory.mktemp("vectors")
-    write_vectors(folder, encoded)
-    return VectorIndex(folder, DOCUMENTS, DIMENSIONS, None)
+    path = tmp_path_factory.mktemp("vectors") / "vectors"
+    write_vectors(path, encoded)
+    return VectorIndex(path, DOCUMENTS, DIMENSIONS, None)
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.1, 0.02])
@@ -68,10 +70,8 @@ def test_nine_in_ten_of_the_nearest_are_found(vectors: VectorIndex, share: float
 def test_the_same_vectors_have_the_same_cells(encoded: EncodedTexts, tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_vectors(tmp_path / name, encoded)
-    files = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert len(files) == 6
-    for name in files:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+    one, other = (arrays_path(tmp_path / name).read_bytes() for name in ("one", "other"))
+    assert one == other
 
 
 def test_cosines_are_those_of_the_definition(vectors: VectorIndex, encoded: EncodedTexts) -> None:
@@ -85,8 +85,8 @@ def test_cosines_are_those_of_the_definition(vectors: VectorIndex, encoded: Enco
 
 @pytest.mark.parametrize("count", [0, 1, LEAST_PROBED, LEAST_PROBED + 1])
 def test_few_vectors_and_zeros_are_harmless(tmp_path: Path, count: int) -> None:
-    write_vectors(tmp_path, quantise_rows(np.zeros((count, DIMENSIONS), np.int32)))
-    vectors = VectorIndex(tmp_path, count, DIMENSIONS, None)
+    write_vectors(tmp_path / "vectors", quantise_rows(np.zeros((count, DIMENSIONS), np.int32)))
+    vectors = VectorIndex(tmp_path / "vectors", count, DIMENSIONS, None)
     for mask in (None, np.ones(count, np.bool_), np.zeros(count, np.bool_)):
         ordinals, similarities = vectors.probe(query(cluster(1)[0]), mask, by_group=False)
         assert not similarities.any()
@@ -99,8 +99,8 @@ def test_an_endpoint_is_the_sum_of_its_own_vector_and_that_of_its_service(tmp_pa
     service_of = np.sort(rng.integers(0, 50, 600)).astype(np.int32)
     own.rows[9] = -services.rows[service_of[9]]
     own.inverse_lengths[9] = services.inverse_lengths[service_of[9]]
-    write_vectors(tmp_path, add_services(own, services, service_of))
-    vectors = VectorIndex(tmp_path, 600, DIMENSIONS, None)
+    write_vectors(tmp_path / "vectors", add_services(own, services, service_of))
+    vectors = VectorIndex(tmp_path / "vectors", 600, DIMENSIONS, None)
     asked = query(cluster(1)[0])
     sums = own.rows * own.inverse_lengths[:, np.newaxis].astype(float)
     sums += (services.rows * services.inverse_lengths[:, np.newaxis].astype(float))[service_of]
@@ -117,8 +117,8 @@ def test_the_nearest_are_found_where_a_filter_allows_only_some_subjects(
 ) -> None:
     order = np.argsort(rng.random(DOCUMENTS))
     all_sums = cluster(DOCUMENTS)
-    write_vectors(tmp_path, quantise_rows(all_sums))
-    vectors = VectorIndex(tmp_path, DOCUMENTS, DIMENSIONS, None)
+    write_vectors(tmp_path / "vectors", quantise_rows(all_sums))
+    vectors = VectorIndex(tmp_path / "vectors", DOCUMENTS, DIMENSIONS, None)
     centre = query(all_sums[order[0]])
     allowed = np.zeros(DOCUMENTS, np.bool_)
     allowed[np.argsort(-vectors.similarities(centre, np.arange(DOCUMENTS)))[: 200 * subjects]] = (
@@ -143,8 +143,8 @@ def test_the_nearest_documents_of_allowed_groups_are_found(
     count = int(of_document[-1]) + 1
     first = np.minimum(np.arange(count + 1) * size, DOCUMENTS)
     groups = Groups(first, of_document, np.zeros(count, np.int64))
-    write_vectors(tmp_path, encoded)
-    vectors = VectorIndex(tmp_path, DOCUMENTS, DIMENSIONS, groups)
+    write_vectors(tmp_path / "vectors", encoded)
+    vectors = VectorIndex(tmp_path / "vectors", DOCUMENTS, DIMENSIONS, groups)
     mask = np.random.default_rng(7).random(count) < share
     mask[0] = True
     allowed, recalls = mask[of_document], []
@@ -187,8 +187,8 @@ def test_texts_without_meaning_and_equal_texts_crowd_nothing_out(tmp_path: Path)
             np.broadcast_to(cluster(1), (9000, DIMENSIONS)),
         )
     )
-    write_vectors(tmp_path, quantise_rows(sums))
-    vectors = VectorIndex(tmp_path, len(sums), DIMENSIONS, None)
+    write_vectors(tmp_path / "vectors", quantise_rows(sums))
+    vectors = VectorIndex(tmp_path / "vectors", len(sums), DIMENSIONS, None)
     for number in (0, 4, 20_000):
         ordinals, similarities = vectors.probe(query(sums[number]), None, by_group=False)
         assert K < len(ordinals) <= LEAST_PROBED
@@ -197,12 +197,10 @@ def test_texts_without_meaning_and_equal_texts_crowd_nothing_out(tmp_path: Path)
 
 
 DAMAGES: dict[str, Callable[[Any], Any]] = {
-    "rows": lambda array: array[:, :-1],
-    "inverse_lengths": lambda array: array * np.nan,
-    "documents": lambda array: array + 1,
-    "positions": lambda array: array - 1,
-    "bounds": lambda array: array[:-1],
-    "centroids": lambda array: array.astype(np.float64),
+    "inverse_lengths": lambda array: array * np.float32("nan"),
+    "documents": lambda array: array + np.int32(1),
+    "positions": lambda array: array - np.int32(1),
+    "bounds": lambda array: array[::-1],
 }
 
 
@@ -210,19 +208,15 @@ DAMAGES: dict[str, Callable[[Any], Any]] = {
 def test_arrays_that_do_not_fit_are_refused(
     encoded: EncodedTexts, tmp_path: Path, name: str
 ) -> None:
-    write_vectors(tmp_path, EncodedTexts(encoded.rows[:99], encoded.inverse_lengths[:99]))
-    assert (
-        len(
-            VectorIndex(tmp_path, 99, DIMENSIONS, None)
-            .probe(query(cluster(1)[0]), None, by_group=False)
-            .documents
-        )
-        == 99
-    )
+    path = tmp_path / "vectors"
+    write_vectors(path, EncodedTexts(encoded.rows[:99], encoded.inverse_lengths[:99]))
+    vectors = VectorIndex(path, 99, DIMENSIONS, None)
+    assert len(vectors.probe(query(cluster(1)[0]), None, by_group=False).documents) == 99
     with pytest.raises(SnapshotDamaged, match="has no vectors of these 100 documents"):
-        VectorIndex(tmp_path, 100, DIMENSIONS, None)
+        VectorIndex(path, 100, DIMENSIONS, None)
     with pytest.raises(SnapshotDamaged, match="has no vectors of these 99 documents"):
-        VectorIndex(tmp_path, 99, DIMENSIONS + 1, None)
-    np.save(tmp_path / f"{name}.npy", DAMAGES[name](np.load(tmp_path / f"{name}.npy")))
+        VectorIndex(path, 99, DIMENSIONS + 1, None)
+    arrays = {each: array.copy() for each, array in open_arrays(path, VECTORS).items()}
+    write_arrays(path, VECTORS, {**arrays, name: DAMAGES[name](arrays[name])})
     with pytest.raises(SnapshotDamaged, match="has no vectors of these 99 documents"):
-        VectorIndex(tmp_path, 99, DIMENSIONS, None)
+        VectorIndex(path, 99, DIMENSIONS, None)

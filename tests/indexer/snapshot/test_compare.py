@@ -279,8 +279,8 @@ def test_a_damaged_snapshot_is_not_compared(artifacts: Path, build: Build) -> No
         find_snapshot(artifacts, folder.name)
     with pytest.raises(SnapshotDamaged, match="No such file"):
         compare(folder, folder)
-    (folder / "tags.npy").unlink()
-    with pytest.raises(SnapshotDamaged, match=r"tags\.npy"):
+    (folder / "records.arrays").unlink()
+    with pytest.raises(SnapshotDamaged, match=r"records\.arrays"):
         count_changes(folder, folder)
 
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +13,8 @@ from hypothesis import strategies as st
 import service.artifacts.changes
 from indexer.record_store import run_of, write_ids, write_records
 from service.artifacts.changes import ABSENT, Changes, compare_services
+from service.storage.container import open_arrays, write_arrays
+from service.storage.layouts import RECORDS
 from tests.support.running import service as record
 
 IDS = st.text("aB0-._~z", min_size=1, max_size=4).filter(lambda each: each not in (".", ".."))
@@ -86,7 +87,9 @@ def test_services_are_compared_by_their_bytes_where_hashes_collide(tmp_path: Pat
     after = [(each, content.replace(b"One", b"Two")) for each, content in before]
     after[2] = before[2]
     old, new = stored(tmp_path / "old", before), stored(tmp_path / "new", after)
-    np.save(new / "tags.npy", np.load(old / "tags.npy"))
+    offsets = open_arrays(new / "records", RECORDS)["offsets"].copy()
+    tags = open_arrays(old / "records", RECORDS)["tags"]
+    write_arrays(new / "records", RECORDS, {"offsets": offsets, "tags": tags})
     difference = compare_services(old, new)
     assert difference.old.tolist() == difference.new.tolist() == [0, 1, 3]
 
@@ -125,10 +128,9 @@ def test_a_page_has_one_change_however_large_it_is(tmp_path: Path) -> None:
     ("name", "damaged"),
     [
         ("records.json", lambda content: content[:-1]),
-        ("ids.json", lambda content: content[:-2]),
-        ("ids.json", lambda content: content.replace(b'"', b"x")),
-        ("tags.npy", lambda content: content[:-1]),
-        ("records.offsets.npy", lambda _: b""),
+        ("ids.arrays", lambda content: content.replace(b'"a","b"', b"xaxxxbx")),
+        ("records.arrays", lambda content: content[:-1]),
+        ("records.arrays", lambda _: b""),
     ],
 )
 def test_damaged_files_are_an_error_and_not_a_change(
@@ -136,5 +138,5 @@ def test_damaged_files_are_an_error_and_not_a_change(
 ) -> None:
     old, new = (stored(tmp_path / n, [(each, text(each, 0)) for each in "ab"]) for n in "on")
     (new / name).write_bytes(damaged((new / name).read_bytes()))
-    with pytest.raises(Exception, match=r"ends before|has not the ids|plain array"):
+    with pytest.raises(Exception, match=r"ends before|has not the ids|records\.arrays"):
         compare_services(old, new)

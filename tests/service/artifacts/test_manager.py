@@ -154,7 +154,11 @@ def raise_format(path: Path) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "a missing file": (lambda path: (path / "records.json").unlink(), "damaged", "cannot be read"),
-    "a wrong size": (lambda path: os.truncate(path / "tags.npy", 7), "damaged", "has 7 bytes"),
+    "a wrong size": (
+        lambda path: os.truncate(path / "records.arrays", 7),
+        "damaged",
+        "has 7 bytes",
+    ),
     "a wrong hash": (
         lambda path: flip_a_bit(path / "records.json"),
         "damaged",

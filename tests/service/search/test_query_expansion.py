@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import tracemalloc
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from service.filtering.filters import Filters
 from service.search import spelling
 from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
-from service.search.postings import Header, Integers
+from service.search.postings import Header
 from service.search.query_expansion import Expansion, QueryExpander
 from service.search.spelling import (
     COMPARED,
@@ -64,12 +65,14 @@ letters = st.text(alphabet="абвг", min_size=3, max_size=9)
 
 
 def expander_of(
-    folder: Path, of_documents: Integers, of_services: Integers, count: int
+    folder: Path, of_documents: Sequence[int], of_services: Mapping[str, int], count: int
 ) -> QueryExpander:
-    """Open the expander of a folder, with the frequencies of its terms in so many documents."""
-    np.save(folder / "document_frequencies.npy", of_documents.astype(np.int32))
-    np.save(folder / "group_frequencies.npy", of_services.astype(np.int32))
-    return QueryExpander(folder, Header(count, 0, count, len(of_documents), 0, SEARCH_CONFIG))
+    """Write and open the expander of words that are their own terms, of so many documents."""
+    documents, services = np.array(of_documents), np.array([*of_services.values()])
+    vocabulary = {word: word for word in of_services}
+    terms = [word.encode() for word in vocabulary]
+    write_query_expansion(folder, vocabulary, terms, documents, services, SEARCH_CONFIG)
+    return QueryExpander(folder, Header(count, 0, count, len(terms), 0, SEARCH_CONFIG))
 
 
 @pytest.fixture(scope="module")
@@ -216,10 +219,7 @@ def test_many_words_near_a_misspelt_one_neither_hide_its_correction_nor_take_tim
     correction: str,
     hostile: set[str],
 ) -> None:
-    vocabulary = {word: word for word in sorted([*hostile, correction])}
-    terms = [word.encode() for word in vocabulary]
-    frequencies = np.array([1 + 8 * (word == correction) for word in vocabulary])
-    write_query_expansion(tmp_path, vocabulary, terms, frequencies, SEARCH_CONFIG)
+    frequencies = {word: 1 + 8 * (word == correction) for word in sorted([*hostile, correction])}
     compared = []
 
     def count(left: str, right: str, limit: int) -> int:
@@ -227,7 +227,7 @@ def test_many_words_near_a_misspelt_one_neither_hide_its_correction_nor_take_tim
         return edit_distance(left, right, limit)
 
     monkeypatch.setattr(spelling, "edit_distance", count)
-    expander = expander_of(tmp_path, frequencies, frequencies, 10_000)
+    expander = expander_of(tmp_path, [*frequencies.values()], frequencies, 10_000)
     (expansion,) = expander.expand(query_words(query))
     assert len(hostile) > 1000
     assert expansion.alternative == correction
@@ -249,10 +249,8 @@ def test_few_values_of_each_bucket_are_looked_at(tmp_path: Path) -> None:
     words = map("".join, product("abcdefghijklmnop", repeat=5))
     in_one_bucket = [each for each in words if (one_deletion_hashes(each)[0] ^ first) >> 52 == 0]
     assert len(in_one_bucket) > 4 * WALKED
-    vocabulary = {word: word for word in in_one_bucket}
-    frequencies = np.ones(len(vocabulary), np.int64)
-    terms = [word.encode() for word in vocabulary]
-    write_query_expansion(tmp_path, vocabulary, terms, frequencies, SEARCH_CONFIG)
+    expander_of(tmp_path, [1] * len(in_one_bucket), dict.fromkeys(in_one_bucket, 1), 10_000)
+    frequencies = np.ones(len(in_one_bucket), np.int64)
     one, two = HashTable(tmp_path / "one_deletion"), HashTable(tmp_path / "two_deletions")
     for table in (one, two):
         table._tags = Tags(table._tags)  # type: ignore[assignment]  # noqa: SLF001
@@ -342,13 +340,7 @@ def test_a_misspelt_stop_word_is_no_required_word(
 def test_rare_and_likely_words_are_those_of_few_and_of_many_services(tmp_path: Path) -> None:
     documents = {"forecaster": 90, "forecasts": 40, "weathar": 90, "weather": 90, "zebra": 2}
     services = {"forecaster": 2, "forecasts": 40, "weathar": 2, "weather": 90, "zebra": 2}
-    terms = [term.encode() for term in services]
-    of_documents, of_services = (
-        np.array(list(counts.values())) for counts in (documents, services)
-    )
-    vocabulary = {term: term for term in services}
-    write_query_expansion(tmp_path, vocabulary, terms, of_services, SEARCH_CONFIG)
-    expander = expander_of(tmp_path, of_documents, of_services, 1000)
+    expander = expander_of(tmp_path, [*documents.values()], services, 1000)
 
     def expand(word: str) -> Expansion:
         (expansion,) = expander.expand(query_words(word))
