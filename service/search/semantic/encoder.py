@@ -49,8 +49,8 @@ class Encoder:
 
     def __init__(self, path: Path) -> None:
         arrays = open_arrays(path, ENCODER)
-        pieces = arrays["pieces"].tobytes().decode().splitlines()
-        self.numbers = {piece: number for number, piece in enumerate(pieces)}
+        pieces = arrays["pieces"].tobytes().decode().split("\n")
+        self.numbers = dict(zip(pieces, range(len(pieces)), strict=True))
         self.rows, self.scales = arrays["rows"], arrays["scales"]
         check_encoder(path, self.rows, self.scales, len(self.numbers))
         self.dimensions = self.rows.shape[1]
