@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,8 @@ class Indexer:
                 write_summaries(built, columns)
                 write_filters(built / "filters", columns, [entry.calls for entry in entries])
                 outliers = find_outliers(columns)
-                _compile(built, segments, indexed, names, prior, ranking.search)
+                runs = self._staging / "runs"
+                _compile(built, runs, segments, indexed, names, prior, ranking.search)
         return IndexReport(outliers, counts, link_segments(built, used))
 
     def _update_segments(
@@ -173,6 +175,7 @@ def _take(
 
 def _compile(
     built: Path,
+    staging: Path,
     segments: Segments,
     indexed: IndexedEndpoints,
     names: Sequence[str],
@@ -180,15 +183,17 @@ def _compile(
     config: SearchConfig,
 ) -> None:
     """Write the postings of the documents, given the names and the priors of the services."""
-    documents, parts = indexed.documents, [indexed.others]
-    for folder, ordinals in segments:
-        parts += segment_parts(read_segment(folder), ordinals, documents)
+    documents = indexed.documents
+    parts = chain.from_iterable(
+        segment_parts(read_segment(folder), ordinals, documents) for folder, ordinals in segments
+    )
     endpoints = int(documents.endpoints[-1])
     prior = np.zeros(len(documents.services))
     prior[:endpoints] = indexed.prior[:endpoints]
     own = np.flatnonzero(documents.own != GONE)
     prior[documents.own[own]] = prior_of_services[own]
-    compile_postings(parts, names, prior, documents.services, endpoints, built / "postings", config)
+    parts = chain([indexed.others], parts)
+    compile_postings(parts, names, prior, documents, built / "postings", staging, config)
 
 
 def _write_vectors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -30,11 +31,13 @@ FIELDS_OF_SERVICES = {
 class Part(NamedTuple):
     """The postings of some documents by field, and their vocabulary: the term of each word.
 
-    Documents are ordinals.
+    Documents are ordinals, or with `of_services` those of services, each of whose documents has
+    the fields, unless the service is a document of its own.
     """
 
     fields: dict[str, FieldPostings]
     vocabulary: dict[str, str]
+    of_services: bool = False
 
 
 class Documents(NamedTuple):
@@ -77,8 +80,8 @@ def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = Non
     return Part(fields, {word: term for word, _, term in entries})
 
 
-def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> list[Part]:
-    """Return the parts of a segment: of the texts of endpoints, and of those of services.
+def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> Iterator[Part]:
+    """Yield the parts of a segment: of the texts of services, and of those of endpoints.
 
     `ordinals` are those of the services.
     """
@@ -87,32 +90,9 @@ def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> 
         FIELDS_OF_SERVICES[name]: field.renumber(documents.own)
         for name, field in services.fields.items()
     }
-    parts = [Part(own, services.vocabulary)]
+    yield Part(own, services.vocabulary)
+    shared = {FIELDS_OF_ENDPOINTS[name]: field for name, field in services.fields.items()}
+    yield Part(shared, {}, of_services=True)
     if documents.endpoints[-1]:
         numbers = endpoint_numbers(segment.first_endpoints, ordinals, documents.endpoints)
-        parts.append(part_of(segment.endpoints, numbers, ordinals))
-    for first in (documents.endpoints, documents.others):
-        counts = np.where(documents.own == GONE, np.diff(first), 0)
-        expanded = {
-            FIELDS_OF_ENDPOINTS[name]: _expand(field, first, counts)
-            for name, field in services.fields.items()
-        }
-        parts.append(Part(expanded, {}))
-    return parts
-
-
-def _expand(field: FieldPostings, first: First, sizes: First) -> FieldPostings:
-    """Return the postings of services as those of so many documents of each, from the first."""
-    counts = sizes[field.documents]
-    ends = np.cumsum(counts)
-    offsets = first[field.documents] - (ends - counts)
-    documents = np.arange(ends[-1] if len(ends) else 0) + np.repeat(offsets, counts)
-    bounds = np.concatenate(([0], ends))[np.concatenate(([0], np.cumsum(field.sizes)))]
-    sizes_of_terms = np.diff(bounds)
-    present = np.flatnonzero(sizes_of_terms)
-    return FieldPostings(
-        [field.terms[number] for number in present.tolist()],
-        sizes_of_terms[present],
-        documents.astype(np.int32),
-        np.repeat(field.counts, counts),
-    )
+        yield part_of(segment.endpoints, numbers, ordinals)

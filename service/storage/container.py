@@ -113,17 +113,21 @@ class ArraysWriter:
         """Write the next array in pieces along its first dimension; returns the length of each.
 
         Bytes are pieces of an array of bytes. Only an array of one dimension may have no piece.
+        Raises ValueError for pieces that are not alike.
         """
         offset = self._start(name)
-        dtype, rest = np.dtype(self._layout.arrays[name].dtype.split()[0]), ()
-        lengths = array("q")
+        lengths, kinds = array("q"), set()
         for piece in pieces:
             if isinstance(piece, np.ndarray):
-                dtype, rest = piece.dtype, piece.shape[1:]
+                kinds.add((piece.dtype, piece.shape[1:]))
                 self._file.write(_bytes_of(piece))
             else:
                 self._file.write(piece)
             lengths.append(len(piece))
+        if len(kinds) > 1:
+            raise ValueError(f"the pieces of {name} are not alike: {kinds}")
+        declared = np.dtype(self._layout.arrays[name].dtype.split()[0])
+        dtype, rest = kinds.pop() if kinds else (declared, ())
         self._add(name, dtype, (sum(lengths), *rest), offset)
         return np.array(lengths, np.int64)
 

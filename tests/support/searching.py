@@ -152,16 +152,10 @@ def compiled(
     ]
     priors = np.array([0.0] * len(services) if prior is None else prior, np.float64)
     names = [each.name for each in services]
-    first = documents.endpoints
-    compile_postings(
-        parts,
-        names,
-        priors[documents.services],
-        documents.services,
-        int(first[-1]),
-        folder / "postings",
-    )
-    return open_index(folder / "postings", first, documents.services)
+    prior_of_documents = priors[documents.services]
+    postings = folder / "postings"
+    compile_postings(parts, names, prior_of_documents, documents, postings, folder / "runs")
+    return open_index(postings, documents.endpoints, documents.services)
 
 
 def open_index(

@@ -41,7 +41,7 @@ def test_tokens_are_the_impacts_of_each_document(
 ) -> None:
     monkeypatch.setattr(documents_module, "PASS", 5000)
     header = snapshot.parser.header
-    lists = PostingLists(snapshot.folder / "postings")
+    lists = PostingLists(snapshot.folder / "postings" / "postings")
     expected = defaultdict[int, dict[str, int]](dict)
     for term in range(header.terms):
         (own,) = lists.of_word([(term, FULL_WEIGHT)])

@@ -16,8 +16,8 @@ from whoosh import index
 from indexer.__main__ import main
 from indexer.errors import IndexerError
 from indexer.processes.resources import GIB, MIB
-from indexer.record_store import KEY_SIZE, write_record_store
-from indexer.search.parts import part_of
+from indexer.record_store import run_of, write_records
+from indexer.search.parts import place_documents, segment_parts
 from indexer.search.postings import compile_postings
 from indexer.segments import indexing
 from indexer.segments.indexing import Resources, index_in_parts
@@ -69,16 +69,19 @@ def test_segments_compile_to_the_same_bytes_as_one(
     names, prior = [name for name, _, _ in documents], np.linspace(0, 1, len(documents))
     with tempfile.TemporaryDirectory() as name:
         ordinals = np.arange(len(documents), dtype=np.int32)
-        parts = [
-            part_of(
-                write_segment(Path(name) / str(number), documents[start:stop]).services,
-                ordinals[start:stop],
+        placed = place_documents(np.zeros_like(ordinals), np.zeros_like(ordinals))
+        for target, stops in (("parts", bounds), ("one", [0, len(documents)])):
+            parts = (
+                part
+                for number, (start, stop) in enumerate(pairwise(stops))
+                for part in segment_parts(
+                    write_segment(Path(name) / f"{target} {number}", documents[start:stop]),
+                    ordinals[start:stop],
+                    placed,
+                )
             )
-            for number, (start, stop) in enumerate(pairwise(bounds))
-        ]
-        compile_postings(parts, names, prior, ordinals, 0, Path(name) / "parts")
-        whole = part_of(write_segment(Path(name) / "whole", documents).services, ordinals)
-        compile_postings([whole], names, prior, ordinals, 0, Path(name) / "one")
+            runs = Path(name) / f"{target} runs"
+            compile_postings(parts, names, prior, placed, Path(name) / target, runs)
         assert contents(Path(name) / "parts") == contents(Path(name) / "one")
 
 
@@ -126,13 +129,13 @@ def test_jobs_and_memory_limit_the_number_of_parts(
         b'{"id":"%b","name":"%b","description":"","endpoints":[]}' % (name.encode(), name.encode())
         for name in names
     )
-    count = write_record_store(tmp_path, "records", records)
+    keys, _ = write_records(tmp_path, map(run_of, records))
     resources = Resources(jobs, memory)
     indexed = index_in_parts(
         tmp_path / "segments",
         tmp_path,
-        np.arange(count),
-        np.zeros((count, KEY_SIZE), np.uint8),
+        np.arange(len(keys)),
+        np.zeros_like(keys),
         set(),
         ORIGIN,
         None,

@@ -349,7 +349,7 @@ def test_a_word_of_one_large_service_leaves_other_words_their_champions(tmp_path
     stuffed = Service("stuffed", endpoints=[(f"p{n}", "brlt") for n in range(200)])
     services = [Service(f"n{n}", "common words") for n in range(400)]
     index = compiled(tmp_path, [stuffed, *services])
-    lists = PostingLists(tmp_path / "postings")
+    lists = PostingLists(tmp_path / "postings" / "postings")
     champions = {}
     for word in ("brlt", "common"):
         (term, _), *_ = index.parser.parse(word).expansions[0].terms
@@ -365,7 +365,7 @@ def test_completions_of_frequent_words_are_not_turned_into_postings(
 ) -> None:
     frequent = [f"database{letter}" for letter in "bcdfg"]
     index = compiled(tmp_path, [Service(f"n{n}", frequent[n % 5]) for n in range(400)])
-    lists = PostingLists(tmp_path / "postings")
+    lists = PostingLists(tmp_path / "postings" / "postings")
     terms = index.parser.parse("databa").expansions[0].terms
     assert len(terms) == len(frequent)
     assert all(isinstance(each, DenseList) for each in lists.of_word(terms))

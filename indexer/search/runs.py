@@ -1,0 +1,191 @@
+"""Runs: the postings of one field in one part of a catalogue, on disk while they are compiled.
+
+Documents are numbered and terms are ranked before the postings are compiled by ranges of terms, so
+that a process holds one part or one range at a time, however large the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.search.parts import Documents, Part
+from indexer.segments.postings import GONE, FieldPostings
+from service.search.config import SearchConfig
+from service.storage.container import Array, Layout, writing_arrays
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+POSTINGS = Layout(
+    "The postings of a part, field by field.",
+    documents=Array("<i4", "postings"),
+    counts=Array("<u4", "postings"),
+)
+DOCUMENTS = Layout(
+    "The documents of a catalogue, and the length norm of each of their fields.",
+    services=Array("<i4", "documents"),
+    prior=Array("<f8", "documents"),
+    first_endpoints=Array("<i8", "services+1"),
+    first_others=Array("<i8", "services+1"),
+    shares=Array("<i8", "services"),
+    norms=Array("<f8", "fields,documents"),
+    service_norms=Array("<f8", "fields,services"),
+)
+
+
+class Run(NamedTuple):
+    """The postings of some terms, of one field in one part.
+
+    path: of the postings of the part
+    field: its number in the order of the weights
+    of_services: whether the documents are services, each of whose documents has the field
+    terms: int32, the ranks of the terms, ascending
+    bounds: int64[terms + 1], where the postings of each term begin
+    """
+
+    path: Path
+    field: int
+    of_services: bool
+    terms: npt.NDArray[np.int32]
+    bounds: Integers
+
+    def between(self, start: int, stop: int) -> Run:
+        """Return the postings of a range of terms, which are ranked from its start."""
+        first, last = np.searchsorted(self.terms, (start, stop)).tolist()
+        return self._replace(
+            terms=self.terms[first:last] - np.int32(start), bounds=self.bounds[first : last + 1]
+        )
+
+
+class Runs(NamedTuple):
+    """The runs of a catalogue in the order of their fields, its terms in byte order, its words.
+
+    documents: the path of DOCUMENTS
+    vocabulary: the term of each word
+    """
+
+    runs: list[Run]
+    terms: list[bytes]
+    documents: Path
+    vocabulary: dict[str, str]
+
+
+def write_runs(
+    folder: Path, parts: Iterable[Part], documents: Documents, prior: Floats, config: SearchConfig
+) -> Runs:
+    """Write the postings of parts, of which one is in memory at a time."""
+    folder.mkdir()
+    numbers = defaultdict[bytes, int](count().__next__)  # numbered as they come
+    vocabulary: dict[str, str] = {}
+    fields = {name: number for number, name in enumerate(config.field_weights)}
+    lengths = _Lengths(documents, len(fields))
+    runs = []
+    for position, part in enumerate(parts):
+        path = folder / f"part {position}"
+        vocabulary |= part.vocabulary
+        own = [(fields[name], each) for name, each in part.fields.items()]
+        for start, (field, each) in zip(_starts(own), own, strict=True):
+            lengths.add(field, each, of_services=part.of_services)
+            terms = np.fromiter(map(numbers.__getitem__, each.terms), np.int32, len(each.terms))
+            bounds = np.concatenate(([start], start + np.cumsum(each.sizes)))
+            runs.append(Run(path, field, part.of_services, terms, bounds))
+        with writing_arrays(path, POSTINGS) as writer:
+            writer.stream("documents", (each.documents for _, each in own))
+            writer.stream("counts", (each.counts.astype(np.uint32) for _, each in own))
+    in_order = sorted(numbers)
+    ranks = np.empty(len(in_order), np.int32)
+    ranks[[numbers[term] for term in in_order]] = np.arange(len(in_order))
+    runs = [run._replace(terms=ranks[run.terms]) for run in runs]
+    lengths.write(folder / "documents", prior, config.length_normalisation)
+    return Runs(sorted(runs, key=_field), in_order, folder / "documents", vocabulary)
+
+
+def divide_terms(
+    runs: Sequence[Run], terms: int, most: int, documents: Documents
+) -> Iterator[range]:
+    """Yield ranges of terms that have about `most` postings, one term at least; one range if none.
+
+    Postings of services count as those of so many documents as a service has on average.
+    """
+    sizes = np.zeros(terms)
+    share = len(documents.services) / max(len(documents.own), 1)
+    for run in runs:
+        sizes[run.terms] += np.diff(run.bounds) * (share if run.of_services else 1)
+    starts = np.flatnonzero(np.diff(np.cumsum(sizes) // most, prepend=-1))
+    for start, stop in pairwise([0, *starts[1:].tolist(), terms]):
+        yield range(start, stop)
+
+
+class _Lengths:
+    """The lengths of fields, the counts of their terms, of documents and of services."""
+
+    def __init__(self, documents: Documents, fields: int) -> None:
+        self._documents = documents
+        self._of_documents: dict[int, npt.NDArray[np.int64]] = {}
+        self._of_services: dict[int, npt.NDArray[np.int64]] = {}
+        self._fields = fields
+        counts = np.diff(documents.endpoints) + np.diff(documents.others)
+        self._shares = np.where(documents.own == GONE, counts, 0)
+
+    def add(self, field: int, postings: FieldPostings, *, of_services: bool) -> None:
+        """Add the lengths of the documents, or of the services, of some postings."""
+        lengths = self._of_services if of_services else self._of_documents
+        if field not in lengths:
+            shape = self._documents.own if of_services else self._documents.services
+            lengths[field] = np.zeros(len(shape), np.int64)
+        np.add.at(lengths[field], postings.documents, postings.counts.astype(np.int64))
+
+    def write(self, path: Path, prior: Floats, b: float) -> None:
+        """Write DOCUMENTS with the norms 1 - b + b · length / average length.
+
+        Documents without a field are left out of its average, which they would lower.
+        """
+        documents = self._documents
+        averages = [self._average(field) for field in range(self._fields)]
+        sides = (
+            (documents.services, self._of_documents),
+            (documents.own, self._of_services),
+        )
+        with writing_arrays(path, DOCUMENTS) as writer:
+            writer.write("services", documents.services)
+            writer.write("prior", prior)
+            writer.write("first_endpoints", documents.endpoints)
+            writer.write("first_others", documents.others)
+            writer.write("shares", self._shares)
+            for name, (shape, lengths) in zip(("norms", "service_norms"), sides, strict=True):
+                zeros = np.zeros(len(shape), np.int64)
+                writer.stream(
+                    name,
+                    (
+                        (1 - b + b * lengths.get(field, zeros) / average)[np.newaxis]
+                        for field, average in enumerate(averages)
+                    ),
+                )
+
+    def _average(self, field: int) -> float:
+        total, having = 0, 0
+        if (lengths := self._of_documents.get(field)) is not None:
+            total, having = int(lengths.sum()), int(np.count_nonzero(lengths))
+        if (lengths := self._of_services.get(field)) is not None:
+            total += int(lengths @ self._shares)
+            having += int(self._shares[lengths > 0].sum())
+        return max(total / max(having, 1), 1e-9)
+
+
+def _starts(fields: Sequence[tuple[int, FieldPostings]]) -> list[int]:
+    """Return where the postings of each field begin, end to end."""
+    starts = [0]
+    for _, each in fields:
+        starts.append(starts[-1] + len(each.documents))
+    return starts[:-1]
+
+
+def _field(run: Run) -> int:
+    return run.field
