@@ -250,7 +250,7 @@ class _Build:
         self._now = datetime.now(UTC)
         self._pool = pool
         resources = Resources(pool.jobs, pool.memory)
-        self._indexer = Indexer(staging, options, encoder, resources, kept, progress)
+        self._indexer = Indexer(staging, options, encoder, resources, pool, kept, progress)
         served = DecisionTable() if options.forget else _served_decisions(options.out)
         with progress.stage("read what is kept"):
             self._known = _known_records(kept)

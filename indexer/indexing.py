@@ -20,7 +20,7 @@ from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import BuildOptions
-from indexer.processes.pool import run_beside
+from indexer.processes.pool import Pool, run_beside
 from indexer.progress import Progress
 from indexer.record_store import Keys
 from indexer.search.filters import write_filters
@@ -76,6 +76,7 @@ class Indexer:
         options: BuildOptions,
         encoder: StaticEncoder | None,
         resources: Resources,
+        pool: Pool,
         kept: Kept,
         progress: Progress,
     ) -> None:
@@ -83,6 +84,7 @@ class Indexer:
         self._options = options
         self._encoder = encoder
         self._resources = resources
+        self._pool = pool
         self._kept = kept
         self._progress = progress
 
@@ -114,7 +116,7 @@ class Indexer:
                 write_filters(built / "filters", columns, [entry.calls for entry in entries])
                 outliers = find_outliers(columns)
                 runs = self._staging / "runs"
-                _compile(built, runs, segments, indexed, names, prior, ranking.search)
+                _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
         return IndexReport(outliers, counts, link_segments(built, used))
 
     def _update_segments(
@@ -180,6 +182,7 @@ def _compile(
     indexed: IndexedEndpoints,
     names: Sequence[str],
     prior_of_services: npt.NDArray[np.float64],
+    pool: Pool,
     config: SearchConfig,
 ) -> None:
     """Write the postings of the documents, given the names and the priors of the services."""
@@ -193,7 +196,7 @@ def _compile(
     own = np.flatnonzero(documents.own != GONE)
     prior[documents.own[own]] = prior_of_services[own]
     parts = chain([indexed.others], parts)
-    compile_postings(parts, names, prior, documents, built / "postings", staging, config)
+    compile_postings(parts, names, prior, documents, built / "postings", staging, pool, config)
 
 
 def _write_vectors(

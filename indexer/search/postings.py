@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from indexer.processes.pool import Pool
 from indexer.search.impacts import DENSE, RANGE, Catalogue, compile_terms
 from indexer.search.parts import Documents, Part
 from indexer.search.query_expansion import write_names, write_query_expansion
@@ -38,6 +39,7 @@ def compile_postings(
     documents: Documents,
     folder: Path,
     staging: Path,
+    pool: Pool,
     config: SearchConfig = SEARCH_CONFIG,
 ) -> None:
     """Write the files of a `Searcher` and a `QueryParser`.
@@ -52,16 +54,21 @@ def compile_postings(
     write_arrays(folder / "groups", GROUPS, {"penalties": penalties})
     runs, terms, path, vocabulary = write_runs(staging, parts, documents, prior, config)
     catalogue = Catalogue(path, endpoints, penalties, config)
-    paths = []
-    for terms_of_range in divide_terms(runs, len(terms), RANGE_POSTINGS, documents):
-        paths.append(staging / f"range {terms_of_range.start}")
-        own = [run.between(terms_of_range.start, terms_of_range.stop) for run in runs]
-        compile_terms(paths[-1], own, len(terms_of_range), catalogue)
+    tasks = [
+        (
+            staging / f"range {own.start}",
+            [run.between(own.start, own.stop) for run in runs],
+            len(own),
+            catalogue,
+        )
+        for own in divide_terms(runs, len(terms), RANGE_POSTINGS, documents)
+    ]
+    pool.map(compile_terms, tasks)
     document_frequencies, group_frequencies = _join_ranges(
-        folder / "postings", paths, len(prior) * config.dense_share
+        folder / "postings", [path for path, *_ in tasks], len(prior) * config.dense_share
     )
     write_query_expansion(
-        folder, vocabulary, terms, document_frequencies, group_frequencies, config
+        folder, vocabulary, terms, document_frequencies, group_frequencies, pool, config
     )
     write_names(folder, names)
     postings = int(document_frequencies.sum(dtype=np.int64))

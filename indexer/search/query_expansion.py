@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.ragged import positions
+from indexer.processes.pool import Pool, wait_for
 from service.search.analysis import name_key
 from service.search.config import SearchConfig
 from service.search.spelling import (
@@ -39,24 +40,25 @@ def write_query_expansion(
     terms: Sequence[bytes],
     document_frequencies: npt.NDArray[np.integer],
     service_frequencies: npt.NDArray[np.integer],
+    pool: Pool,
     config: SearchConfig,
 ) -> None:
     """Write the terms, the words of a vocabulary (word → term), their deletions and corrections.
 
     Frequencies, the counts of documents and of services, are aligned with `terms`.
     """
-    write_string_table(folder / "terms", terms)
     # The order of code points is that of UTF-8.
     words = sorted(vocabulary)
     number = {term.decode(): position for position, term in enumerate(terms)}
     word_terms = np.array([number[vocabulary[word]] for word in words], dtype=np.int32)
-    write_string_table(folder / "words", [word.encode() for word in words])
     frequencies = service_frequencies[word_terms].astype(np.int64)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
+    two_deletions = pool.submit(
+        _write_two_deletions, folder / "two_deletions", words, frequencies, candidates
+    )
+    strings = pool.submit(_write_strings, folder, terms, words)
     deletions = _deletions(words, frequencies, candidates, 0, 1)
     write_hash_table(folder / "one_deletion", *deletions)
-    longer = [position for position in candidates if len(words[position]) >= SHORTEST_TWO_EDITS]
-    write_hash_table(folder / "two_deletions", *_deletions(words, frequencies, longer, 2, 2))
     corrections = find_corrections(words, word_terms, frequencies, deletions, config)
     columns = {
         "document_frequencies": document_frequencies.astype(np.int32),
@@ -65,6 +67,23 @@ def write_query_expansion(
         "corrections": corrections,
     }
     write_arrays(folder / "lexicon", LEXICON, columns)
+    wait_for(two_deletions)
+    wait_for(strings)
+
+
+def _write_two_deletions(
+    path: Path,
+    words: Sequence[str],
+    frequencies: npt.NDArray[np.int64],
+    candidates: Sequence[int],
+) -> None:
+    longer = [position for position in candidates if len(words[position]) >= SHORTEST_TWO_EDITS]
+    write_hash_table(path, *_deletions(words, frequencies, longer, 2, 2))
+
+
+def _write_strings(folder: Path, terms: Sequence[bytes], words: Sequence[str]) -> None:
+    write_string_table(folder / "terms", terms)
+    write_string_table(folder / "words", [word.encode() for word in words])
 
 
 def find_corrections(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.__main__ import main
+from indexer.processes.pool import Pool
 from indexer.processes.resources import WHOOSH_MEMORY
 from indexer.record_store import KEY_SIZE
 from indexer.search.parts import Documents, Part, part_of, place_documents, segment_parts
@@ -154,8 +155,14 @@ def compiled(
     names = [each.name for each in services]
     prior_of_documents = priors[documents.services]
     postings = folder / "postings"
-    compile_postings(parts, names, prior_of_documents, documents, postings, folder / "runs")
+    runs, pool = folder / "runs", one_process()
+    compile_postings(parts, names, prior_of_documents, documents, postings, runs, pool)
     return open_index(postings, documents.endpoints, documents.services)
+
+
+def one_process() -> Pool:
+    """Return a pool that calls functions in this process."""
+    return Pool(1, 0)
 
 
 def open_index(

@@ -29,7 +29,7 @@ from service.snapshot.manifest import SEGMENTS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder
 from tests.support.running import Build, examples, service, write_lines
-from tests.support.searching import IDENTIFIERS, ORIGIN, WORDS, write_segment
+from tests.support.searching import IDENTIFIERS, ORIGIN, WORDS, one_process, write_segment
 from tests.support.workers import several_cpus
 
 texts = st.lists(st.sampled_from([*WORDS[:9], *IDENTIFIERS[:2], "the", "é"]), max_size=9).map(
@@ -81,7 +81,7 @@ def test_segments_compile_to_the_same_bytes_as_one(
                 )
             )
             runs = Path(name) / f"{target} runs"
-            compile_postings(parts, names, prior, placed, Path(name) / target, runs)
+            compile_postings(parts, names, prior, placed, Path(name) / target, runs, one_process())
         assert contents(Path(name) / "parts") == contents(Path(name) / "one")
 
 

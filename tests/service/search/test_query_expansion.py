@@ -39,6 +39,7 @@ from tests.support.searching import (
     compiled,
     edits,
     identifier,
+    one_process,
     positions,
     rank_all,
 )
@@ -71,7 +72,9 @@ def expander_of(
     documents, services = np.array(of_documents), np.array([*of_services.values()])
     vocabulary = {word: word for word in of_services}
     terms = [word.encode() for word in vocabulary]
-    write_query_expansion(folder, vocabulary, terms, documents, services, SEARCH_CONFIG)
+    write_query_expansion(
+        folder, vocabulary, terms, documents, services, one_process(), SEARCH_CONFIG
+    )
     return QueryExpander(folder, Header(count, 0, count, len(terms), 0, SEARCH_CONFIG))
 
 
