@@ -32,7 +32,6 @@ from indexer.publishing.publication import Publisher
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.search.offers import OfferWriter
-from indexer.segments.indexing import Resources
 from indexer.segments.kept import Kept
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.identity import find_whole, list_files, since_last
@@ -249,8 +248,7 @@ class _Build:
         self._options, self._findings, self._progress = options, findings, progress
         self._now = datetime.now(UTC)
         self._pool = pool
-        resources = Resources(pool.jobs, pool.memory)
-        self._indexer = Indexer(staging, options, encoder, resources, pool, kept, progress)
+        self._indexer = Indexer(staging, options, encoder, pool, kept, progress)
         served = DecisionTable() if options.forget else _served_decisions(options.out)
         with progress.stage("read what is kept"):
             self._known = _known_records(kept)

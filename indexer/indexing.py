@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -14,38 +12,36 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
-from indexer.columns.record_columns import RecordColumns
+from indexer.columns.files import open_columns
+from indexer.columns.record_columns import RecordColumns, find_keys
 from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import BuildOptions
-from indexer.processes.pool import Pool, run_beside
+from indexer.processes.pool import Pool, wait_for
 from indexer.progress import Progress
 from indexer.record_store import Keys
 from indexer.search.filters import write_filters
 from indexer.search.offers import OfferWriter
-from indexer.search.parts import segment_parts
+from indexer.search.parts import Documents, segment_parts
 from indexer.search.postings import compile_postings, popularity
 from indexer.search.vectors import add_services, write_vectors
-from indexer.segments.indexing import Resources, index_in_parts, merge_all
+from indexer.segments.indexing import index_in_parts
 from indexer.segments.kept import Kept, keep
 from indexer.segments.postings import GONE, Numbers
-from indexer.segments.segment import Origin, read_segment
+from indexer.segments.segment import Origin, merge_segments, read_segment
 from indexer.segments.store import (
     SegmentCounts,
-    StoredSegment,
     UsedSegment,
     choose_merged,
     find_segments,
     link_segments,
-    merged_parts,
     open_written,
     selections,
-    split_keys,
     use_segments,
 )
-from indexer.segments.vectors import gather_live_vectors
+from indexer.segments.vectors import endpoint_numbers, gather_vectors
 from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.fingerprint import hash_program
@@ -53,7 +49,7 @@ from service.search.config import SearchConfig
 from service.snapshot.manifest import File
 
 Segments = Sequence[tuple[Path, Numbers]]
-"""The folders of segments, with the ordinals of their services."""
+"""The paths of segments, with the ordinals of their services."""
 
 
 class IndexReport(Struct):
@@ -75,7 +71,6 @@ class Indexer:
         staging: Path,
         options: BuildOptions,
         encoder: StaticEncoder | None,
-        resources: Resources,
         pool: Pool,
         kept: Kept,
         progress: Progress,
@@ -83,7 +78,6 @@ class Indexer:
         self._staging, self._built = staging, staging / "snapshot"
         self._options = options
         self._encoder = encoder
-        self._resources = resources
         self._pool = pool
         self._kept = kept
         self._progress = progress
@@ -101,22 +95,31 @@ class Indexer:
             encoder = built / "encoder"
             write_encoder(encoder, self._encoder)
         used, counts, columns = self._update_segments(keys, encoder)
-        segments = [(each.stored.folder, each.ordinals) for each in used]
+        segments = [(each.stored.path, each.ordinals) for each in used]
         names = columns.service_runs["name"].strings()
         prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
-        beside = partial(run_beside, in_process=self._resources.parts(len(entries)) == 1)
         with self._progress.stage("compile"):
             indexed = write_endpoints(
                 built, columns, listed, offers, encoder, indexed=self._options.endpoints
             )
-            vectors = (built, segments, encoder, indexed)
-            with nullcontext() if encoder is None else beside(_write_vectors, vectors):
-                keep(built, columns)
-                write_summaries(built, columns)
-                write_filters(built / "filters", columns, [entry.calls for entry in entries])
-                outliers = find_outliers(columns)
-                runs = self._staging / "runs"
-                _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
+            vectors = None
+            if indexed.other_vectors is not None:
+                vectors = self._pool.submit(
+                    _write_vectors,
+                    built,
+                    segments,
+                    indexed.documents,
+                    indexed.other_documents,
+                    indexed.other_vectors,
+                )
+            keep(built, columns)
+            write_summaries(built, columns)
+            write_filters(built / "filters", columns, [entry.calls for entry in entries])
+            outliers = find_outliers(columns)
+            runs = self._staging / "runs"
+            _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
+            if vectors is not None:
+                wait_for(vectors)
         return IndexReport(outliers, counts, link_segments(built, used))
 
     def _update_segments(
@@ -126,14 +129,15 @@ class Indexer:
         name = "" if self._encoder is None else self._encoder.name
         origin = Origin(hash_program(), name, self._options.endpoints)
         folder = self._staging / "segments"
+        folder.mkdir()
         with self._progress.stage("read what is kept"):
             kept = list(find_segments(self._kept, origin))
-        known = {key for stored in kept for key in split_keys(stored.keys)}
         columns = self._kept.records.columns
+        known = np.concatenate([columns.texts[:0], *(stored.keys for stored in kept)])
         rows = columns.find(keys).astype(np.int64)
-        texts = split_keys(columns.texts)
-        is_known = [row >= 0 and texts[row] in known for row in rows.tolist()]
-        new = np.flatnonzero(np.logical_not(is_known))
+        is_known = rows >= 0
+        is_known[is_known] = find_keys(known, columns.texts[rows[is_known]]) >= 0
+        new = np.flatnonzero(~is_known)
         with self._progress.stage("index", len(new)) as stage:
             indexed = index_in_parts(
                 folder,
@@ -143,23 +147,23 @@ class Indexer:
                 known,
                 origin,
                 encoder,
-                self._resources,
+                self._pool,
                 stage.advance,
             )
-        columns = _take(columns, rows, [part.columns for part in indexed], new)
+        columns = _take(columns, rows, [open_columns(part.columns) for part in indexed], new)
         keys = columns.texts
         written = [open_written(part.segment) for part in indexed if part.segment is not None]
-        stored: list[StoredSegment] = [*kept, *written]
-        used = use_segments(stored, keys)
+        used = use_segments([*kept, *written], keys)
         merged = choose_merged(used)
         if merged:
-            parts = merged_parts(merged, self._resources.parts(len(keys)))
+            tasks = [
+                (folder / f"merged {number}", selected)
+                for number, selected in enumerate(selections(merged))
+            ]
             with self._progress.stage("merge segments"):
-                folders = merge_all(
-                    folder / "merged", selections(merged, parts), origin, self._resources
-                )
+                self._pool.map(merge_segments, tasks)
             others = [each.stored for each in used if all(each is not one for one in merged)]
-            used = use_segments([*others, *map(open_written, folders)], keys)
+            used = use_segments([*others, *(open_written(path) for path, _ in tasks)], keys)
         added = sum(len(each.keys) for each in written)
         return used, SegmentCounts(added, len(used), len(merged)), columns
 
@@ -200,16 +204,19 @@ def _compile(
 
 
 def _write_vectors(
-    built: Path, segments: Segments, encoder: Path, indexed: IndexedEndpoints
+    built: Path, segments: Segments, documents: Documents, others: Numbers, vectors: EncodedTexts
 ) -> None:
-    """Write the vectors of the documents; a service that is one has its own vector alone."""
-    services, endpoints = gather_live_vectors(segments, encoder)
-    documents = indexed.documents
-    rows = np.zeros((len(documents.services), services.rows.shape[1]), np.int8)
-    inverse_lengths = np.zeros(len(rows), np.float32)
-    first = np.arange(documents.endpoints[-1])
-    for numbers, vectors in ((first, endpoints), (indexed.other_documents, indexed.other_vectors)):
-        if vectors is not None and len(numbers):
-            rows[numbers], inverse_lengths[numbers] = vectors
-    own = EncodedTexts(rows, inverse_lengths)
-    write_vectors(built / "vectors", add_services(own, services, documents.services))
+    """Write the vectors of the documents, given those of the `others` without a segment.
+
+    A service that is a document has its own vector alone.
+    """
+    services, own = [], [(vectors, others)]
+    for path, ordinals in segments:
+        segment = read_segment(path)
+        services.append((segment.service_vectors, ordinals))
+        numbers = endpoint_numbers(segment.first_endpoints, ordinals, documents.endpoints)
+        own.append((segment.endpoint_vectors, numbers))
+    dimensions = vectors.rows.shape[1]
+    of_documents = gather_vectors(own, len(documents.services), dimensions)
+    of_services = gather_vectors(services, len(documents.own), dimensions)
+    write_vectors(built / "vectors", add_services(of_documents, of_services, documents.services))

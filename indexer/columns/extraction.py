@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from math import nan
 from struct import Struct
 
@@ -22,7 +21,7 @@ from indexer.columns.record_columns import (
     RecordColumns,
 )
 from indexer.columns.records import (
-    Endpoint,
+    Contents,
     Price,
     Service,
     decode_list,
@@ -47,7 +46,6 @@ _endpoint = Struct("<II?QQdqiiiii")
 _price_range = Struct("<idd")
 _network_key = lru_cache(maxsize=1024)(network_key)
 _network_label = lru_cache(maxsize=1024)(network_label)
-_encode_texts = msgspec.msgpack.Encoder().encode
 
 
 class Extractor:
@@ -61,13 +59,14 @@ class Extractor:
         self._runs = {name: RaggedWriter(dtype) for name, dtype in SERVICE_RUNS.items()}
         self._endpoint_runs = {name: RaggedWriter(dtype) for name, dtype in ENDPOINT_RUNS.items()}
 
-    def add(self, text: bytes) -> bytes:
-        """Extract the next record, compact JSON as it is stored; returns the hash of its texts."""
+    def add(self, text: bytes) -> tuple[bytes, Contents]:
+        """Extract the next record, compact JSON as it is stored; return its texts and their key."""
         service, members = decode_service(text), decode_members(text)
         prices = [endpoint.pricing for endpoint in service.endpoints]
         comparable = mainnet_prices(prices)
-        texts = hash_texts(service)
-        self._texts += texts
+        contents = service.contents
+        key = contents.key(service.id)
+        self._texts += key
         self._add_filters(service, prices)
         self._add_price_ranges(comparable)
         endpoints = bytes(members["endpoints"])
@@ -88,7 +87,7 @@ class Extractor:
             start,
             stop,
         )
-        return texts
+        return key, contents
 
     def columns(self, keys: Keys) -> RecordColumns:
         """Return the columns of the records; `keys` are their hashes."""
@@ -180,29 +179,6 @@ def extract(texts: Iterable[bytes], keys: Keys) -> RecordColumns:
 def endpoint_key(url: str, method: str, tool: str) -> int:
     """Return a hash of what identifies an endpoint of a service."""
     return text_hash(f"{method}\n{tool}\n{url}")
-
-
-def hash_texts(service: Service) -> bytes:
-    """Return a hash of the id and of all that is analysed and encoded of a service."""
-    texts = (
-        service.id,
-        service.name,
-        service.description,
-        service.category,
-        service.domain,
-        [_texts_of(endpoint) for endpoint in service.endpoints],
-    )
-    return blake2b(_encode_texts(texts), digest_size=KEY_SIZE).digest()
-
-
-def _texts_of(endpoint: Endpoint) -> tuple[str, str, list[str], list[str], bytes | None]:
-    return (
-        endpoint.url,
-        endpoint.description,
-        [parameter.name for parameter in endpoint.parameters],
-        endpoint.tags,
-        None if endpoint.tool is NULL else bytes(endpoint.tool),
-    )
 
 
 def _cheapest(prices: Iterable[Price]) -> float:

@@ -79,7 +79,7 @@ class RecordColumns(NamedTuple):
     """The columns of n services, and of their m endpoints in the same order.
 
     keys: uint8[n, 16], BLAKE2b of each record
-    texts: uint8[n, 16], BLAKE2b of the id and the searched texts of each
+    texts: uint8[n, 16], the key of the searched texts of each
     services: SERVICE[n]
     endpoints: ENDPOINT[m]
     service_runs, endpoint_runs: what is ragged, by name
@@ -114,15 +114,7 @@ class RecordColumns(NamedTuple):
 
     def find(self, keys: Keys) -> npt.NDArray[np.int32]:
         """Return the rows of the services of these keys, -1 for those that are not here."""
-        known = len(self.keys)
-        halves = np.ascontiguousarray(np.concatenate((self.keys, keys))).view(np.uint64)
-        order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: ours before the wanted ones
-        ordered = halves[order]
-        is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-        rows = np.empty(len(order), np.int32)
-        rows[order] = order[is_first][np.cumsum(is_first) - 1]
-        return np.where(rows[known:] < known, rows[known:], np.int32(-1))
+        return find_keys(self.keys, keys)
 
     def numbers(self) -> list[npt.NDArray[np.int32]]:
         """Return views of all columns that are numbers of strings."""
@@ -132,6 +124,18 @@ class RecordColumns(NamedTuple):
             *(each[name] for each in plain for name in _number_fields(each.dtype)),
             *(run.items for run in lists if run.items.dtype == NUMBER),
         ]
+
+
+def find_keys(known: Keys, wanted: Keys) -> npt.NDArray[np.int32]:
+    """Return the first row of each wanted key among the known ones, or -1."""
+    halves = np.ascontiguousarray(np.concatenate((known, wanted))).view(np.uint64)
+    order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: known ones before the wanted ones
+    ordered = halves[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    rows = np.empty(len(order), np.int32)
+    rows[order] = order[is_first][np.cumsum(is_first) - 1]
+    return np.where(rows[len(known) :] < len(known), rows[len(known) :], np.int32(-1))
 
 
 def concatenate(parts: Sequence[RecordColumns]) -> RecordColumns:

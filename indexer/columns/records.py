@@ -1,13 +1,38 @@
-"""The parts of a stored record that columns are made of."""
+"""The parts of a stored record that columns are made of, and its searched texts."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.x402.untrusted import NULL
+from indexer.record_store import KEY_SIZE
+from indexer.x402.naming import host_labels
+from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import folded
 from service.snapshot.endpoints import ADDED_MEMBERS
+
+SERVICE_FIELDS = ("name", "description", "category", "host")
+ENDPOINT_FIELDS = ("title", "description", "parameters", "tags")
+
+
+class Contents(NamedTuple):
+    """The texts of a service, by SERVICE_FIELDS, and of each endpoint, by ENDPOINT_FIELDS.
+
+    Nothing else is analysed or encoded, so that the key of a service tells whether its postings and
+    vectors can be reused.
+    """
+
+    service: tuple[str, ...]
+    endpoints: Sequence[tuple[str, ...]]
+
+    def key(self, service_id: str) -> bytes:
+        """Return a hash of the texts and of the id of their service."""
+        return sha256(_encode((service_id, self))).digest()[:KEY_SIZE]
 
 
 class Price(Struct, rename="camel", gc=False):
@@ -63,6 +88,19 @@ class Endpoint(Struct, rename="camel", gc=False):
     service: Raw = NULL
     match: Raw = NULL
 
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """The texts of ENDPOINT_FIELDS; the title has the path of the URL, and the tool."""
+        before, scheme, address = self.url.partition("://")
+        path = (address if scheme else before).partition("/")[2].partition("?")[0]
+        words = unquote(path).replace("/", " ")
+        return (
+            words if self.tool is NULL else f"{words} {string_of(self.tool)}",
+            self.description,
+            " ".join([parameter.name for parameter in self.parameters]),
+            " ".join(self.tags),
+        )
+
 
 class Service(Struct, rename="camel", gc=False):
     """The part of a service that is searched, filtered and ordered by."""
@@ -78,7 +116,20 @@ class Service(Struct, rename="camel", gc=False):
     tags: list[str] = []
     enriched: bool = False
 
+    @property
+    def contents(self) -> Contents:
+        """The texts that are searched; the host is that of the first endpoint without a domain."""
+        host = self.domain
+        if not host and self.endpoints:
+            host = self.endpoints[0].url.partition("://")[2].partition("/")[0]
+        labels = " ".join(host_labels(host)) if host else ""
+        return Contents(
+            (self.name, self.description, self.category, labels),
+            [endpoint.contents for endpoint in self.endpoints],
+        )
 
+
+_encode = msgspec.msgpack.Encoder().encode
 decode_service = msgspec.json.Decoder(Service).decode
 decode_list = msgspec.json.Decoder(list[Raw]).decode
 decode_members = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
@@ -57,10 +57,7 @@ class TextEncoder:
     """
 
     def __init__(self, folder: Path) -> None:
-        encoder = Encoder(folder)
-        # Copies: Whoosh keeps the frames of its callers alive, which would keep the files mapped.
-        self._rows, self._scales = encoder.rows.copy(), encoder.scales.copy()
-        self._numbers = PieceNumbers(encoder.numbers)
+        self._numbers, self._vectors = open_pieces(folder)
         self._pieces = array("i")
         self._titles, self._texts = array("i"), array("i")  # counts of pieces
         self._encoded: list[EncodedTexts] = []
@@ -97,10 +94,6 @@ class TextEncoder:
         self._encoded.append(add_vectors(whole, title, TITLE_WEIGHT))
         del self._pieces[:], self._titles[:], self._texts[:]
 
-    @cached_property
-    def _vectors(self) -> npt.NDArray[np.int32]:
-        return scale_rows(self._rows, self._scales)
-
     def _sum(
         self, pieces: npt.NDArray[np.int32], starts: Integers, counts: Integers
     ) -> npt.NDArray[np.int32]:
@@ -109,7 +102,7 @@ class TextEncoder:
         Adds the first piece of all texts, then the second, and so on: seven times as fast as
         `np.add.reduceat`.
         """
-        sums = np.zeros((len(counts), self._rows.shape[1]), np.int32)
+        sums = np.zeros((len(counts), self._vectors.shape[1]), np.int32)
         order = np.argsort(-counts, kind="stable")
         longest_first, starts = -counts[order], starts[order]
         for position in range(counts.max(initial=0)):
@@ -123,6 +116,13 @@ class TextEncoder:
 def open_text_encoder(folder: Path) -> DocumentEncoder:
     """Return the encoder of documents of a folder."""
     return TextEncoder(folder)
+
+
+@lru_cache(maxsize=1)
+def open_pieces(folder: Path) -> tuple[PieceNumbers, npt.NDArray[np.int32]]:
+    """Return the word pieces of an encoder and their vectors, kept for the next texts."""
+    encoder = Encoder(folder)
+    return PieceNumbers(encoder.numbers), scale_rows(encoder.rows, encoder.scales)
 
 
 class PieceNumbers(dict[str, tuple[int, ...]]):

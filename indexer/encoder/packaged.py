@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from indexer.encoder.encoding import open_pieces
 from indexer.errors import EncoderDamaged
 from service.errors import SnapshotDamaged
 from service.search.semantic.encoder import check_encoder
@@ -94,6 +95,7 @@ def load_encoder(path: Path = PACKAGED) -> StaticEncoder:
 
 def write_encoder(path: Path, encoder: StaticEncoder) -> None:
     """Write the file of an `Encoder` into a snapshot."""
+    open_pieces.cache_clear()  # those of an earlier build's encoder at this path
     pieces = np.frombuffer("\n".join(encoder.pieces).encode(), np.uint8)
     columns: Arrays = {"pieces": pieces, "rows": encoder.rows, "scales": encoder.scales}
     write_arrays(path, ENCODER, columns)

@@ -34,6 +34,11 @@ def quantise_rows(sums: npt.NDArray[np.int32]) -> EncodedTexts:
     return EncodedTexts(rows, inverse_lengths.astype(np.float32))
 
 
+def no_vectors(count: int) -> EncodedTexts:
+    """Return vectors of no dimensions, those of texts that are not encoded."""
+    return EncodedTexts(np.empty((count, 0), np.int8), np.zeros(count, np.float32))
+
+
 def concatenate(vectors: Iterable[EncodedTexts]) -> EncodedTexts:
     """Return the vectors of several parts as those of one."""
     rows, inverse_lengths = zip(*vectors, strict=True)

@@ -9,7 +9,7 @@ from service.search.analysis import Word, words_of
 
 LONGEST_CACHED = 32  # characters
 """Pieces of text between blanks repeat, and few are longer."""
-CACHED_PIECES = 1 << 17
+CACHED_PIECES = 1 << 15
 
 
 def words_of_piece(piece: str) -> tuple[Word, ...]:

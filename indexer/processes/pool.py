@@ -16,9 +16,9 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from threading import Lock
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, TypeVar, cast
@@ -243,26 +243,6 @@ def work(parent: int) -> None:
 
     while (content := _read(sys.stdin.buffer)) is not None:
         _write(answers, _answer(content, advance))
-
-
-@contextmanager
-def start_workers(
-    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], advance: Advance
-) -> Iterator[Callable[[], list[Any]]]:
-    """Map a function over tasks in processes of their own: use the pool of the build instead."""
-    with Pool(len(tasks), sys.maxsize) as pool:
-        yield lambda: pool.map(function, tasks, advance)
-
-
-@contextmanager
-def run_beside(
-    function: Callable[..., None], arguments: tuple[Any, ...], *, in_process: bool
-) -> Iterator[None]:
-    """Call a function beside the body: use the pool of the build instead."""
-    with Pool(1 if in_process else 2, sys.maxsize) as pool:
-        future = pool.submit(function, *arguments)
-        yield
-        wait_for(future)
 
 
 def _ignore(_: int) -> None:

@@ -21,10 +21,8 @@ MIB, GIB = 2**20, 2**30
 
 DUCKDB_MEMORY = GIB
 """Bytes that DuckDB gets at most; it spills to disk beyond them."""
-WHOOSH_MEMORY = 256 * MIB
-"""Bytes of postings that one Whoosh writer holds at most before it spills a sorted run to disk."""
 LEAST_SHARE = 64 * MIB
-"""Bytes that DuckDB or a Whoosh writer gets at least; neither works with much less."""
+"""Bytes that DuckDB gets at least; it does not work with much less."""
 LEAST_MEMORY = 256 * MIB
 """Bytes that a build of a small catalogue needs: the interpreter, its libraries and DuckDB."""
 MEMORY_PER_BYTE = 1
@@ -77,11 +75,6 @@ def plan_memory(memory: int | None, size: int) -> int:
 def duckdb_memory(memory: int) -> int:
     """Return the bytes for DuckDB (`memory_limit`) in a build that may use `memory` bytes."""
     return max(LEAST_SHARE, min(DUCKDB_MEMORY, memory // 4))
-
-
-def whoosh_memory(memory: int, parts: int) -> int:
-    """Return the bytes for each of `parts` Whoosh writers (`limitmb`) that work side by side."""
-    return max(LEAST_SHARE, min(WHOOSH_MEMORY, memory // 4 // parts))
 
 
 def worker_count(jobs: int, memory: int) -> int:

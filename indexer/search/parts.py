@@ -76,7 +76,7 @@ def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = Non
     """
     fields = {name: field.renumber(documents) for name, field in analysed.fields.items()}
     words = analysed.words.renumber(documents if owners is None else owners)
-    entries = (entry.decode().partition(" ") for entry in words.terms)
+    entries = (entry.decode().partition(" ") for entry in words.terms.texts())
     return Part(fields, {word: term for word, _, term in entries})
 
 

@@ -93,7 +93,8 @@ def write_runs(
         own = [(fields[name], each) for name, each in part.fields.items()]
         for start, (field, each) in zip(_starts(own), own, strict=True):
             lengths.add(field, each, of_services=part.of_services)
-            terms = np.fromiter(map(numbers.__getitem__, each.terms), np.int32, len(each.terms))
+            own_terms = each.terms.texts()
+            terms = np.fromiter(map(numbers.__getitem__, own_terms), np.int32, len(own_terms))
             bounds = np.concatenate(([start], start + np.cumsum(each.sizes)))
             runs.append(Run(path, field, part.of_services, terms, bounds))
         with writing_arrays(path, POSTINGS) as writer:

@@ -1,59 +1,36 @@
-"""Indexing the texts that no segment has, and merging segments, in worker processes."""
+"""Indexing the texts that no segment has, in worker processes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from indexer.columns.extraction import Extractor
-from indexer.columns.record_columns import RecordColumns
-from indexer.processes.pool import start_workers
-from indexer.processes.resources import whoosh_memory, worker_count
+from indexer.columns.files import write_columns
+from indexer.processes.pool import Pool
 from indexer.progress import Advance, track
 from indexer.record_store import Keys
-from indexer.segments.segment import (
-    Origin,
-    SegmentWriter,
-    Selection,
-    merge_segments,
-)
-from indexer.segments.texts import ServiceText
+from indexer.segments.segment import Origin, SegmentWriter
+from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
+from service.storage.container import open_arrays
+from service.storage.layouts import RECORDS
 from service.storage.record_store import Records
 
 SMALLEST_PART = 2500
 """Services that take longer to index than a worker takes to start."""
-MOST_PARTS = 7
-"""Segments that a build writes at most: one more would be enough to merge them all again."""
 PROGRESS_STEP = 500
 """Services between two reports of progress."""
-
-
-class Resources(Struct, frozen=True):
-    """The processes of a stage, at most, and the bytes of memory for all."""
-
-    jobs: int
-    memory: int
-
-    def parts(self, count: int) -> int:
-        """Return into how many parts the work on `count` services is divided."""
-        workers = min(worker_count(self.jobs, self.memory), MOST_PARTS)
-        return min(workers, max(1, count // SMALLEST_PART))
 
 
 class Indexed(NamedTuple):
     """The columns of some services, and the segment of those whose texts were indexed."""
 
-    columns: RecordColumns
+    columns: Path
     segment: Path | None
-
-
-_text = msgspec.json.Decoder(ServiceText)
 
 
 def index_in_parts(
@@ -61,85 +38,63 @@ def index_in_parts(
     built: Path,
     ordinals: npt.NDArray[np.int64],
     keys: Keys,
-    known: Collection[bytes],
+    known: Keys,
     origin: Origin,
     encoder: Path | None,
-    resources: Resources,
+    pool: Pool,
     advance: Advance,
 ) -> list[Indexed]:
     """Extract the columns of stored services, and index those whose texts are not `known`.
 
-    Segments are numbered folders of `folder`. `ordinals` ascend, `keys` are the hashes of their
-    records. Returns the parts in this order. `advance` is called from other threads.
+    `ordinals` ascend, `keys` are the hashes of their records, and `known` are keys of texts. The
+    parts, in this order, are files of `folder`. `advance` is called from other threads.
     """
-    parts = resources.parts(len(ordinals))
-    share = whoosh_memory(resources.memory, parts)
+    if not len(ordinals):
+        return []
+    sizes = np.diff(open_arrays(built / "records", RECORDS)["offsets"])[ordinals]
+    weights = np.maximum(1.0, sizes / LARGE_SERVICE)
+    parts = divide(weights, part_count(float(weights.sum()), pool.workers))
     tasks = [
-        (folder / str(number), built, own, own_keys, known, origin, encoder, share)
-        for number, (own, own_keys) in enumerate(
-            zip(np.array_split(ordinals, parts), np.array_split(keys, parts), strict=True)
-        )
+        (folder / str(number), built, ordinals[part], keys[part], known, origin, encoder)
+        for number, part in enumerate(parts)
     ]
-    if parts == 1:
-        return [index_services(*tasks[0], advance)]
-    with start_workers(index_services, tasks, advance) as results:
-        indexed: list[Indexed] = results()
-    return indexed
+    return pool.map(index_services, tasks, advance)
+
+
+def part_count(services: float, workers: int) -> int:
+    """Return into how many parts the work on services is divided: as many for each worker.
+
+    They are fewer where the segments would be so many and so small that all are merged at once.
+    """
+    least = max(1, ceil(services / MOST_SERVICES))
+    most = max(min(MERGE_FACTOR - 1, services // SMALLEST_PART), services // LEVELS[-1])
+    return int(max(least, min(ceil(least / workers) * workers, most)))
 
 
 def index_services(
-    folder: Path,
+    path: Path,
     built: Path,
     ordinals: npt.NDArray[np.int64],
     keys: Keys,
-    known: Collection[bytes],
+    known: Keys,
     origin: Origin,
     encoder: Path | None,
-    memory: int,
     advance: Advance,
 ) -> Indexed:
     """Extract the columns of some of the stored services and index them, with progress."""
+    known_texts = {bytes(key) for key in known}
     extractor = Extractor()
     writer: SegmentWriter | None = None
     records = map(Records(built).text, ordinals.tolist())
-    try:
-        for record in track(records, advance, PROGRESS_STEP):
-            key = extractor.add(record)
-            if key not in known:
-                writer = writer or SegmentWriter(folder, origin, memory, encoder)
-                writer.add(key, _text.decode(record))
-    except BaseException:
-        if writer is not None:
-            writer.cancel()
-        raise
-    if writer is not None:
-        writer.finish()
-    return Indexed(extractor.columns(keys), folder if writer else None)
-
-
-def merge_all(
-    folder: Path,
-    selections: Sequence[Sequence[Selection]],
-    origin: Origin,
-    resources: Resources,
-) -> list[Path]:
-    """Write each list of selections as a segment; returns their folders."""
-    share = whoosh_memory(resources.memory, max(1, len(selections)))
-    folders = [folder / str(number) for number in range(len(selections))]
-    tasks = [
-        (own, list(selected), origin, share)
-        for own, selected in zip(folders, selections, strict=True)
-    ]
-    if len(tasks) > 1:
-        with start_workers(_merge, tasks, lambda _: None) as results:
-            results()
-    else:
-        for task in tasks:
-            merge_segments(*task)
-    return folders
-
-
-def _merge(
-    folder: Path, selections: list[Selection], origin: Origin, memory: int, _: Advance
-) -> None:
-    merge_segments(folder, selections, origin, memory)
+    for record in track(records, advance, PROGRESS_STEP):
+        key, contents = extractor.add(record)
+        if key not in known_texts:
+            writer = writer or SegmentWriter(path, origin, encoder)
+            writer.add(key, contents)
+    columns = path.with_suffix(".columns")
+    write_columns(columns, extractor.columns(keys))
+    if writer is None:
+        return Indexed(columns, None)
+    del extractor  # before the analysis, which takes the most memory
+    writer.finish()
+    return Indexed(columns, path)

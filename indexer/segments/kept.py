@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.files import ColumnsDamaged, open_columns, write_columns
+from indexer.columns.files import open_columns, write_columns
 from indexer.columns.record_columns import RecordColumns, no_columns
 from indexer.record_store import Run
 from indexer.sources.fingerprint import hash_program
@@ -30,6 +30,8 @@ PROGRAM = "program"
 """The file with the hash of the program that a snapshot was built by."""
 RECORDS = "records"
 """The folder of the columns of the records."""
+COLUMNS = "columns"
+"""The container of the columns, without its suffix."""
 
 
 class KeptFolder(NamedTuple):
@@ -110,12 +112,12 @@ class Kept:
         for folder in self.whole(RECORDS):
             snapshot = folder.parents[1]
             names = ("records.json", "records.arrays")
-            with suppress(ColumnsDamaged, OSError, SnapshotUnavailable):
+            with suppress(OSError, SnapshotUnavailable):
                 files = read_manifest(snapshot).files
                 if all(sha256(snapshot / name) == files[name].sha256 for name in names):
                     offsets = open_arrays(snapshot / "records", layouts.RECORDS)["offsets"]
                     file = self._files.enter_context((snapshot / names[0]).open("rb"))
-                    return KeptRecords(file, offsets, open_columns(folder))
+                    return KeptRecords(file, offsets, open_columns(folder / COLUMNS))
         return KeptRecords(BytesIO(), np.zeros(1, np.int64), no_columns())
 
 
@@ -123,5 +125,5 @@ def keep(built: Path, columns: RecordColumns) -> None:
     """Write the columns of a snapshot that is being built, and the hash of the program."""
     folder = built / SEGMENTS / RECORDS
     folder.mkdir(parents=True)
-    write_columns(folder, columns)
+    write_columns(folder / COLUMNS, columns)
     (built / SEGMENTS / PROGRAM).write_text(hash_program())

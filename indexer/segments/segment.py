@@ -1,9 +1,9 @@
-"""A segment: an immutable Whoosh index of some services, and the arrays compiled from it."""
+"""A segment: the postings and the vectors of some services, in one immutable file."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,37 +12,51 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.record_store import KEY_SIZE, Keys, load_array
-from indexer.segments.postings import (
-    GONE,
-    FieldPostings,
-    merge_postings,
-    read_fields,
-    write_fields,
-)
-from indexer.segments.texts import (
-    ENDPOINT_FIELDS,
-    SERVICE_FIELDS,
-    Analysed,
-    ServiceText,
-    TokenFields,
-)
-from indexer.segments.vectors import (
-    ServiceEncoder,
-    Vectors,
-    endpoint_numbers,
-    gather_vectors,
-    load_vectors,
-    read_first_endpoints,
-    save_vectors,
-)
-from indexer.segments.whoosh_index import FIELDS, WhooshWriter
+from indexer.columns.ragged import Ragged
+from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
+from indexer.encoder.encoding import open_text_encoder
+from indexer.encoder.quantising import EncodedTexts, no_vectors
+from indexer.record_store import KEY_SIZE, Keys
+from indexer.segments.postings import GONE, FieldPostings, Numbers, merge_postings
+from indexer.segments.texts import Analysed, TokenFields
+from indexer.segments.vectors import First, endpoint_numbers, gather_vectors
+from service.storage.container import Array, Layout, open_arrays, writing_arrays
 
-ADDRESS_DIGITS = 20
-SEGMENT = "segment.json"
-WHOOSH = "whoosh"
-TEXTS = "texts"
-"""The texts of all fields of the Whoosh index together, for their words."""
+SERVICE_WORDS, ENDPOINT_WORDS = "service words", "endpoint words"
+FIELDS = (
+    *(f"service {name}" for name in SERVICE_FIELDS),
+    SERVICE_WORDS,
+    *(f"endpoint {name}" for name in ENDPOINT_FIELDS),
+    ENDPOINT_WORDS,
+)
+POSTINGS = ("terms", "term sizes", "sizes", "documents", "counts")
+"""The arrays of a field."""
+
+SEGMENT = Layout(
+    "What analysis and encoding made of the texts of some services, for the next build.",
+    origin=Array("|u1", "bytes of origin", "`Origin` as JSON"),
+    keys=Array("|u1", f"services,{KEY_SIZE}", "keys of the searched texts"),
+    first_endpoints=Array("<i8", "services+1", "number of the first endpoint of each service"),
+    service_vectors=Array("|i1", "services,dimensions", "of no dimensions without an encoder"),
+    service_inverse_lengths=Array("<f4", "services", "of the vectors"),
+    endpoint_vectors=Array("|i1", "endpoints,dimensions", "of no dimensions without an encoder"),
+    endpoint_inverse_lengths=Array("<f4", "endpoints", "of the vectors"),
+    **{
+        f"{field} {name}": array
+        for field in FIELDS
+        for name, array in zip(
+            POSTINGS,
+            (
+                Array("|u1", f"bytes of {field}", "terms end to end, in byte order"),
+                Array("<u4", f"terms of {field}", "bytes of each term"),
+                Array("<i4", f"terms of {field}", "postings of each term"),
+                Array("<i4", f"postings of {field}", "numbers of services or endpoints"),
+                Array("|u1 <u2 <u4", f"postings of {field}", "term frequencies"),
+            ),
+            strict=True,
+        )
+    },
+)
 
 
 class Origin(Struct, frozen=True):
@@ -58,205 +72,174 @@ class Origin(Struct, frozen=True):
     endpoints: bool
 
 
-class Header(Struct):
-    """The description of a segment; `address` is a hash of its origin and its keys."""
-
-    address: str
-    origin: Origin
-
-
 class Segment(NamedTuple):
     """The contents of a segment; services and endpoints are numbered from 0.
 
-    keys: hashes of the id and the searched texts of each service
+    keys: those of the texts of each service
     first_endpoints: int64[services + 1], the number of the first endpoint of each service
-    services, endpoints: their postings, and the words that each service has, and has in endpoints
-    vectors: None without an encoder
+    fields: the postings by FIELDS; words are those of services, and of all endpoints of each
+    service_vectors, endpoint_vectors: of no dimensions without an encoder
     """
 
+    origin: Origin
     keys: Keys
-    first_endpoints: npt.NDArray[np.int64]
-    services: Analysed
-    endpoints: Analysed
-    vectors: Vectors | None
+    first_endpoints: First
+    fields: dict[str, FieldPostings]
+    service_vectors: EncodedTexts
+    endpoint_vectors: EncodedTexts
+
+    @property
+    def services(self) -> Analysed:
+        """The postings and the words of the services."""
+        own = {name: self.fields[f"service {name}"] for name in SERVICE_FIELDS}
+        return Analysed(own, self.fields[SERVICE_WORDS])
+
+    @property
+    def endpoints(self) -> Analysed:
+        """The postings of the endpoints, and the words that each service has in endpoints."""
+        own = {name: self.fields[f"endpoint {name}"] for name in ENDPOINT_FIELDS}
+        return Analysed(own, self.fields[ENDPOINT_WORDS])
 
 
 class Selection(NamedTuple):
     """Services of a segment that are written to another one; `rows` (int64) are their numbers."""
 
-    folder: Path
+    path: Path
     rows: npt.NDArray[np.int64]
 
 
-class SegmentWriter:
-    """Writes a segment in a folder, from the texts of services.
+class _Moved(NamedTuple):
+    """A segment that is merged, and the new numbers of its services and endpoints, or GONE."""
 
-    `memory` is the number of bytes of postings that Whoosh may hold; the texts are encoded by the
-    `Encoder` of a folder, if one is given.
+    segment: Segment
+    services: Numbers
+    endpoints: Numbers
+
+
+class SegmentWriter:
+    """Writes a segment, from the texts of services.
+
+    The texts are encoded by the `Encoder` of a folder, if one is given.
     """
 
-    def __init__(self, folder: Path, origin: Origin, memory: int, encoder: Path | None) -> None:
-        self._folder, self._origin = folder, origin
-        folder.mkdir(parents=True)
-        self._whoosh = WhooshWriter(folder / WHOOSH, memory)
+    def __init__(self, path: Path, origin: Origin, encoder: Path | None) -> None:
+        self._path, self._origin = path, origin
         self._keys = bytearray()
-        self._counts: list[int] = []
-        self._texts = TokenFields((TEXTS, *SERVICE_FIELDS))
-        self._endpoint_texts = TokenFields(ENDPOINT_FIELDS)
-        self._encoder = None if encoder is None else ServiceEncoder(encoder)
+        self._first_endpoints = array("q", [0])
+        self._services = TokenFields(SERVICE_FIELDS)
+        self._endpoints = TokenFields(ENDPOINT_FIELDS)
+        self._encoder = None if encoder is None else open_text_encoder(encoder)
 
-    def add(self, key: bytes, text: ServiceText) -> None:
+    def add(self, key: bytes, contents: Contents) -> None:
         """Index the next service."""
-        contents = (text.name, text.description, text.category)
-        self._whoosh.add(dict(zip(FIELDS, contents, strict=True)))
-        self._texts.add((" ".join(contents), text.host))
-        endpoints = [each.contents for each in text.endpoints] if self._origin.endpoints else []
-        for searched in endpoints:
-            self._endpoint_texts.add(searched)
+        endpoints = contents.endpoints if self._origin.endpoints else []
+        self._services.add(contents.service)
+        for each in endpoints:
+            self._endpoints.add(each)
         if self._encoder is not None:
-            self._encoder.add(text.name, text.description, endpoints)
+            for title, text, *_ in (contents.service, *endpoints):
+                self._encoder.add(title, text)
         self._keys += key
-        self._counts.append(len(endpoints))
+        self._first_endpoints.append(self._first_endpoints[-1] + len(endpoints))
 
     def finish(self) -> None:
         """Write the segment."""
         keys = np.frombuffer(self._keys, np.uint8).reshape(-1, KEY_SIZE)
-        first = np.concatenate(([0], np.cumsum(self._counts, dtype=np.int64)))
-        owners = np.repeat(np.arange(len(keys), dtype=np.int32), self._counts)
-        texts = self._texts.analyse()
-        own = {name: texts.fields[name] for name in SERVICE_FIELDS}
-        segment = Segment(
-            keys,
-            first,
-            Analysed(self._whoosh.commit() | own, texts.words),
-            self._endpoint_texts.analyse(owners, len(keys)),
-            None if self._encoder is None else self._encoder.vectors(),
-        )
-        write_segment(self._folder, segment, self._origin)
+        first = np.asarray(self._first_endpoints, np.int64)
+        is_service = np.zeros(len(keys) + first[-1], np.bool_)
+        is_service[first[:-1] + np.arange(len(keys))] = True
+        encoded = no_vectors(len(is_service))
+        if self._encoder is not None:
+            encoded = self._encoder.encoded()
+        vectors = [
+            EncodedTexts(encoded.rows[own], encoded.inverse_lengths[own])
+            for own in (is_service, ~is_service)
+        ]
+        _write(self._path, self._origin, keys, first, vectors, self._postings(first))
 
-    def cancel(self) -> None:
-        """Give the segment up."""
-        self._whoosh.cancel()
+    def _postings(self, first: First) -> Iterator[FieldPostings]:
+        fields, words = self._services.analyse()
+        yield from (*fields.values(), words)
+        owners = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
+        fields, words = self._endpoints.analyse(owners, len(first) - 1)
+        yield from (*fields.values(), words)
 
 
-def merge_segments(
-    folder: Path, selections: Sequence[Selection], origin: Origin, memory: int
-) -> None:
-    """Write services of several segments as one segment."""
-    folder.mkdir(parents=True)
-    writer = WhooshWriter(folder / WHOOSH, memory)
-    count = sum(len(selection.rows) for selection in selections)
-    parts, start = [], 0
-    try:
-        for selection in selections:
-            segment = read_segment(selection.folder)
-            numbers = np.full(len(segment.keys), GONE, np.int32)
-            numbers[selection.rows] = np.arange(start, start + len(selection.rows))
-            start += len(selection.rows)
-            parts.append((segment, selection.rows, numbers))
-            counts = {
-                name: _terms_of(segment.services.fields[name], selection.rows, len(segment.keys))
-                for name in FIELDS
-            }
-            for number in range(len(selection.rows)):
-                writer.add({name: terms[number] for name, terms in counts.items()})
-    except BaseException:
-        writer.cancel()
-        raise
-    fields = writer.commit()
-    sizes = [np.diff(segment.first_endpoints)[rows] for segment, rows, _ in parts]
+def merge_segments(path: Path, selections: Sequence[Selection]) -> None:
+    """Write services of several segments of one origin as one segment, field by field."""
+    segments = [read_segment(selection.path) for selection in selections]
+    count = sum(len(rows) for _, rows in selections)
+    keys, sizes, numbers, start = [], [], [], 0
+    for segment, (_, rows) in zip(segments, selections, strict=True):
+        own = np.full(len(segment.keys), GONE, np.int32)
+        own[rows] = np.arange(start, start + len(rows))
+        start += len(rows)
+        keys.append(segment.keys[rows])
+        sizes.append(np.diff(segment.first_endpoints)[rows])
+        numbers.append(own)
     first = np.concatenate(([0], np.cumsum(np.concatenate(sizes), dtype=np.int64)))
     moved = [
-        (segment, numbers, endpoint_numbers(segment.first_endpoints, numbers, first))
-        for segment, _, numbers in parts
+        _Moved(segment, own, endpoint_numbers(segment.first_endpoints, own, first))
+        for segment, own in zip(segments, numbers, strict=True)
     ]
-    fields |= {
-        name: merge_postings(
-            [segment.services.fields[name].renumber(numbers) for segment, numbers, _ in moved],
-            count,
+    dimensions = segments[0].service_vectors.rows.shape[1]
+    vectors = [
+        gather_vectors(parts, documents, dimensions)
+        for parts, documents in (
+            ([(each.segment.service_vectors, each.services) for each in moved], count),
+            ([(each.segment.endpoint_vectors, each.endpoints) for each in moved], int(first[-1])),
         )
-        for name in SERVICE_FIELDS
-    }
-    words = [segment.services.words.renumber(numbers) for segment, numbers, _ in moved]
-    endpoint_words = [segment.endpoints.words.renumber(numbers) for segment, numbers, _ in moved]
-    endpoint_fields = {
-        name: merge_postings(
-            [segment.endpoints.fields[name].renumber(numbers) for segment, _, numbers in moved],
-            int(first[-1]),
-        )
-        for name in ENDPOINT_FIELDS
-    }
-    merged = Segment(
-        np.concatenate([segment.keys[rows] for segment, rows, _ in parts]),
-        first,
-        Analysed(fields, merge_postings(words, count)),
-        Analysed(endpoint_fields, merge_postings(endpoint_words, count)),
-        gather_vectors([(segment.vectors, own, numbers) for segment, own, numbers in moved]),
-    )
-    write_segment(folder, merged, origin)
+    ]
+    _write(path, segments[0].origin, np.concatenate(keys), first, vectors, _merged(moved, first))
 
 
-def write_segment(folder: Path, segment: Segment, origin: Origin) -> None:
-    """Write the files of a segment, its header last."""
-    np.save(folder / "keys.npy", segment.keys)
-    np.save(folder / "first_endpoints.npy", segment.first_endpoints)
-    fields = {f"service {name}": field for name, field in segment.services.fields.items()}
-    fields |= {f"endpoint {name}": field for name, field in segment.endpoints.fields.items()}
-    fields |= {"words": segment.services.words, "endpoint words": segment.endpoints.words}
-    write_fields(folder, fields)
-    if segment.vectors is not None:
-        save_vectors(folder, segment.vectors)
-    header = Header(address_of(segment.keys, origin), origin)
-    (folder / SEGMENT).write_bytes(msgspec.json.encode(header))
+def _merged(moved: Sequence[_Moved], first: First) -> Iterator[FieldPostings]:
+    """Yield the postings of merged segments in the order of FIELDS."""
+    for name in FIELDS:
+        of_services = name.startswith("service") or name == ENDPOINT_WORDS
+        parts = [
+            each.segment.fields[name].renumber(each.services if of_services else each.endpoints)
+            for each in moved
+        ]
+        yield merge_postings(parts, len(first) - 1 if of_services else int(first[-1]))
 
 
-def address_of(keys: Keys, origin: Origin) -> str:
-    """Return the address of a segment: a hash of what went into it."""
-    digest = hashlib.sha256(msgspec.json.encode(origin))
-    digest.update(keys.tobytes())
-    return digest.hexdigest()[:ADDRESS_DIGITS]
+def _write(
+    path: Path,
+    origin: Origin,
+    keys: Keys,
+    first_endpoints: First,
+    vectors: Iterable[EncodedTexts],
+    fields: Iterator[FieldPostings],
+) -> None:
+    """Write a segment; `fields` yields their postings, so that few are in memory at a time."""
+    with writing_arrays(path, SEGMENT) as writer:
+        writer.write("origin", np.frombuffer(msgspec.json.encode(origin), np.uint8))
+        writer.write("keys", keys)
+        writer.write("first_endpoints", first_endpoints)
+        for kind, encoded in zip(("service", "endpoint"), vectors, strict=True):
+            writer.write(f"{kind}_vectors", encoded.rows)
+            writer.write(f"{kind}_inverse_lengths", encoded.inverse_lengths)
+        for name in FIELDS:
+            terms, sizes, documents, counts = next(fields)
+            for array, content in zip(
+                POSTINGS, (terms.items, terms.sizes, sizes, documents, counts), strict=True
+            ):
+                writer.write(f"{name} {array}", content)
 
 
-_header = msgspec.json.Decoder(Header)
-
-
-def read_header(folder: Path) -> Header:
-    """Read the header of a segment; raises OSError or msgspec.MsgspecError."""
-    return _header.decode((folder / SEGMENT).read_bytes())
-
-
-def read_keys(folder: Path) -> Keys:
-    """Read the keys of the services of a segment; raises OSError or ValueError."""
-    keys: Keys = load_array(folder / "keys.npy")
-    return keys
-
-
-def read_segment(folder: Path) -> Segment:
-    """Read a segment whose files were verified."""
-    fields = read_fields(folder)
-    first_endpoints = read_first_endpoints(folder)
+def read_segment(path: Path) -> Segment:
+    """Map a segment; raises SnapshotDamaged."""
+    arrays = open_arrays(path, SEGMENT, cold=SEGMENT.arrays)
+    fields = {}
+    for name in FIELDS:
+        terms, term_sizes, *postings = (arrays[f"{name} {array}"] for array in POSTINGS)
+        fields[name] = FieldPostings(Ragged(term_sizes, terms), *postings)
     return Segment(
-        read_keys(folder),
-        first_endpoints,
-        _analysed(fields, "service ", "words"),
-        _analysed(fields, "endpoint ", "endpoint words"),
-        load_vectors(folder, len(first_endpoints) - 1),
+        msgspec.json.decode(arrays["origin"].tobytes(), type=Origin),
+        arrays["keys"],
+        arrays["first_endpoints"],
+        fields,
+        EncodedTexts(arrays["service_vectors"], arrays["service_inverse_lengths"]),
+        EncodedTexts(arrays["endpoint_vectors"], arrays["endpoint_inverse_lengths"]),
     )
-
-
-def _analysed(fields: Mapping[str, FieldPostings], prefix: str, words: str) -> Analysed:
-    own = {
-        name.removeprefix(prefix): field
-        for name, field in fields.items()
-        if name.startswith(prefix) and name != words
-    }
-    return Analysed(own, fields[words])
-
-
-def _terms_of(
-    field: FieldPostings, rows: npt.NDArray[np.int64], count: int
-) -> list[dict[bytes, int]]:
-    """Return the terms of some of the `count` services, with their counts."""
-    numbers = np.full(count, GONE, np.int32)
-    numbers[rows] = np.arange(len(rows))
-    return list(field.renumber(numbers).by_document(len(rows)))

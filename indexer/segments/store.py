@@ -1,48 +1,53 @@
 """The segments of a build: those of earlier snapshots, and which of them are merged.
 
-A snapshot has its segments in its folder; snapshots that share one have hard links to its files.
+A snapshot has its segments in its folder, named by their hashes; snapshots that share one have hard
+links to its file.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from indexer.record_store import KEY_SIZE, Keys
-from indexer.segments.kept import Kept, KeptFolder
+from indexer.columns.record_columns import find_keys
+from indexer.record_store import Keys
+from indexer.segments.kept import Kept
 from indexer.segments.postings import GONE, Numbers
-from indexer.segments.segment import (
-    Origin,
-    Selection,
-    address_of,
-    read_header,
-    read_keys,
-)
-from service.snapshot.manifest import SEGMENTS, File
+from indexer.segments.segment import Origin, Selection, read_segment
+from service.errors import SnapshotDamaged
+from service.snapshot.manifest import SEGMENTS, File, sha256
+from service.storage.container import SUFFIX, arrays_path
 
 TEXTS = "texts"
-"""The folder that holds a folder for each segment, named by its address."""
+"""The folder of the segments."""
+ADDRESS_DIGITS = 20
+LEVELS = (500, 4000)
+"""Services from which a segment is on the next level; on the last one it is large enough."""
 MERGE_FACTOR = 8
-"""Segments of one level from which they are merged; each level has so many times the services."""
-LEVEL_BASE = 500  # services
+"""Segments of one level, but for the last, from which they are merged."""
+MOST_SERVICES = 2 * LEVELS[-1]
+"""Services of a segment at most, so that writing it takes a bounded memory."""
+LARGE_SERVICE = 2**13
+"""Bytes of a record, or of its share of a segment, beyond which it counts as several services."""
 MAX_GONE = 0.2
 """Share of the services of a segment that are gone from which it is written again."""
 
 
 class StoredSegment(NamedTuple):
-    """A segment on disk; `files` describes its files if they are in the manifest of a snapshot."""
+    """A segment on disk: its path without the suffix, its keys, and its size and hash."""
 
-    address: str
-    folder: Path
+    path: Path
     keys: Keys
-    files: Mapping[str, File]
+    file: File
 
 
 class SegmentCounts(NamedTuple):
@@ -64,23 +69,33 @@ class UsedSegment(NamedTuple):
         """How many of its services are in the listing."""
         return int(np.count_nonzero(self.ordinals != GONE))
 
+    @property
+    def weight(self) -> float:
+        """How many services each of its services counts as."""
+        return max(1.0, self.stored.file.bytes / len(self.ordinals) / LARGE_SERVICE)
+
+    @property
+    def size(self) -> float:
+        """How many services those in the listing count as."""
+        return self.live * self.weight
+
 
 def find_segments(kept: Kept, origin: Origin) -> Iterator[StoredSegment]:
-    """Yield the segments of earlier snapshots, but for those that are damaged.
-
-    A segment of another origin is passed over.
-    """
+    """Yield the segments of this origin that earlier snapshots have, but for the damaged ones."""
     seen: set[str] = set()
-    for path, files in kept.folders(TEXTS):
-        by_address: dict[str, dict[str, File]] = {}
+    for folder, files in kept.folders(TEXTS):
         for name, file in files.items():
-            address, _, own = name.partition("/")
-            by_address.setdefault(address, {})[own] = file
-        for address in sorted(by_address.keys() - seen):
-            stored = _open_kept(KeptFolder(path / address, by_address[address]), origin)
-            if stored is not None:
-                seen.add(address)
-                yield stored
+            path = folder / name
+            try:
+                if name in seen or path.is_symlink() or sha256(path) != file.sha256:
+                    continue
+                path = path.with_suffix("")
+                segment = read_segment(path)
+            except (OSError, SnapshotDamaged):
+                continue
+            seen.add(name)
+            if segment.origin == origin:
+                yield StoredSegment(path, segment.keys, file)
 
 
 def use_segments(stored: Iterable[StoredSegment], keys: Keys) -> list[UsedSegment]:
@@ -88,118 +103,82 @@ def use_segments(stored: Iterable[StoredSegment], keys: Keys) -> list[UsedSegmen
 
     `keys` are distinct and in listing order.
     """
-    missing = dict(zip(split_keys(keys), range(len(keys)), strict=True))
+    is_missing = np.ones(len(keys) + 1, np.bool_)  # the last item is that of GONE
     used = []
     for each in stored:
-        ordinals = np.array(
-            [missing.pop(key, GONE) for key in split_keys(each.keys)], np.int32
-        ).reshape(len(each.keys))
+        ordinals = find_keys(keys, each.keys)
+        ordinals[~is_missing[ordinals]] = GONE
+        is_missing[ordinals[ordinals != GONE]] = False
         if (ordinals != GONE).any():
             used.append(UsedSegment(each, ordinals))
     return used
 
 
-def split_keys(keys: Keys) -> list[bytes]:
-    """Return the keys as bytes."""
-    joined = keys.tobytes()
-    return [joined[start : start + KEY_SIZE] for start in range(0, len(joined), KEY_SIZE)]
-
-
-def open_written(folder: Path) -> StoredSegment:
+def open_written(path: Path) -> StoredSegment:
     """Return a segment that this build wrote."""
-    return StoredSegment(read_header(folder).address, folder, read_keys(folder), {})
+    written = arrays_path(path)
+    file = File(written.stat().st_size, sha256(written))
+    return StoredSegment(path, read_segment(path).keys, file)
 
 
 def choose_merged(used: Sequence[UsedSegment]) -> list[UsedSegment]:
     """Return the segments to merge, so that they stay few and mostly live.
 
     A segment is written again when MAX_GONE of its services are gone. MERGE_FACTOR segments of one
-    level are merged with all below; a level has MERGE_FACTOR times the services of the one below.
-    So there are at most 7 segments on each of the 2 + log8(n / 500) levels of n services.
+    level are merged with all below, so that there are at most 7 on each but the last.
     """
     chosen = [each for each in used if each.live <= (1 - MAX_GONE) * len(each.ordinals)]
     others = [each for each in used if all(each is not one for one in chosen)]
-    while True:
-        merged = sum(each.live for each in chosen)
-        sizes = [(each.live, each) for each in others]
-        levels = [_level(size) for size, _ in sizes] + ([_level(merged)] if merged else [])
-        full = [level for level in set(levels) if levels.count(level) >= MERGE_FACTOR]
-        if not full:
-            break
-        lowest = min(full)
-        chosen += [each for size, each in sizes if _level(size) <= lowest]
-        others = [each for size, each in sizes if _level(size) > lowest]
+    for level in range(len(LEVELS)):
+        merged = sum(each.size for each in chosen)
+        sizes = [*(each.size for each in others), *([merged] if merged else [])]
+        if [_level(size) for size in sizes].count(level) >= MERGE_FACTOR:
+            chosen += [each for each in others if _level(each.size) <= level]
+            others = [each for each in others if _level(each.size) > level]
     return chosen
 
 
-def merged_parts(merged: Sequence[UsedSegment], most: int) -> int:
-    """Return into how many segments others are merged, each on the level of one of all."""
-    live = sum(each.live for each in merged)
-    return max(part for part in range(1, most + 1) if _level(live // part) == _level(live))
-
-
-def selections(used: Sequence[UsedSegment], parts: int) -> list[list[Selection]]:
-    """Return the live services of segments, divided evenly."""
-    live = [
-        (each.stored.folder, np.flatnonzero(each.ordinals != GONE).astype(np.int64))
-        for each in used
+def selections(used: Sequence[UsedSegment]) -> list[list[Selection]]:
+    """Return the live services of segments, divided evenly to segments of bounded size."""
+    rows = [np.flatnonzero(each.ordinals != GONE) for each in used]
+    weights = np.concatenate(
+        [np.full(len(own), each.weight) for own, each in zip(rows, used, strict=True)]
+    )
+    owners = np.repeat(np.arange(len(used)), [len(own) for own in rows])
+    joined = np.concatenate(rows)
+    return [
+        [
+            Selection(used[owner].stored.path, joined[part][owners[part] == owner])
+            for owner in np.unique(owners[part]).tolist()
+        ]
+        for part in divide(weights, ceil(weights.sum() / MOST_SERVICES))
     ]
-    total = sum(len(rows) for _, rows in live)
-    bounds = [total * part // parts for part in range(parts + 1)]
-    divided: list[list[Selection]] = []
-    for start, stop in pairwise(bounds):
-        part, position = [], 0
-        for folder, rows in live:
-            own = rows[max(start - position, 0) : max(stop - position, 0)]
-            if len(own):
-                part.append(Selection(folder, own))
-            position += len(rows)
-        divided.append(part)
-    return divided
+
+
+def divide(weights: npt.NDArray[np.float64], parts: int) -> list[slice]:
+    """Return slices of items with about the same sum of weights, at most so many."""
+    ends = np.cumsum(weights)
+    inner = np.searchsorted(ends, ends[-1] * np.arange(1, parts) / parts, side="right")
+    bounds = np.unique(np.concatenate(([0], inner, [len(ends)])))
+    return [slice(*each) for each in pairwise(bounds.tolist())]
 
 
 def link_segments(built: Path, used: Sequence[UsedSegment]) -> dict[str, File]:
-    """Link segments into the folder of a snapshot; returns what is known of their files.
+    """Link segments into the folder of a snapshot; returns the size and hash of each by its name.
 
     Files are copied where the file system has no hard links.
     """
-    known: dict[str, File] = {}
+    (built / SEGMENTS / TEXTS).mkdir(parents=True, exist_ok=True)
+    files = {}
     for stored, _ in used:
-        folder = built / SEGMENTS / TEXTS / stored.address
-        names = [path.relative_to(stored.folder) for path in _files(stored.folder)]
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(stored.folder / name, folder / name)
-            except OSError:
-                shutil.copyfile(stored.folder / name, folder / name)
-        known |= {
-            f"{SEGMENTS}/{TEXTS}/{stored.address}/{name}": file
-            for name, file in stored.files.items()
-        }
-    return known
+        name = f"{SEGMENTS}/{TEXTS}/{stored.file.sha256[:ADDRESS_DIGITS]}{SUFFIX}"
+        files[name] = stored.file
+        try:
+            os.link(arrays_path(stored.path), built / name)
+        except OSError:
+            shutil.copyfile(arrays_path(stored.path), built / name)
+    return files
 
 
-def _open_kept(folder: KeptFolder, origin: Origin) -> StoredSegment | None:
-    """Return a segment that is whole and was made as this build would make it, or None."""
-    try:
-        if read_header(folder.path).origin != origin or not folder.is_whole():
-            return None
-        keys = read_keys(folder.path)
-        address = address_of(keys, origin)
-    except (OSError, ValueError, msgspec.MsgspecError):
-        return None
-    if address != folder.path.name:
-        return None
-    return StoredSegment(address, folder.path, keys, folder.files)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _level(services: int) -> int:
-    level, limit = 0, LEVEL_BASE
-    while services >= limit:
-        level, limit = level + 1, limit * MERGE_FACTOR
-    return level
+def _level(size: float) -> int:
+    return bisect_right(LEVELS, size)

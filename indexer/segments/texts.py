@@ -1,4 +1,4 @@
-"""The searched texts of services and endpoints, and their analysis to postings.
+"""The analysis of the texts of services and endpoints to postings.
 
 Texts are cut at white space into pieces, which are numbered as they come; a piece is analysed once,
 when all texts were added.
@@ -11,73 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
 from typing import NamedTuple
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw, Struct
 
 from indexer.encoder.words import words_of_piece
 from indexer.segments.postings import FieldPostings, Numbers, count_pairs
-from indexer.x402.naming import host_labels
-from indexer.x402.untrusted import NULL, string_of
 from service.search.analysis import term_of
-
-SERVICE_FIELDS = ("host",)
-"""Fields of services besides those of the Whoosh index."""
-ENDPOINT_FIELDS = ("title", "description", "parameters", "tags")
-
-
-class ParameterText(Struct):
-    """The part of a parameter that is searched."""
-
-    name: str
-
-
-class EndpointText(Struct):
-    """The part of an endpoint that is searched."""
-
-    url: str
-    description: str = ""
-    parameters: list[ParameterText] = []
-    tags: list[str] = []
-    tool: Raw = NULL
-
-    @property
-    def path(self) -> str:
-        """The path of the URL as words, and the tool of an MCP server."""
-        before, scheme, address = self.url.partition("://")
-        path = (address if scheme else before).partition("/")[2].partition("?")[0]
-        words = unquote(path).replace("/", " ")
-        return words if self.tool is NULL else f"{words} {string_of(self.tool)}"
-
-    @property
-    def contents(self) -> tuple[str, ...]:
-        """The texts of ENDPOINT_FIELDS."""
-        return (
-            self.path,
-            self.description,
-            " ".join([parameter.name for parameter in self.parameters]),
-            " ".join(self.tags),
-        )
-
-
-class ServiceText(Struct):
-    """The part of a service that is searched."""
-
-    name: str
-    description: str
-    endpoints: list[EndpointText]
-    category: str = ""
-    domain: str | None = None
-
-    @property
-    def host(self) -> str:
-        """The telling labels of the host of the service, or else of its first endpoint."""
-        host = self.domain
-        if not host and self.endpoints:
-            host = self.endpoints[0].url.partition("://")[2].partition("/")[0]
-        return " ".join(host_labels(host)) if host else ""
 
 
 class Analysed(NamedTuple):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from indexer.columns.ragged import RaggedWriter, concatenate_ragged, positions, ragged_texts
 from indexer.columns.record_columns import RecordColumns
-from indexer.columns.records import Endpoint, decode_service
+from indexer.columns.records import ENDPOINT_FIELDS, Endpoint, decode_service
 from indexer.encoder.encoding import open_text_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
@@ -26,7 +26,7 @@ from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
 from indexer.search.postings import popularity
 from indexer.segments.postings import Numbers
-from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, TokenFields
+from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import identify_endpoint
@@ -57,7 +57,6 @@ class IndexedEndpoints(NamedTuple):
 
 
 _endpoint = msgspec.json.Decoder(Endpoint)
-_text = msgspec.json.Decoder(EndpointText)
 _separator = re.compile(r"[,/|]")
 _any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
 
@@ -288,7 +287,7 @@ def _analyse(
     fields = TokenFields(ENDPOINT_FIELDS)
     text_encoder = None if encoder is None else open_text_encoder(encoder)
     for resource in resources:
-        path, description, *_ = contents = _text.decode(join.read(resource)).contents
+        path, description, *_ = contents = _endpoint.decode(join.read(resource)).contents
         fields.add(contents)
         if text_encoder is not None:
             text_encoder.add(path, description)

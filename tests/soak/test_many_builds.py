@@ -16,8 +16,8 @@ import pytest
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from indexer.report import Report
-from indexer.segments.segment import read_keys
-from indexer.segments.store import LEVEL_BASE, MAX_GONE, MERGE_FACTOR, TEXTS
+from indexer.segments.segment import read_segment
+from indexer.segments.store import LEVELS, MAX_GONE, MERGE_FACTOR, TEXTS
 from indexer.sources.catalogue_file import name_source
 from service.publishing.artifacts import KEPT
 from service.snapshot.manifest import SEGMENTS, File, verify
@@ -133,16 +133,14 @@ def build(source: Path, artifacts: Path, *, from_scratch: bool = False) -> Repor
 
 def most_segments() -> int:
     """Return the bound that `choose_merged` states: so many below the factor on each level."""
-    levels, limit = 1, LEVEL_BASE
-    while limit <= SERVICES:
-        levels, limit = levels + 1, limit * MERGE_FACTOR
-    return levels * (MERGE_FACTOR - 1)
+    large = SERVICES / (LEVELS[-1] * (1 - MAX_GONE))
+    return len(LEVELS) * (MERGE_FACTOR - 1) + int(large)
 
 
 def indexed_services(artifacts: Path) -> int:
     """Return the number of services in the segments of the published snapshot, dead ones too."""
     texts = folder(artifacts) / SEGMENTS / TEXTS
-    return sum(len(read_keys(segment)) for segment in texts.iterdir())
+    return sum(len(read_segment(path.with_suffix("")).keys) for path in texts.iterdir())
 
 
 def served_files(artifacts: Path) -> dict[str, File]:

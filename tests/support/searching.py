@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.__main__ import main
+from indexer.columns.records import ENDPOINT_FIELDS, Contents
 from indexer.processes.pool import Pool
-from indexer.processes.resources import WHOOSH_MEMORY
 from indexer.record_store import KEY_SIZE
 from indexer.search.parts import Documents, Part, part_of, place_documents, segment_parts
 from indexer.search.postings import compile_postings
 from indexer.segments.segment import Origin, Segment, SegmentWriter, read_segment
-from indexer.segments.texts import ENDPOINT_FIELDS, EndpointText, ServiceText, TokenFields
+from indexer.segments.texts import TokenFields
 from service.filtering.endpoint_filters import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Groups, Ranked
@@ -183,28 +183,24 @@ def index_of(snapshot: Snapshot) -> Index:
     return Index(snapshot.parser, EmbeddedPostings(snapshot), snapshot.groups, services)
 
 
-def write_segment(folder: Path, services: Sequence[Service | Document]) -> Segment:
-    """Write a segment of services, and read it."""
-    writer = SegmentWriter(folder, ORIGIN, WHOOSH_MEMORY, None)
+def write_segment(path: Path, services: Sequence[Service | Document]) -> Segment:
+    """Write a segment of services, whose keys are their numbers, and map it."""
+    writer = SegmentWriter(path, ORIGIN, None)
     for position, each in enumerate(Service(*given) for given in services):
-        endpoints = [_text(*given) for given in each.endpoints]
-        text = ServiceText(each.name, each.description, endpoints, each.category)
-        writer.add(position.to_bytes(KEY_SIZE, "big"), text)
+        contents = (each.name, each.description, each.category, "")
+        endpoints = [(*given, "", "") for given in each.endpoints]
+        writer.add(position.to_bytes(KEY_SIZE, "big"), Contents(contents, endpoints))
     writer.finish()
-    return read_segment(folder)
+    return read_segment(path)
 
 
 def _part_of_resources(services: Sequence[Service], documents: Documents) -> Part:
     fields, ordinals = TokenFields(ENDPOINT_FIELDS), []
     for first, each in zip(documents.others.tolist(), services, strict=False):
         for ordinal, given in enumerate(each.resources, first):
-            fields.add(_text(*given).contents)
+            fields.add((*given, "", ""))
             ordinals.append(ordinal)
     return part_of(fields.analyse(), np.array(ordinals, np.int32))
-
-
-def _text(path: str, description: str) -> EndpointText:
-    return EndpointText("/" + "/".join(path.split()), description)
 
 
 def rank(

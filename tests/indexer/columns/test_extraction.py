@@ -239,7 +239,6 @@ SEARCHED: tuple[Json, ...] = (
             {"parameters": [{"name": "v1", "group": "query", "type": "string"}]},
             {"tool": "v1"},
             {"tool": ["v1"]},
-            {"tool": None},
         )
     ),
 )
@@ -255,6 +254,7 @@ def test_the_hash_of_the_texts_differs_where_a_searched_text_does() -> None:
     [
         {"enriched": True, "provider": "x", "tags": ["x"]},
         {"endpoints": [endpoint("7", network="Base") | {"method": "PUT", "quality": None}]},
+        {"endpoints": [endpoint() | {"url": f"{endpoint()['url']}?not=searched"}]},
     ],
 )
 def test_the_hash_of_the_texts_is_the_same_where_other_fields_differ(fields: Json) -> None:

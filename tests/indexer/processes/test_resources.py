@@ -21,7 +21,6 @@ from indexer.processes.resources import (
     available_memory,
     duckdb_memory,
     plan_memory,
-    whoosh_memory,
     worker_count,
 )
 
@@ -100,12 +99,10 @@ def test_a_memory_limit_is_respected(tmp_path: Path, groups: str, files: dict[st
     assert available_memory(make_root(tmp_path, groups, files)) == 100 * MIB
 
 
-def test_duckdb_and_whoosh_each_use_a_quarter_of_a_small_memory() -> None:
+def test_duckdb_uses_a_quarter_of_a_small_memory() -> None:
     assert duckdb_memory(64 * GIB) == GIB
-    assert whoosh_memory(64 * GIB, parts=8) == 256 * MIB
     assert duckdb_memory(GIB) == 256 * MIB
-    assert whoosh_memory(GIB, parts=2) == 128 * MIB
-    assert duckdb_memory(MIB) == whoosh_memory(MIB, parts=9) == LEAST_SHARE
+    assert duckdb_memory(MIB) == LEAST_SHARE
 
 
 def test_workers_are_limited_by_the_cpus_and_by_half_of_the_memory() -> None:

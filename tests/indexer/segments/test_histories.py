@@ -6,7 +6,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from math import ceil, log
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,23 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from indexer.build import build_snapshot
+from indexer.columns import records
 from indexer.errors import IndexerError
 from indexer.options import STATIC_RANKING, BuildOptions, Ranking
 from indexer.record_store import KEY_SIZE
 from indexer.report import Report
-from indexer.segments import store
+from indexer.segments import indexing, store
 from indexer.segments.postings import GONE
-from indexer.segments.segment import SEGMENT, WHOOSH, read_segment
+from indexer.segments.segment import read_segment
 from indexer.segments.store import (
     TEXTS,
     StoredSegment,
     UsedSegment,
     choose_merged,
-    merged_parts,
     selections,
 )
 from indexer.sources.catalogue_file import name_source
-from service.snapshot.manifest import MANIFEST, SEGMENTS, verify
+from service.snapshot.manifest import MANIFEST, SEGMENTS, File, verify
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, snapshots
 from tests.support.running import Json, endpoint, examples, service
@@ -116,7 +115,7 @@ def served_files(artifacts: Path) -> dict[str, bytes]:
 
 
 def segments(artifacts: Path) -> list[Path]:
-    """Return the folders of the segments of the published snapshot."""
+    """Return the files of the segments of the published snapshot."""
     return sorted((folder(artifacts) / SEGMENTS / TEXTS).glob("*"))
 
 
@@ -127,12 +126,15 @@ def named(*names: str) -> dict[str, Json]:
 
 
 @pytest.mark.parametrize("words_only", [True, False])
-@pytest.mark.parametrize(("base", "factor"), [(500, 8), (1, 2)], ids=["default", "many merges"])
+@pytest.mark.parametrize("is_small", [False, True], ids=["default", "many merges"])
 def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
-    words_only: bool, base: int, factor: int, monkeypatch: pytest.MonkeyPatch
+    words_only: bool, is_small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "LEVEL_BASE", base)
-    monkeypatch.setattr(store, "MERGE_FACTOR", factor)
+    if is_small:
+        for module in (store, indexing):
+            monkeypatch.setattr(module, "LEVELS", (1, 3))
+            monkeypatch.setattr(module, "MERGE_FACTOR", 2)
+            monkeypatch.setattr(module, "MOST_SERVICES", 5)
 
     @settings(max_examples=examples(10), deadline=None)
     @given(catalogues, st.lists(changes, min_size=1, max_size=4))
@@ -156,7 +158,9 @@ def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
 
 def assert_few_are_gone(artifacts: Path, services: int) -> None:
     """Assert that less than a fifth of the services in the segments are not in the listing."""
-    indexed = sum(len(read_segment(each).keys) for each in segments(artifacts))
+    stored = [read_segment(each.with_suffix("")) for each in segments(artifacts)]
+    assert all(len(each.keys) <= store.MOST_SERVICES for each in stored)
+    indexed = sum(len(each.keys) for each in stored)
     assert services <= indexed < services / (1 - store.MAX_GONE) + 1e-9 or indexed == services
 
 
@@ -176,6 +180,25 @@ def test_only_new_texts_are_indexed(tmp_path: Path) -> None:
     assert (fewer.indexed, fewer.segments, fewer.merged) == (0, 2, 1)
 
 
+def test_a_text_that_is_analysed_since_an_upgrade_is_part_of_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hash of a list of fields beside the analysis would find the old postings."""
+    contents = vars(records.Endpoint)["contents"]
+
+    def with_method(endpoint: records.Endpoint) -> tuple[str, ...]:
+        title, *others = contents.fget(endpoint)
+        return (f"{title} {endpoint.method}", *others)
+
+    monkeypatch.setattr(records.Endpoint, "contents", property(with_method))
+    catalogue = named(*WORDS)
+    for method in ("seafaring", "gardening"):
+        catalogue["s03"]["endpoints"][0]["method"] = method
+        report = publish(tmp_path, catalogue)
+        assert open_snapshot(tmp_path / "artifacts").search(method).ids == ["s03"]
+    assert report.indexed == 1
+
+
 def test_a_word_vanishes_with_the_last_service_that_is_written_so(tmp_path: Path) -> None:
     catalogue = named("forecast", "forecasting", "other", "more", "others", "many")
     publish(tmp_path, catalogue)
@@ -187,17 +210,9 @@ def test_a_word_vanishes_with_the_last_service_that_is_written_so(tmp_path: Path
     assert open_snapshot(words).search("forecasting").ids == ["s00"]
 
 
-def remove(path: Path) -> None:
-    (path / "counts.npy").unlink()
-
-
-def add(path: Path) -> None:
-    (path / WHOOSH / "_MAIN_9.toc").write_bytes(b"code")
-
-
 def make_foreign(path: Path) -> None:
-    content = (path / SEGMENT).read_bytes()
-    (path / SEGMENT).write_bytes(content.replace(b'"endpoints":true', b'"endpoints":null'))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"endpoints":true', b'"endpoints":null'))
 
 
 def link_elsewhere(path: Path) -> None:
@@ -205,13 +220,12 @@ def link_elsewhere(path: Path) -> None:
     path.symlink_to(moved)
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
-    "a bit": lambda path: flip_a_bit(path / "documents.npy"),
-    "a missing file": remove,
-    "a foreign file": add,
-    "another header": make_foreign,
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a bit": flip_a_bit,
+    "a missing end": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "another origin": make_foreign,
     "a link": link_elsewhere,
-    "nothing left": shutil.rmtree,
+    "nothing left": Path.unlink,
 }
 
 
@@ -256,7 +270,7 @@ def test_a_snapshot_is_whole_without_those_that_share_its_segments(tmp_path: Pat
     artifacts = tmp_path / "artifacts"
     first = publish(tmp_path, named(*WORDS)).snapshot
     last = publish(tmp_path, named(*WORDS, "oceans")).snapshot
-    shared = [path / SEGMENT for path in segments(artifacts)]
+    shared = segments(artifacts)
     assert {path.stat().st_nlink for path in shared} == {1, 2}
     shutil.rmtree(artifacts / "snapshots" / first)
     verify(artifacts / "snapshots" / last)
@@ -304,19 +318,21 @@ def test_merging_leaves_few_segments_of_which_most_is_live(sizes: list[tuple[int
     assert all(
         len(each.ordinals) - each.live < store.MAX_GONE * len(each.ordinals) for each in kept
     )
-    levels = 1 + max(0, ceil(log(max(sum(after), 1) / store.LEVEL_BASE, store.MERGE_FACTOR)) + 1)
-    assert len(after) <= (store.MERGE_FACTOR - 1) * levels
+    large = sum(size >= store.LEVELS[-1] for size in after)
+    assert len(after) - large <= (store.MERGE_FACTOR - 1) * len(store.LEVELS)
+    if merged:
+        lengths = [sum(len(each.rows) for each in part) for part in selections(merged)]
+        assert sum(lengths) == live
+        assert max(lengths) - min(lengths) <= 1
+        assert max(lengths) <= store.MOST_SERVICES
+        assert len(lengths) == 1 or min(lengths) >= store.LEVELS[-1]
 
 
-@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=9), st.integers(1, 7))
-def test_segments_are_merged_to_few_of_the_level_of_all(sizes: list[int], most: int) -> None:
-    merged = [of_size(live, 0) for live in sizes]
-    parts = merged_parts(merged, most)
-    divided = selections(merged, parts)
-    lengths = [sum(len(each.rows) for each in part) for part in divided]
-    assert (len(lengths), sum(lengths)) == (parts, sum(sizes))
-    assert 1 <= parts <= most
-    assert max(lengths) - min(lengths) <= 1
+def test_segments_of_large_texts_have_fewer_services() -> None:
+    large, small = of_size(400, 0, 100 * store.LARGE_SERVICE), of_size(2000, 0)
+    lengths = [sum(len(each.rows) for each in part) for part in selections([large, small])]
+    assert sum(lengths) == 2400
+    assert max(lengths[:-1]) <= store.MOST_SERVICES / 100 + 1
 
 
 def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +342,7 @@ def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("whoosh.writing.SegmentWriter.commit", fail)
+    monkeypatch.setattr("indexer.segments.segment.writing_arrays", fail)
     with pytest.raises(OSError, match="No space left"):
         publish(tmp_path, named(*WORDS, "oceans"))
     assert served_files(tmp_path / "artifacts") == before
@@ -347,8 +363,9 @@ def test_a_snapshot_that_a_killed_build_moved_away_is_put_back(tmp_path: Path) -
     assert served_files(artifacts) == before
 
 
-def of_size(live: int, gone: int) -> UsedSegment:
+def of_size(live: int, gone: int, bytes_of_service: int = 1) -> UsedSegment:
     """Return a segment with so many services that are in the listing, and that are not."""
+    count = live + gone
     ordinals = np.concatenate((np.arange(live), np.full(gone, GONE))).astype(np.int32)
-    stored = StoredSegment("", Path(), np.zeros((live + gone, KEY_SIZE), np.uint8), {})
-    return UsedSegment(stored, ordinals)
+    file = File(count * bytes_of_service, "")
+    return UsedSegment(StoredSegment(Path(), np.zeros((count, KEY_SIZE), np.uint8), file), ordinals)

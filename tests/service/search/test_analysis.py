@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from whoosh import index
 from whoosh.analysis import Token
 
-from indexer.processes.resources import WHOOSH_MEMORY
-from indexer.segments.whoosh_index import Terms, WhooshWriter
 from service.search import analysis
 from service.search.analysis import (
     ANALYZER,
@@ -111,14 +106,6 @@ def test_stop_words_are_listed_in_their_folded_form() -> None:
 def test_the_fast_path_for_plain_words_agrees_with_the_analyzer(text: str) -> None:
     for piece in text.split():
         assert words_of(piece) == analyse(piece)
-
-
-@settings(deadline=None)
-@given(st.text(max_size=40))
-def test_indexing_and_queries_produce_the_same_terms(text: str) -> None:
-    terms = Counter(term_of(word.text).encode() for word in words_of(text))
-    indexed = [(term, count, weight) for term, count, weight, _ in Terms().index(text)]
-    assert indexed == [(term, count, float(count)) for term, count in terms.items()]
 
 
 @settings(deadline=None)
@@ -220,13 +207,3 @@ def test_hostile_queries_do_not_fill_memory(separator: str) -> None:
     bytes_in_use, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert bytes_in_use < 100_000
-
-
-def test_a_word_as_long_as_a_document_is_indexed(tmp_path: Path) -> None:
-    word = "ж" * 70_000
-    writer = WhooshWriter(tmp_path, WHOOSH_MEMORY)
-    for text in (word, "other"):
-        writer.add({"name": text, "description": text})
-    writer.commit()
-    with index.open_dir(str(tmp_path)).reader() as reader:
-        assert reader.doc_frequency("name", word) == 1

@@ -1,0 +1,121 @@
+"""Indexing in parts: even, bounded, and the same whatever the number of workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.__main__ import main
+from indexer.columns.files import open_columns
+from indexer.processes.pool import Pool
+from indexer.processes.resources import GIB
+from indexer.record_store import run_of, write_records
+from indexer.segments import indexing
+from indexer.segments.indexing import index_in_parts, part_count
+from indexer.segments.segment import read_segment
+from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, TEXTS, divide
+from service.snapshot.manifest import SEGMENTS
+from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import folder
+from tests.support.running import Build, service, write_lines
+from tests.support.searching import ORIGIN, WORDS
+from tests.support.workers import several_cpus
+
+
+@given(st.integers(1, 3_000_000), st.integers(1, 64))
+def test_parts_are_bounded_and_need_no_merge(services: int, workers: int) -> None:
+    parts = part_count(services, workers)
+    assert services / parts <= MOST_SERVICES
+    assert parts < MERGE_FACTOR or services / parts >= LEVELS[-1]
+
+
+@pytest.mark.parametrize(("services", "parts"), [(2000, 1), (20_000, 4), (40_000, 8)])
+def test_four_workers_have_as_many_parts_each(services: int, parts: int) -> None:
+    assert part_count(services, 4) == parts
+
+
+@given(st.lists(st.floats(1, 100), min_size=1, max_size=50), st.integers(1, 9))
+def test_items_are_divided_by_weight(weights: list[float], parts: int) -> None:
+    slices = divide(np.array(weights), parts)
+    assert [item for part in slices for item in weights[part]] == weights
+    assert len(slices) <= parts
+    most = sum(weights) / parts + max(weights)
+    assert all(0 < sum(weights[part]) <= most * (1 + 1e-9) for part in slices)
+
+
+def index(folder: Path, texts: list[bytes], jobs: int) -> list[indexing.Indexed]:
+    """Store and index services in a folder."""
+    keys, _ = write_records(folder, map(run_of, texts))
+    ordinals = np.arange(len(texts))
+    with Pool(jobs, 64 * GIB) as pool:
+        return index_in_parts(folder, folder, ordinals, keys, keys[:0], ORIGIN, None, pool, print)
+
+
+def text_of(number: int, description: str = "") -> bytes:
+    record = {"id": f"s{number}", "name": f"name{number}", "description": description}
+    return msgspec.json.encode(record | {"endpoints": []})
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_services_are_indexed_in_bounded_parts(
+    tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "MOST_SERVICES", 4)
+    texts = [text_of(number) for number in range(9)]
+    indexed = index(tmp_path, texts, jobs)
+    segments = [read_segment(part.segment) for part in indexed if part.segment is not None]
+    assert [len(each.keys) for each in segments] == [3, 3, 3]
+    names = [set(each.services.fields["name"].terms.texts()) for each in segments]
+    assert [b"name3" in each for each in names] == [False, True, False]
+    columns = [open_columns(part.columns) for part in indexed]
+    ids = [service_id for each in columns for service_id in each.service_runs["id"].strings()]
+    assert ids == [f"s{number}" for number in range(9)]
+
+
+def test_large_services_have_parts_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "MOST_SERVICES", 10)
+    large = "word " * 2 * LARGE_SERVICE  # which counts as ten services
+    texts = [text_of(number, large if number == 4 else "") for number in range(9)]
+    segments = [part.segment for part in index(tmp_path, texts, 1)]
+    assert [len(read_segment(each).keys) for each in segments if each] == [4, 5]
+
+
+def test_builds_with_and_without_parts_publish_the_same_files(
+    tmp_path: Path, build: Build, artifacts: Path
+) -> None:
+    records = [
+        service(f"s{n}", name=" ".join(WORDS[n % 7 : n % 11]) or "none", description=WORDS[n % 30])
+        for n in range(100)
+    ]
+    assert build(records) == 0
+    artifacts.rename(tmp_path / "one")
+    with several_cpus(3):
+        assert build(records) == 0
+    one, parts = folder(tmp_path / "one"), folder(artifacts)
+    assert len(list((parts / SEGMENTS / TEXTS).iterdir())) == 3
+    assert one.name == parts.name
+    assert {path.name: path.read_bytes() for path in (parts / "postings").iterdir()} == {
+        path.name: path.read_bytes() for path in (one / "postings").iterdir()
+    }
+    assert main(["verify", str(artifacts)]) == 0
+    assert open_snapshot(artifacts).search(WORDS[3]).total > 0
+
+
+def test_a_large_catalogue_is_indexed_by_all_cpus(
+    tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    count = 2 * indexing.SMALLEST_PART
+    records = [service(f"s{n:04}", endpoints=[]) for n in range(count)]
+    source = write_lines(tmp_path / "source.jsonl", records)
+    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
+    assert len(list((folder(artifacts) / SEGMENTS / TEXTS).iterdir())) == 2
+    hits = open_snapshot(artifacts).search("one", limit=2, offset=indexing.SMALLEST_PART - 1)
+    assert (hits.total, hits.ids) == (count, ["s2499", "s2500"])
