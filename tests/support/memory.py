@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from indexer.processes.resources import anonymous_memory
@@ -13,12 +14,19 @@ def tree_memory(pid: int) -> list[int]:
 
 
 def _process_tree(pid: int) -> list[int]:
-    """Return a process and its descendants, whichever of its threads started them."""
+    """Return a process and its descendants, whichever of its threads started them.
+
+    A child that has not yet executed its own program shares the memory of its parent, and is none.
+    """
     members = [pid]
-    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = thread.read_text().split()
-        except OSError:  # the thread has ended
-            continue
-        members += (member for child in children for member in _process_tree(int(child)))
+    with suppress(OSError):  # a thread or a process has ended
+        program = _command_line(pid)
+        for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, thread.read_text().split()):
+                if _command_line(child) != program:
+                    members += _process_tree(child)
     return members
+
+
+def _command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
