@@ -64,9 +64,13 @@ def test_a_terminal_shows_the_items_and_bytes_of_a_feed(artifacts: Path) -> None
 
 def test_a_terminal_without_rich_shows_lines(tmp_path: Path, artifacts: Path) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
-    code = "import sys; sys.modules['rich'] = None; from indexer.__main__ import main; main()"
+    code = (
+        "import sys; sys.modules['rich'] = None; from indexer import progress; "
+        "progress.MIN_SECONDS = 0.0; from indexer.__main__ import main; main()"
+    )
     screen, output = run_on_terminal(source, artifacts, python=("-c", code))
-    assert screen == ""
+    assert "compile: " in screen
+    assert ESCAPE not in screen
     assert output.splitlines()[-1].startswith("published ")
 
 
