@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from indexer.catalogue.catalogue import Catalogue, Listed
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.intake import Intake
 from indexer.catalogue.known_records import KnownRecords
+from indexer.catalogue.normaliser import Normaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.errors import LeftOut
 from indexer.options import BuildOptions, Denial
@@ -30,6 +32,7 @@ from indexer.sources.denials import Denials
 from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
+from indexer.x402.readings import Readings
 from indexer.x402.resource import TAKEN_DOWN, Rules
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ FUTURE = "is more than an hour in the future"
 class Assembled(Struct):
     """The services of a build in listing order, with what was read and decided for them.
 
+    reused: the number of records that the last build had validated
     depends_on_time: whether a later build of the same inputs may differ
     """
 
@@ -50,6 +54,7 @@ class Assembled(Struct):
     catalogue: Catalogue
     discovery: Discovery
     intake: Intake
+    reused: int
     decisions: Decisions
     payments: int
     depends_on_time: bool
@@ -105,9 +110,11 @@ class Assembler:
             (self._staging / "resources").open("w+b") as resource_spool,
         ):
             catalogue = Catalogue(spool, self._kept)
-            discovery = Discovery(resource_spool, rules, self._decisions)
+            normaliser = Normaliser(self._known, self._pool)
+            readings = Readings(self._known.facts, rules)
+            discovery = Discovery(resource_spool, readings, self._decisions)
             intake = Intake(
-                self._options, rules, catalogue, discovery, self._known, self._findings, self._now
+                self._options, rules, catalogue, discovery, normaliser, self._findings, self._now
             )
             self._read(inputs, intake)
             with self._progress.stage("merge"):
@@ -115,9 +122,8 @@ class Assembler:
                 held = set(_taken_down(denied))
                 if any(each.state is State.SKIPPED for each in self._findings.tallies):
                     held |= self._decisions.served_ids
-                catalogue.identify(
-                    discovery, self._decisions, held, self._known.normalise, self._findings
-                )
+                describe = partial(normaliser.services, discovery, policy=rules.policy)
+                catalogue.identify(discovery, self._decisions, held, describe, self._findings)
                 self._report_dropped(discovery)
             with open_payments(
                 self._staging,
@@ -143,14 +149,23 @@ class Assembler:
             )
             if any(each.state is State.SKIPPED for each in self._findings.tallies):
                 self._decisions.keep()
-            yield Assembled(listing, catalogue, discovery, intake, self._decisions, count, is_dated)
+            yield Assembled(
+                listing=listing,
+                catalogue=catalogue,
+                discovery=discovery,
+                intake=intake,
+                reused=normaliser.reused,
+                decisions=self._decisions,
+                payments=count,
+                depends_on_time=is_dated,
+            )
 
     def _read(self, inputs: Inputs, intake: Intake) -> None:
         """Read all sources."""
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         with self._progress.stage("read", total, in_bytes=True) as reading:
-            intake.read(inputs.sources, self._pool, reading)
+            intake.read(inputs.sources, reading)
 
     def _amend(
         self,
@@ -212,9 +227,9 @@ class Assembler:
 
     def _report_removed(self, discovery: Discovery, listing: list[Listed]) -> None:
         """Count the resources of services that were taken down."""
-        for place, resource in discovery.resources_except(each.entry.group for each in listing):
+        for place, outline in discovery.resources_except(each.entry.group for each in listing):
             reason = "belongs to a service that is taken down"
-            self._withdraw(place, resource.identity, LeftOut(TAKEN_DOWN, "$.resource", reason))
+            self._withdraw(place, outline.identity, LeftOut(TAKEN_DOWN, "$.resource", reason))
 
     def _withdraw(self, place: Place, url: str, fault: LeftOut) -> None:
         tally = self._findings.tallies[place.source]

@@ -14,11 +14,7 @@ from msgspec.structs import replace
 from indexer.assembly import Assembled, Assembler, payment_inputs
 from indexer.catalogue.catalogue import Entry
 from indexer.catalogue.intake import refresh_accepted
-from indexer.catalogue.known_records import (
-    KnownRecords,
-    KnownRecordsDamaged,
-    open_known_records,
-)
+from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.overlays import read_overlays
 from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.indexing import Indexer, IndexReport
@@ -37,6 +33,7 @@ from indexer.segments.store import SegmentCounts
 from indexer.snapshot.identity import find_whole, list_files, since_last
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
+from indexer.sources.fact_store import FactsDamaged, FactStore, open_facts
 from indexer.sources.findings import Findings, collect_findings
 from indexer.sources.fingerprint import Fingerprint, hash_program, take_fingerprint
 from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
@@ -251,7 +248,7 @@ class _Build:
         self._indexer = Indexer(staging, options, encoder, pool, kept, progress)
         served = DecisionTable() if options.forget else _served_decisions(options.out)
         with progress.stage("read what is kept"):
-            self._known = _known_records(kept)
+            self._known = _known_records(kept, options, staging)
         self._assembler = Assembler(
             staging, options, served, kept.records, self._known, findings, progress, self._now, pool
         )
@@ -277,7 +274,7 @@ class _Build:
             before,
             changes,
             indexed.outliers,
-            assembled.intake.reused,
+            assembled.reused,
             indexed.segments,
             depends_on_time=assembled.depends_on_time,
         )
@@ -295,7 +292,7 @@ class _Build:
             "",
             changes,
             [],
-            assembled.intake.reused,
+            assembled.reused,
             SegmentCounts(0, 0, 0),
             depends_on_time=assembled.depends_on_time,
         )
@@ -323,7 +320,7 @@ class _Build:
     def _index(self, stored: _Stored) -> IndexReport:
         """Write the indexes, and what the next build reuses."""
         indexed = self._indexer.write(stored.entries, stored.keys, stored.listed, stored.offers)
-        self._known.write(self._built / SEGMENTS / SOURCES, hash_program())
+        self._known.facts.write(self._built / SEGMENTS / SOURCES, _program_of_facts(self._options))
         return indexed
 
     def _describe(self, stored: _Stored, indexed: IndexReport) -> Manifest:
@@ -379,9 +376,15 @@ def _served_decisions(artifacts: Path) -> DecisionTable:
     return read_decisions(folder, files)
 
 
-def _known_records(kept: Kept) -> KnownRecords:
-    """Return the facts of source records that the last build kept, none where it has none."""
+def _known_records(kept: Kept, options: BuildOptions, staging: Path) -> KnownRecords:
+    """Return the source records that the last build validated, none where it kept none."""
     for folder in kept.whole(SOURCES):
-        with suppress(KnownRecordsDamaged):
-            return open_known_records(folder, hash_program(), kept.records)
-    return KnownRecords()
+        with suppress(FactsDamaged):
+            facts = open_facts(folder, _program_of_facts(options), staging)
+            return KnownRecords(facts, kept.records)
+    return KnownRecords(FactStore(folder=staging))
+
+
+def _program_of_facts(options: BuildOptions) -> str:
+    """Return the program that derives facts, with the only option on which facts depend."""
+    return f"{hash_program()} {options.policy.stablecoins!r}"

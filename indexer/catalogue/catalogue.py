@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -20,13 +20,18 @@ from indexer.segments.kept import NOT_KEPT, KeptRecords
 from indexer.sources.decisions import Decisions
 from indexer.sources.findings import Findings
 from indexer.sources.records import SourceRecord
-from indexer.x402.discovery import Discovery, read_endpoints
+from indexer.x402.discovery import Discovery, Grouped
+from indexer.x402.endpoints import read_endpoints
 from indexer.x402.resource import TAKEN_DOWN
 
 LONGEST_RUN = 256  # records
 NO_GROUP = -1
 OUTRANKED = "listed by a more trusted source"
 HIDDEN = "hidden by a catalogue record"
+
+
+Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | Stored]]]
+"""Returns the discovered services with their records, for ids by domain."""
 
 
 class Entry(Struct, gc=False):
@@ -99,15 +104,15 @@ class Catalogue:
         discovery: Discovery,
         decisions: Decisions,
         taken_down: Collection[str],
-        normalise: Callable[[SourceRecord], Normalised],
+        describe: Describe,
         findings: Findings,
     ) -> None:
         """Give every service its id, and a record the discovered resources that it names.
 
         Of several records with one id the most trusted stays, among equals that of the last source,
         within one source the first. The resources of a host that no record names are a service of
-        their own, unless a source hides them. A record of a host that a more trusted source lists
-        is left out.
+        their own, unless a source hides them; `describe` returns the records of those services. A
+        record of a host that a more trusted source lists is left out.
         """
         self._spool.flush()
         domains = _Domains(discovery, decisions)
@@ -136,9 +141,8 @@ class Catalogue:
                 reason = f"is none of the endpoints that the record of {service_id} names"
                 discovery.drop(domain, HIDDEN, reason)
         rests = dict(zip(domains.all, ids[len(records) :], strict=True))
-        for service in discovery.services():
-            record = normalise(SourceRecord(service.position, service.text))
-            entry = self._write(service.source, service.position, record)
+        for service, record in describe(rests):
+            entry = self.spool(service.source, service.position, record)
             entry.discovered, entry.group, entry.trust = True, service.group, service.trust
             self._services[rests[service.domain]] = entry
         self._records.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, Entry
-from indexer.catalogue.known_records import KnownRecords
+from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import Normaliser, Result
-from indexer.catalogue.record import given_id
+from indexer.catalogue.record import Normalised, given_id
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -25,7 +25,6 @@ from indexer.errors import (
     TooManyRejects,
 )
 from indexer.options import BuildOptions, Kind, OnError
-from indexer.processes.pool import Pool
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedSource, Listings, remove_unused
 from indexer.sources.findings import Fate, Finding, Findings, State, Tally
@@ -33,6 +32,7 @@ from indexer.sources.inputs import Input
 from indexer.sources.records import SourceRecord, read_records
 from indexer.x402 import resource as x402
 from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.readings import ReadResource
 from indexer.x402.resource import OLD, Rules
 
 OTHER_KIND = "records of another kind"
@@ -64,10 +64,7 @@ class Accepted(NamedTuple):
 
 
 class Intake:
-    """Reads sources into a catalogue and a discovery.
-
-    `reused` counts the records that the last build had validated.
-    """
+    """Reads sources into a catalogue and a discovery."""
 
     def __init__(
         self,
@@ -75,23 +72,20 @@ class Intake:
         rules: Rules,
         catalogue: Catalogue,
         discovery: Discovery,
-        known: KnownRecords,
+        normaliser: Normaliser,
         findings: Findings,
         now: datetime,
     ) -> None:
-        self.reused = 0
         self.accepted: list[Accepted] = []
         self._options, self._rules, self._now = options, rules, now
         self._catalogue, self._discovery = catalogue, discovery
-        self._known, self._findings = known, findings
+        self._normaliser, self._findings = normaliser, findings
 
-    def read(self, inputs: list[Input], pool: Pool, progress: Stage) -> None:
+    def read(self, inputs: list[Input], progress: Stage) -> None:
         """Read all sources; raises SourceError for one that fails the build."""
-        normaliser = Normaliser(self._known, pool)
         for each in inputs:
             self._catalogue.sources.append(each.options)
-            self._take(each, normaliser, progress)
-        self.reused = normaliser.reused
+            self._take(each, progress)
 
     def store(self) -> None:
         """Keep what was accepted, once it is published; a fault is noted, as nothing is lost."""
@@ -116,7 +110,7 @@ class Intake:
                 is_lines=reading.input.is_lines,
             )
 
-    def _take(self, each: Input, normaliser: Normaliser, progress: Stage) -> None:
+    def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
         mark = self._findings.mark()
         tally = self._findings.tally(each.name)
@@ -125,7 +119,7 @@ class Intake:
             if each.failure is not None:
                 raise each.failure
             has_new_rules = source.state is None or source.state.rules != self._rules.digest
-            reading = self._read(each, tally, normaliser, progress, has_new_rules=has_new_rules)
+            reading = self._read(each, tally, progress, has_new_rules=has_new_rules)
             self._judge(reading, source)
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, source, error)
@@ -135,7 +129,7 @@ class Intake:
             tally.state = State.SKIPPED if last is None else State.LAST
             if last is None:
                 return
-            reading = self._read(last, tally, normaliser, progress, has_new_rules=False)
+            reading = self._read(last, tally, progress, has_new_rules=False)
         else:
             self.accepted.append(Accepted(reading, source))
         self._findings.notes += reading.notes
@@ -146,7 +140,6 @@ class Intake:
         self,
         each: Input,
         tally: Tally,
-        normaliser: Normaliser,
         progress: Stage,
         *,
         has_new_rules: bool,
@@ -158,10 +151,6 @@ class Intake:
         tally.file = each.shown_file
         tally.read_at = each.read_at or self._now
         kind = each.options.kind
-
-        def is_of_catalogue(record: SourceRecord) -> bool:
-            return kind is not Kind.RESOURCES and not record.is_resource
-
         records = read_records(
             each.path,
             each.name,
@@ -169,11 +158,12 @@ class Intake:
             max_items=each.options.max_items,
             note=lambda text: reading.notes.append(f"{each.name}: {text}"),
         )
-        for record, result in normaliser.normalise(records, is_of_catalogue):
+        stablecoins = self._rules.policy.stablecoins
+        for record, result in self._normaliser.normalise(records, kind, stablecoins):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
-                READERS[_kind_of(record, kind)](self, reading, record, result)
+                self._take_record(reading, record, result)
             except InvalidRecord as fault:
                 self._refuse(reading, record, fault)
                 is_excused = isinstance(fault, LeftOut) and (fault.rule == OLD or has_new_rules)
@@ -183,38 +173,48 @@ class Intake:
             raise SourceError(_describe_other_kind(each))
         return reading
 
-    def read_resource(self, reading: Reading, record: SourceRecord, _: Result) -> None:
-        """Read a resource of a discovery feed; raises InvalidRecord."""
-        resource, listing = x402.read_resource(record, self._rules)
-        worse = reading.found.add(record, resource, listing)
+    def _take_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
+        """Add a record to a reading; raises InvalidRecord."""
+        kind = _kind_of(record, result, reading.input.options.kind)
+        readings = self._discovery.readings
+        if isinstance(result, ReadResource):
+            self._add_resource(reading, record, readings.judge(record, result))
+        elif kind is Kind.RESOURCES:
+            self._add_resource(reading, record, readings.read(record))
+        else:
+            valid = result or self._normaliser.known.normalise(record)
+            self._add_record(reading, record, valid)
+
+    def _add_resource(self, reading: Reading, record: SourceRecord, found: ReadResource) -> None:
+        outline = found.outline
+        worse = reading.found.add(record, found)
         if worse is None:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
             self._findings.refuse(reading.tally, worse, given_id(record.text), fault)
-        for notice in resource.notices:
+        for notice in outline.notices:
             place = (reading.tally.source, record.position, given_id(record.text))
             finding = Finding(*place, notice.path, notice.reason, Fate.NOTED)
             self._findings.note(reading.tally, notice.kind, finding)
         if worse != record.position:
-            key = resource.given, resource.method, resource.tool
-            reading.listings.add(" ".join(filter(None, key)), resource.payees, resource.price)
+            key = outline.given, outline.method, outline.tool
+            reading.listings.add(" ".join(filter(None, key)), outline.payees, outline.price)
 
-    def read_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
-        """Read a record of a catalogue, which is validated; raises InvalidRecord."""
-        if result is None:
-            result = self._known.normalise(record)
-        if isinstance(result, InvalidRecord):
-            raise result
-        facts = result.facts
+    def _add_record(
+        self, reading: Reading, record: SourceRecord, valid: Normalised | Stored
+    ) -> None:
+        """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
+        facts = valid.facts
         reading.listings.add(facts.id or facts.domain, facts.payees, facts.highest)
         options = reading.input.options
         admitted = admit(record.text, facts, options, self._rules)
         for fault in admitted.faults:
             self._refuse(reading, record, fault)
         if admitted.text is not None:
-            result = self._known.normalise(SourceRecord(record.position, admitted.text))
-        entry = self._catalogue.spool(reading.number, record.position, result)
+            text = SourceRecord(record.position, admitted.text)
+            valid = self._normaliser.known.normalise(text)
+        entry = self._catalogue.spool(reading.number, record.position, valid)
         reading.entries.append(entry)
         reading.tally.published += 1
 
@@ -273,9 +273,10 @@ def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) ->
             AcceptedSource(artifacts, each.options).refresh(each.read_at or now)
 
 
-def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:
+def _kind_of(record: SourceRecord, result: Result, declared: Kind | None) -> Kind:
     """Return what a record is; raises LeftOut where its source gives records of another kind."""
-    kind = Kind.RESOURCES if record.is_resource else Kind.RECORDS
+    is_resource = record.is_resource if result is None else isinstance(result, ReadResource)
+    kind = Kind.RESOURCES if is_resource else Kind.RECORDS
     if declared is None or declared is kind:
         return kind
     if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
@@ -291,12 +292,3 @@ def _describe_other_kind(each: Input) -> str:
             'name it by --records URL, or kind = "records" in the catalogue file'
         )
     return f"{each.name}: gives resources and no catalogue records; its kind is another one"
-
-
-Reader = Callable[[Intake, Reading, SourceRecord, Result], None]
-
-READERS: dict[Kind, Reader] = {
-    Kind.RESOURCES: Intake.read_resource,
-    Kind.RECORDS: Intake.read_record,
-}
-"""The reader of each kind of record."""

@@ -1,52 +1,65 @@
-"""Normalising the records of a source: known ones from what was kept, new ones in workers."""
+"""Normalising records: known ones from what was kept, new ones in the pool of the build."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from indexer.catalogue.known_records import (
-    KnownRecords,
-    Stored,
-    decode_facts,
-    encode_facts,
-    hash_text,
-)
+from indexer.catalogue.discovered import describe_services, encode_group, is_whole
+from indexer.catalogue.known_records import Answer, Known, KnownRecords, Stored, answer_of
 from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
+from indexer.options import Kind, Policy, Stablecoin
 from indexer.processes.pool import Pool, wait_for
-from indexer.record_store import record_key
 from indexer.segments.kept import NOT_KEPT
+from indexer.sources.fact_store import NO_KEY, hash_text
 from indexer.sources.records import SourceRecord
+from indexer.x402.discovery import Discovery, Grouped
+from indexer.x402.readings import ReadResource, read_unjudged
 
 BATCH = 2**20
 """Bytes of records that are looked up together, and sent to a worker in one call."""
-WORKERS_FROM = 16 * 2**20
+WORKERS_FROM = 4 * 2**20
 """Bytes of new records that take longer to normalise than a worker takes to start."""
 WAITING = 2
 """Batches for each worker that are read ahead, so that no worker waits for the next one."""
 
-Answers = list[tuple[bytes, bytes, bytes] | None]
-"""The compact JSON of each record, its encoded facts and its hash, None for an invalid one."""
-Result = Normalised | Stored | InvalidRecord | None
-"""A valid record, the fault of an invalid one, or None for a discovered resource."""
+T = TypeVar("T")
+
+Answers = list[Answer | None]
+Result = Normalised | Stored | ReadResource | None
+"""A valid record, a resource before rules judge it, or None for a record that is neither."""
 
 
-class Batch(Struct):
-    """Records that follow each other, and what is known of them.
+class Work(Struct, Generic[T]):
+    """A kind of subjects to normalise.
 
-    new: ordinals of the records to normalise
-    answer: what a worker returns for them, None where there is no worker
+    size: the bytes of a subject
+    digest: the hash by which its result is known
+    is_known: whether the known result is all that is needed
+    content: the bytes that are normalised
+    function: normalises the contents of several subjects; importable by name, or partial of such
     """
 
-    records: list[SourceRecord]
+    size: Callable[[T], int]
+    digest: Callable[[T], bytes]
+    is_known: Callable[[T, Known], bool]
+    content: Callable[[T], bytes]
+    function: Callable[[list[bytes]], Answers]
+
+
+class Batch(Struct, Generic[T]):
+    """Subjects that follow each other, what is known of them, and the answers for the others."""
+
+    subjects: Sequence[T]
     digests: list[bytes]
-    known: list[Stored | None]
-    new: list[int]
-    answer: Future[Answers] | None = None
+    known: list[Known]
+    answers: Future[Answers] | Answers
 
 
 class Normaliser:
@@ -57,20 +70,67 @@ class Normaliser:
 
     def __init__(self, known: KnownRecords, pool: Pool) -> None:
         self.reused = 0
-        self._known, self._pool = known, pool
+        self.known = known
+        self._pool = pool
         self._new_bytes = 0
 
     def normalise(
-        self, records: Iterable[SourceRecord], is_of_catalogue: Callable[[SourceRecord], bool]
+        self,
+        records: Iterable[SourceRecord],
+        kind: Kind | None = None,
+        stablecoins: tuple[Stablecoin, ...] = (),
     ) -> Iterator[tuple[SourceRecord, Result]]:
-        """Yield the records with their results, in order; only those of a catalogue have one."""
-        started: deque[Batch] = deque()
-        for batch in _batches(records):
-            started.append(self._start(batch, is_of_catalogue))
+        """Yield the records with their results, in order; a source of a kind has those alone."""
+        work = Work[SourceRecord](
+            size=lambda record: len(record.text),
+            digest=lambda record: hash_text(record.text),
+            is_known=lambda record, known: known is not None or bool(record.fault),
+            content=lambda record: record.text,
+            function=partial(normalise_texts, kind=kind, stablecoins=stablecoins),
+        )
+        for record, known, _ in self._run(records, work):
+            if isinstance(known, Stored) and known.row == NOT_KEPT:
+                yield record, restore(record.text, known.facts)
+            else:
+                yield record, known
+
+    def services(
+        self, discovery: Discovery, ids: Mapping[str, str], policy: Policy
+    ) -> Iterator[tuple[Grouped, Normalised | Stored]]:
+        """Yield the discovered services with their records, whose ids are those of the domains.
+
+        A service of the resources that the last build had is known by their hashes.
+        """
+        work = Work[Grouped](
+            size=lambda service: service.size,
+            digest=lambda service: hash_text(
+                encode_group(service, ids[service.domain], policy, discovery.readings.digest)
+            ),
+            is_known=is_whole,
+            content=lambda service: encode_group(
+                service, ids[service.domain], policy, discovery.readings.encoded
+            ),
+            function=describe_services,
+        )
+        reused = self.reused
+        for service, record, flags in self._run(discovery.services(), work):
+            for place, flag in zip(service.places, flags, strict=False):
+                place.in_record = flag
+            assert isinstance(record, (Normalised, Stored))  # noqa: S101  # by `describe_services`
+            yield service, record
+        self.reused = reused
+
+    def _run(
+        self, subjects: Iterable[T], work: Work[T]
+    ) -> Iterator[tuple[T, Result, Sequence[bool]]]:
+        """Yield the subjects with their results, and with the flags of new ones."""
+        started: deque[Batch[T]] = deque()
+        for batch in _batches(subjects, work.size):
+            started.append(self._start(batch, work))
             while len(started) > self._read_ahead:
-                yield from self._finish(started.popleft())
+                yield from self._finish(started.popleft(), work)
         while started:
-            yield from self._finish(started.popleft())
+            yield from self._finish(started.popleft(), work)
 
     @property
     def _read_ahead(self) -> int:
@@ -78,75 +138,65 @@ class Normaliser:
         is_worth_it = self._pool.workers > 1 and self._new_bytes >= WORKERS_FROM
         return WAITING * self._pool.workers if is_worth_it else 0
 
-    def _start(
-        self, records: list[SourceRecord], is_of_catalogue: Callable[[SourceRecord], bool]
-    ) -> Batch:
-        """Look the records up, and send the new ones to a worker if there is one."""
-        digests = [hash_text(record.text) for record in records]
-        known = self._known.find(digests)
-        new = [
-            ordinal
-            for ordinal, record in enumerate(records)
-            if known[ordinal] is None and not record.fault and is_of_catalogue(record)
+    def _start(self, subjects: list[T], work: Work[T]) -> Batch[T]:
+        """Look the subjects up, and send the new ones to a worker where that is worth it."""
+        digests = [work.digest(subject) for subject in subjects]
+        known = self.known.find(digests)
+        contents = [
+            work.content(subject)
+            for subject, result in zip(subjects, known, strict=True)
+            if not work.is_known(subject, result)
         ]
-        batch = Batch(records, digests, known, new)
-        self._new_bytes += sum(len(records[ordinal].text) for ordinal in new)
-        if self._read_ahead and new:
-            texts = [records[ordinal].text for ordinal in new]
-            batch.answer = self._pool.submit(normalise_texts, texts)
-        return batch
+        self._new_bytes += sum(map(len, contents))
+        answers: Future[Answers] | Answers
+        if contents and self._read_ahead:
+            answers = self._pool.submit(work.function, contents)
+        else:
+            answers = work.function(contents)
+        return Batch(subjects, digests, known, answers)
 
-    def _finish(self, batch: Batch) -> Iterator[tuple[SourceRecord, Result]]:
-        new: dict[int, Normalised | None] = dict.fromkeys(batch.new)
-        if batch.answer is not None:
-            answers = wait_for(batch.answer)
-            for ordinal, answer in zip(batch.new, answers, strict=True):
-                if answer is not None:
-                    text, encoded, key = answer
-                    self._known.add(batch.digests[ordinal], encoded, key)
-                    (facts,) = decode_facts([encoded])
-                    new[ordinal] = Normalised(text, facts)
-        for ordinal, (record, known) in enumerate(zip(batch.records, batch.known, strict=True)):
-            if known is not None:
-                self.reused += 1
-                is_stored = known.row != NOT_KEPT
-                yield record, known if is_stored else restore(record.text, known.facts)
-            elif ordinal in new or record.fault:
-                yield record, new.get(ordinal) or self._validate(record, batch.digests[ordinal])
+    def _finish(self, batch: Batch[T], work: Work[T]) -> Iterator[tuple[T, Result, Sequence[bool]]]:
+        answered = batch.answers
+        answers = iter(answered if isinstance(answered, list) else wait_for(answered))
+        for subject, digest, known in zip(batch.subjects, batch.digests, batch.known, strict=True):
+            if work.is_known(subject, known):
+                self.reused += known is not None
+                yield subject, known, ()
+            elif answer := next(answers):
+                yield subject, self.known.add(digest, answer), answer.flags
             else:
-                yield record, None
-
-    def _validate(self, record: SourceRecord, digest: bytes) -> Result:
-        try:
-            normalised = normalise(record)
-        except InvalidRecord as fault:
-            return fault
-        self._known.add(digest, encode_facts(normalised.facts), record_key(normalised.text))
-        return normalised
+                yield subject, None, ()
 
 
-def normalise_texts(texts: list[bytes]) -> Answers:
-    """Normalise records in a worker.
+def normalise_texts(
+    texts: list[bytes], kind: Kind | None, stablecoins: tuple[Stablecoin, ...]
+) -> Answers:
+    """Normalise records and read resources, in a worker or here.
 
     The build validates an invalid record again, and reports the fault.
     """
-    answers: Answers = []
-    for text in texts:
-        try:
-            compact, facts = normalise(SourceRecord("", text))
-        except InvalidRecord:
-            answers.append(None)
-        else:
-            answers.append((compact, encode_facts(facts), record_key(compact)))
-    return answers
+    return [_normalise(SourceRecord("", text), kind, stablecoins) for text in texts]
 
 
-def _batches(records: Iterable[SourceRecord]) -> Iterator[list[SourceRecord]]:
-    batch: list[SourceRecord] = []
+def _normalise(
+    record: SourceRecord, kind: Kind | None, stablecoins: tuple[Stablecoin, ...]
+) -> Answer | None:
+    try:
+        if kind is not Kind.RESOURCES and not record.is_resource:
+            return answer_of(normalise(record))
+        if kind is not Kind.RECORDS and record.is_resource:
+            return Answer(b"", NO_KEY, read_unjudged(record, stablecoins))
+    except InvalidRecord:
+        pass
+    return None
+
+
+def _batches(subjects: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    batch: list[T] = []
     size = 0
-    for record in records:
-        batch.append(record)
-        size += len(record.text)
+    for subject in subjects:
+        batch.append(subject)
+        size += size_of(subject)
         if size >= BATCH:
             yield batch
             batch, size = [], 0

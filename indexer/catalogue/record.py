@@ -32,7 +32,7 @@ _exact = Context(prec=250)  # digits; amounts have at most 100
 _decimal = lru_cache(maxsize=1 << 14)(Decimal)
 
 
-class Facts(Struct, array_like=True, gc=False):
+class Facts(Struct, array_like=True, gc=False, tag="record"):
     """The values of a valid record that decide its id and its place in the listing.
 
     calls: in the last 30 days, as a decimal number: MessagePack has no integers beyond 64 bits

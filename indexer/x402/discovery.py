@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
-from itertools import chain, product
+from itertools import chain
 from operator import itemgetter
 from typing import BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord
 from indexer.sources.decisions import Decisions
-from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
-from indexer.urls import parse_url
-from indexer.x402.grouping import DiscoveredService, GroupedResource, group_resources
+from indexer.x402.endpoints import Endpoints, pair_endpoints
 from indexer.x402.listing import Listing
 from indexer.x402.merging import Candidate, merge
-from indexer.x402.resource import Resource, Rules, read_resource
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.readings import Readings, ReadResource
+from indexer.x402.resource import Outline
 
 LEAST_TRUST = -(2**62)
-Endpoints = dict[tuple[str, str], set[str]]
-"""Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD")
 
 
 class Place(Struct, gc=False):
-    """Where a resource is in its source and in the spool.
+    """Where a resource is in its source, in the readings, and its text in the spool.
 
-    start, stop: of the resource in the spool
-    stop, end: of its listing, empty if it has none
-    end, text_end: of its text as it came
+    start, stop: of its text in the spool
     in_record: whether the record of its service has it
     others: places of the other resources that it was merged of
     """
@@ -48,16 +39,16 @@ class Place(Struct, gc=False):
     trust: int
     position: str
     method: str
+    is_listed: bool
+    number: int
     start: int
     stop: int
-    end: int
-    text_end: int
     in_record: bool = True
     others: tuple[Place, ...] = ()
 
 
-class Grouped(Struct):
-    """The catalogue record of a discovered service, and the place of its newest resource.
+class Grouped(NamedTuple):
+    """The resources of a discovered service, and the place of the newest of them.
 
     `group` is the number by which `Discovery` finds the resources of the service.
     """
@@ -67,7 +58,12 @@ class Grouped(Struct):
     source: int
     trust: int
     position: str
-    text: bytes
+    places: list[Place]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the texts of the resources."""
+        return sum(place.stop - place.start for place in self.places)
 
 
 class Dropped(NamedTuple):
@@ -79,25 +75,6 @@ class Dropped(NamedTuple):
     reason: str
 
 
-class NamedEndpoint(Struct, rename="camel"):
-    """The part of an endpoint that identifies it, and whom it names to be paid."""
-
-    url: str
-    method: str
-    pay_to: Raw = NULL
-
-
-class NamedEndpoints(Struct):
-    """The part of a catalogue record that says which endpoints it has."""
-
-    endpoints: list[NamedEndpoint]
-
-
-_separator = re.compile(r"[,/|]")
-_encode = msgspec.msgpack.Encoder().encode  # copies the JSON within, and decodes it faster
-_resource = msgspec.msgpack.Decoder(Resource)
-_listing = msgspec.msgpack.Decoder(Listing)
-_endpoints = msgspec.json.Decoder(NamedEndpoints)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -113,35 +90,33 @@ class FoundResources:
         self.places: dict[str, dict[bytes, dict[str, Place]]] = defaultdict(dict)
         self._discovery = discovery
 
-    def add(self, record: SourceRecord, resource: Resource, listing: Listing | None) -> str | None:
-        """Spool a resource unless a better one is known; returns the position of the worse one."""
-        place = self._discovery.spool(self, record, resource, listing)
-        places = self.places[resource.domain].setdefault(_digest(resource.address), {})
-        known = places.get(resource.method)
+    def add(self, record: SourceRecord, reading: ReadResource) -> str | None:
+        """Add a resource unless a better one is known; returns the position of the worse one."""
+        outline = reading.outline
+        place = self._discovery.spool(self, record, reading)
+        places = self.places[outline.domain].setdefault(_digest(outline.address), {})
+        known = places.get(outline.method)
         if known is not None:
             rank, other = (
-                (
-                    each.end > each.stop,
-                    each.updated,
-                    self._discovery.read(each.start, each.text_end),
-                )
+                (each.is_listed, each.updated, self._discovery.text(each))
                 for each in (place, known)
             )
             if rank <= other:
                 return record.position
-        places[resource.method] = place
+        places[outline.method] = place
         return None if known is None else known.position
 
 
 class Discovery:
-    """Resources of all sources, in a spool file; in memory are only their places.
+    """Resources of all sources; in memory are only their places.
 
-    `names` are those of the sources by number.
+    `names` are those of the sources by number, and `readings` has the resources.
     """
 
-    def __init__(self, spool: BinaryIO, rules: Rules, decisions: Decisions) -> None:
+    def __init__(self, spool: BinaryIO, readings: Readings, decisions: Decisions) -> None:
         self._spool = spool
-        self._rules, self._decisions = rules, decisions
+        self.readings = readings
+        self._decisions = decisions
         self._end = 0  # of the spool
         self._hosts: dict[str, dict[bytes, list[Place]]] = defaultdict(dict)
         self._names: dict[int, str] = {}
@@ -149,30 +124,21 @@ class Discovery:
         self._groups: list[list[Place]] = []
         self.dropped: list[Dropped] = []
 
-    def spool(
-        self,
-        found: FoundResources,
-        record: SourceRecord,
-        resource: Resource,
-        listing: Listing | None,
-    ) -> Place:
-        """Write a resource, its listing and its text to the spool."""
-        parts = (_encode(resource), b"" if listing is None else _encode(listing), record.text)
+    def spool(self, found: FoundResources, record: SourceRecord, reading: ReadResource) -> Place:
+        """Write the text of a resource to the spool; returns its place."""
+        number, outline = reading
         start = self._end
-        stop = start + len(parts[0])
-        end = stop + len(parts[1])
-        self._end = end + len(parts[2])
-        self._spool.write(b"".join(parts))
+        self._end += self._spool.write(record.text)
         return Place(
-            updated=resource.updated,
+            updated=outline.updated,
             source=found.source,
             trust=found.trust,
             position=record.position,
-            method=resource.method,
+            method=outline.method,
+            is_listed=outline.listing != b"",
+            number=number,
             start=start,
-            stop=stop,
-            end=end,
-            text_end=self._end,
+            stop=self._end,
         )
 
     def accept(self, found: FoundResources) -> None:
@@ -222,7 +188,7 @@ class Discovery:
     def _trusts(self) -> dict[str, int]:
         trusts: dict[str, int] = {}
         for place in chain.from_iterable(self._merged.values()):
-            resource = self._resource(place)
+            resource = self._outline(place)
             for url in (resource.given, resource.identity):
                 trusts[url] = max(place.trust, trusts.get(url, place.trust))
         return trusts
@@ -238,9 +204,9 @@ class Discovery:
         others: list[Place] = []
         urls = {url for url, _ in endpoints}
         for place in self._merged.get(domain, ()):
-            resource = self._resource(place)
+            resource = self._outline(place)
             spellings = {resource.given, resource.identity}
-            named = _pairs(spellings, resource.method) & endpoints.keys()
+            named = pair_endpoints(spellings, resource.method) & endpoints.keys()
             payees = {payee for pair in named for payee in endpoints[pair]}
             is_other = bool(payees) and payees.isdisjoint(resource.payees)
             if place.trust < trust and (is_other if named else spellings & urls):
@@ -255,7 +221,7 @@ class Discovery:
     def drop(self, domain: str, rule: str, reason: str) -> None:
         """Leave out the resources of a domain that nothing has claimed."""
         for place in self._merged.pop(domain, ()):
-            url = self._resource(place).identity
+            url = self._outline(place).identity
             self.dropped += [Dropped(each, url, rule, reason) for each in (place, *place.others)]
 
     def services(self) -> Iterator[Grouped]:
@@ -263,39 +229,30 @@ class Discovery:
         for domain, places in sorted(self._merged.items()):
             if not places:
                 continue
-            grouped = [GroupedResource(self._resource(place), place.trust) for place in places]
             newest = max(places, key=lambda place: (place.updated, place.source))
-            service: DiscoveredService = group_resources(domain, grouped, self._rules.policy)
-            for place, each in zip(places, grouped, strict=True):
-                place.in_record = each.in_record
-            text = msgspec.json.encode(service)
             trust = max(place.trust for place in places)
             group = len(self._groups)
             self._groups.append(places)
-            yield Grouped(group, domain, newest.source, trust, newest.position, text)
+            yield Grouped(group, domain, newest.source, trust, newest.position, places)
         self._merged.clear()
 
-    def resources(self, group: int) -> Iterator[tuple[Place, Resource]]:
-        """Yield the resources of a service in the order of URL, method and tool."""
-        for place in self._groups[group]:
-            yield place, self._resource(place)
-
     def listings(self, group: int) -> Iterator[tuple[Place, Listing]]:
-        """Yield those resources of a service that are listed, in the same order."""
+        """Yield the resources of a service that are listed, by URL, method and tool."""
         for place in self._groups[group]:
-            if text := self.read(place.stop, place.end):
-                yield place, _listing.decode(text)
+            if place.is_listed and (listing := self.readings.listing(place.number)):
+                yield place, listing
 
-    def resources_except(self, groups: Iterable[int]) -> Iterator[tuple[Place, Resource]]:
+    def resources_except(self, groups: Iterable[int]) -> Iterator[tuple[Place, Outline]]:
         """Yield the resources of all groups but these."""
         for group in sorted(set(range(len(self._groups))).difference(groups)):
-            for place, resource in self.resources(group):
-                yield from ((each, resource) for each in (place, *place.others))
+            for place in self._groups[group]:
+                outline = self._outline(place)
+                yield from ((each, outline) for each in (place, *place.others))
 
-    def read(self, start: int, stop: int) -> bytes:
-        """Return bytes of the spool."""
+    def text(self, place: Place) -> bytes:
+        """Return the text of a resource."""
         self._spool.flush()
-        return os.pread(self._spool.fileno(), stop - start, start)
+        return os.pread(self._spool.fileno(), place.stop - place.start, place.start)
 
     def _drop_outranked(self, by_address: dict[bytes, list[Place]]) -> None:
         """Drop resources whose URL a more trusted source lists with another tool or route."""
@@ -304,13 +261,13 @@ class Discovery:
             return
         trusts: dict[str, int] = {}
         for place in sorted(places, key=lambda place: place.trust):
-            resource = self._resource(place)
+            resource = self._outline(place)
             trusts[resource.given] = trusts[resource.identity] = place.trust
         for address, found in by_address.items():
             leading = max(place.trust for place in found)
             kept = []
             for place in found:
-                resource = self._resource(place)
+                resource = self._outline(place)
                 if leading < max(trusts[resource.given], trusts[resource.identity]):
                     self._outrank(place)
                 else:
@@ -344,73 +301,50 @@ class Discovery:
 
     def _take(self, place: Place) -> tuple[str, Place]:
         """Return a resource that only one source has, after its key."""
-        key = _key(self._resource(place))
+        key = _key(self._outline(place))
         self._decisions.take(key, self._names[place.source])
         return key, place
 
     def _outrank(self, place: Place) -> None:
         rule = "URLs that a more trusted source lists otherwise"
-        url = self._resource(place).identity
+        url = self._outline(place).identity
         self.dropped.append(Dropped(place, url, rule, "a more trusted source lists this URL"))
 
     def _merge(self, method: str, places: list[Place]) -> tuple[str, Place]:
         """Return the place of the resource that these become, after its key."""
-        resource = replace(self._resource(places[0]), method=method)
-        key = _key(resource)
+        outline = self._outline(places[0])
+        outline.method = method
+        key = _key(outline)
         candidates = [
             Candidate(
                 number,
                 self._names[place.source],
                 place.trust,
-                (place.end == place.stop, -place.updated, -place.source, place.method == ""),
+                (not place.is_listed, -place.updated, -place.source, place.method == ""),
                 is_declared=place.method != "",
-                fields=_fields.decode(self.read(place.end, place.text_end)),
+                fields=_fields.decode(self.text(place)),
             )
             for number, place in enumerate(places)
         ]
-        merged = merge(candidates, resource.identity, key, self._decisions)
+        merged = merge(candidates, outline.identity, key, self._decisions)
         first = places[merged.first]
         record = SourceRecord(first.position, merged.text)
         try:
-            whole, listing = read_resource(record, self._rules, method)
+            reading = self.readings.read(record, method)
             found = FoundResources(self, first.source, self._names[first.source], first.trust)
-            place = self.spool(found, record, whole, listing)
+            place = self.spool(found, record, reading)
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             place = first
         place.others = tuple(each for each in places if each is not first)
         return key, place
 
-    def _resource(self, place: Place) -> Resource:
-        return _resource.decode(self.read(place.start, place.stop))
-
-
-def read_endpoints(text: bytes) -> Endpoints:
-    """Return the endpoints of a catalogue record, and whom they name to be paid."""
-    payees: Endpoints = defaultdict(set)
-    for each in _endpoints.decode(text).endpoints:
-        payee = fold_address(string_of(each.pay_to))
-        for pair in identify_endpoint(each.url, each.method):
-            payees[pair].update({payee} - {""})
-    return payees
-
-
-def identify_endpoint(url: str, methods: str) -> set[tuple[str, str]]:
-    """Pair the normalised URL with each method; none if it is not a URL."""
-    try:
-        return _pairs([parse_url(url).identity], methods)
-    except ValueError:
-        return set()
-
-
-def _pairs(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:
-    """Pair URLs with each of several methods, as in `GET, POST`; an undeclared one is any."""
-    names = {name.strip().upper() for name in _separator.split(methods)} - {""}
-    return set(product(urls, names or METHODS))
+    def _outline(self, place: Place) -> Outline:
+        return self.readings.outline(place.number)
 
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def _key(resource: Resource) -> str:
-    return "\n".join(resource.key)
+def _key(outline: Outline) -> str:
+    return "\n".join(outline.key)

@@ -8,7 +8,6 @@ from functools import partial
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.options import Policy
 from indexer.x402.naming import readable_name
 from indexer.x402.resource import Resource
 from indexer.x402.testnets import is_test_network
@@ -53,10 +52,8 @@ class GroupedResource(Struct):
     in_record: bool = True
 
 
-def group_resources(
-    domain: str, grouped: list[GroupedResource], policy: Policy
-) -> DiscoveredService:
-    """Make one service of the resources of a host; its endpoints are ordered by calls.
+def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> DiscoveredService:
+    """Make one service of the resources of a host; its endpoints, `limit` at most, follow calls.
 
     The texts of the service are those of its most trusted sources. The flag `in_record` of the
     resources is cleared for those beyond the bounds of a record.
@@ -77,7 +74,7 @@ def group_resources(
         description=_description(name, leading),
         domain=domain,
         networks=_networks(resources),
-        endpoints=_endpoints(grouped, policy.endpoints_per_service),
+        endpoints=_endpoints(grouped, limit),
         category=agree(each.metadata.category for each in namers) or UNSET,
         quality=_quality(resources),
         service_name=given_name or UNSET,

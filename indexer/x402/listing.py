@@ -26,7 +26,7 @@ _list = msgspec.json.Decoder(list[Raw])
 _rfc_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 
-class EntryKeys(Struct, frozen=True):
+class EntryKeys(Struct, frozen=True, array_like=True):
     """Facts of one entry of `accepts` that filters compare; strings are empty for other values.
 
     amount: in units of the currency, for the scheme `upto` at most; empty if the asset is unknown
@@ -47,7 +47,7 @@ class EntryKeys(Struct, frozen=True):
     stop: int
 
 
-class Listing(Struct):
+class Listing(Struct, array_like=True):
     """A resource to list.
 
     text: its JSON, without the member `ratecard`

@@ -20,7 +20,7 @@ MAX_ICON_URL = 2048
 Value = TypeVar("Value", str, list[str])
 
 
-class Metadata(Struct):
+class Metadata(Struct, array_like=True):
     """Values are empty where none is given."""
 
     service_name: str

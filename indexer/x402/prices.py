@@ -30,7 +30,7 @@ _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
 
 
-class Notice(Struct, frozen=True):
+class Notice(Struct, frozen=True, array_like=True):
     """A remark for the operator on a record that is indexed nevertheless."""
 
     kind: str

@@ -10,6 +10,7 @@ import hashlib
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.options import Policy
+from indexer.options import Policy, Stablecoin
 from indexer.sources.denials import Denials, fold_address
 from indexer.sources.records import SourceRecord
 from indexer.urls import MAX_URL, ParsedUrl, parse_url
@@ -42,6 +43,7 @@ MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000  # microseconds
 CLOCK_SKEW = 3600 * SECOND
 
+_encode = msgspec.msgpack.Encoder().encode
 _time = msgspec.json.Decoder(datetime)
 _route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _digits = re.compile(r"[0-9]{1,19}")
@@ -58,6 +60,7 @@ class Rules:
         self.stablecoins = Stablecoins(policy.stablecoins)
         self._now = None if now is None else _since_epoch(now)
         self._latest = NEVER if self._now is None else self._now + CLOCK_SKEW
+        self._max_price = float(policy.max_price)
         self.met_the_future = False
         """Whether a date was later than now, so that a later build may differ."""
 
@@ -75,6 +78,29 @@ class Rules:
             return NEVER
         return moment
 
+    def admit(self, outline: Outline) -> bool:
+        """Whether these rules read a resource as the rules `without_judgement` have read it.
+
+        False where it has to be read again, as a rule may leave it out or a date is in the future.
+        Raises LeftOut for an old listing.
+        """
+        policy = self.policy
+        is_admitted = (
+            (policy.allow_http or not outline.is_http)
+            and (policy.allow_private or not outline.is_private)
+            and outline.price < self._max_price
+            and (self._now is None or outline.latest <= self._latest)
+            and (self.denials.is_empty or not self._is_denied(outline))
+        )
+        if is_admitted:
+            self.check_age(outline.updated)
+        return is_admitted
+
+    def _is_denied(self, outline: Outline) -> bool:
+        urls = (outline.given, outline.identity)
+        names = {"host": outline.host, "domain": outline.domain}
+        return self.denials.find(**names, payees=outline.payees, urls=urls) is not None
+
     def check_age(self, updated: int) -> None:
         """Raise LeftOut for a listing that was updated longer ago than the policy allows."""
         max_age = self.policy.max_age
@@ -87,6 +113,19 @@ class Rules:
             raise LeftOut(OLD, "$.lastUpdated", reason)
 
 
+@lru_cache(maxsize=16)
+def without_judgement(stablecoins: tuple[Stablecoin, ...]) -> Rules:
+    """Return rules that leave out only listings which no option admits."""
+    return Rules(
+        Policy(
+            max_price=Decimal("Infinity"),
+            allow_http=True,
+            allow_private=True,
+            stablecoins=stablecoins,
+        )
+    )
+
+
 class DiscoveredEndpoint(Endpoint, rename="camel", kw_only=True):
     """An endpoint with the fields of its resource beyond the public schema."""
 
@@ -94,7 +133,7 @@ class DiscoveredEndpoint(Endpoint, rename="camel", kw_only=True):
     tool: str | UnsetType = UNSET
 
 
-class Usage(Struct):
+class Usage(Struct, array_like=True):
     """Use in the last 30 days as stated by the feed; None or empty where it does not."""
 
     calls: int | None
@@ -102,33 +141,36 @@ class Usage(Struct):
     last_called: str
 
 
-class Resource(Struct):
-    """A resource that is indexed.
+class Outline(Struct, array_like=True, gc=False, tag="resource"):
+    """The values of a resource that rules, merging and ordering look at.
+
+    The bytes of a whole resource decode as its outline too.
 
     given: its normalised URL
     identity, method, tool: what distinguishes it from other resources; `identity` is the
         normalised URL, with its route template if it has one
     domain: what the resources of one service share
     updated: microseconds of Unix time, or NEVER
-    endpoint: the JSON of a DiscoveredEndpoint
-    networks: labels
+    latest: of all its dates, likewise
     payees: the addresses that its entries pay to, as they are compared
     price: in units of the currency, 0 where none is known
+    listing: the Listing as MessagePack, empty without an entry of `accepts`
     """
 
     given: str
     identity: str
     method: str
     tool: str
+    host: str
     domain: str
+    is_http: bool
+    is_private: bool
     updated: int
-    endpoint: bytes
-    networks: list[str]
+    latest: int
     payees: list[str]
     price: float
-    metadata: Metadata
-    usage: Usage
     notices: list[Notice]
+    listing: bytes
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -139,6 +181,19 @@ class Resource(Struct):
     def address(self) -> str:
         """The URL and the tool, which resources of several methods share."""
         return f"{self.identity}\n{self.tool}"
+
+
+class Resource(Outline, gc=False):
+    """A resource that is indexed.
+
+    endpoint: the JSON of a DiscoveredEndpoint
+    networks: labels
+    """
+
+    endpoint: bytes
+    networks: list[str]
+    metadata: Metadata
+    usage: Usage
 
 
 def read_resource(
@@ -169,7 +224,7 @@ def read_resource(
     declared = read_input(extension, _output_schema(accepted), url)
     declared.method = declared.method or method
     metadata = _metadata(values, described, accepted, declared)
-    usage = _usage(values.get("quality"), rules)
+    usage, last_called = _usage(values.get("quality"), rules)
     updated = rules.read_time(values.get("lastUpdated") or described.get("lastUpdated"))
     rules.check_age(updated)
     listing = None
@@ -189,15 +244,20 @@ def read_resource(
         identity=parsed.identity,
         method=declared.method,
         tool=declared.tool,
+        host=parsed.host,
         domain=parsed.domain,
+        is_http=parsed.scheme == "http",
+        is_private=parsed.is_private,
         updated=updated,
-        endpoint=_endpoint(url, declared, accepted, metadata, usage),
-        networks=accepted.networks,
+        latest=max(updated, last_called),
         payees=payees,
         price=float(accepted.amount or 0),
+        notices=accepted.notices,
+        listing=b"" if listing is None else _encode(listing),
+        endpoint=_endpoint(url, declared, accepted, metadata, usage),
+        networks=accepted.networks,
         metadata=metadata,
         usage=usage,
-        notices=accepted.notices,
     )
     return resource, listing
 
@@ -304,17 +364,18 @@ def _metadata(
     )
 
 
-def _usage(quality: Any, rules: Rules) -> Usage:
+def _usage(quality: Any, rules: Rules) -> tuple[Usage, int]:
+    """Return the stated usage, and the time of the last call in microseconds, or NEVER."""
     stated = quality if isinstance(quality, dict) else {}
-    last_called = stated.get("lastCalledAt")
-    moment = _parse_time(last_called) if isinstance(last_called, str) else None
-    if rules.read_time(last_called) == NEVER:
-        moment = None
-    return Usage(
+    text = stated.get("lastCalledAt")
+    last_called = rules.read_time(text)
+    is_known = isinstance(text, str) and last_called != NEVER
+    usage = Usage(
         calls=_count(stated.get("l30DaysTotalCalls")),
         payers=_count(stated.get("l30DaysUniquePayers")),
-        last_called="" if moment is None else format_timestamp(moment),
+        last_called=format_timestamp(EPOCH + last_called * MICROSECOND) if is_known else "",
     )
+    return usage, last_called
 
 
 def _count(value: Any) -> int | None:

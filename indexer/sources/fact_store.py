@@ -1,0 +1,167 @@
+"""Facts of records by the hashes of their bytes: those of the last build, and those of this one.
+
+A record whose bytes were read before is not decoded and validated again. The facts that a build
+used or derived are one file for the next build, with the name of the program that derived them:
+another program may derive others.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from array import array
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.record_store import KEY_SIZE, Keys
+from service.errors import SnapshotDamaged
+from service.storage.container import Array, Arrays, Layout, open_arrays, writing_arrays
+
+FILE = "facts"
+DIGEST_SIZE = 16  # bytes
+UNKNOWN = -1
+NO_KEY = bytes(KEY_SIZE)
+BUFFER = 2**18  # bytes
+
+LAYOUT = Layout(
+    "facts of records",
+    program=Array("|u1", "characters", "the name of the program"),
+    hashes=Array("|u1", f"records, {DIGEST_SIZE}", "of the bytes of the records, ascending"),
+    keys=Array("|u1", f"records, {KEY_SIZE}", "hashes of the normalised texts, zeros without one"),
+    offsets=Array("<i8", "records+1", "of the facts of each record"),
+    facts=Array("|u1", "bytes", "the facts of all records, as MessagePack"),
+)
+
+_HASHES = np.dtype(f"S{DIGEST_SIZE}")
+
+
+class FactsDamaged(Exception):
+    """A file of facts is missing, damaged or of another program."""
+
+
+class FactStore:
+    """The facts of the last build, and those that this build derives, which a file takes up.
+
+    Facts have numbers: first those of the last build, then the new ones in their order.
+    """
+
+    def __init__(self, arrays: Arrays | None = None, folder: Path | None = None) -> None:
+        arrays = arrays or {
+            "hashes": np.empty((0, DIGEST_SIZE), np.uint8),
+            "keys": np.empty((0, KEY_SIZE), np.uint8),
+            "offsets": np.zeros(1, np.int64),
+            "facts": np.empty(0, np.uint8),
+        }
+        self._hashes = np.ascontiguousarray(arrays["hashes"]).view(_HASHES).ravel()
+        self._offsets: NDArray[np.int64] = arrays["offsets"]
+        self._facts = arrays["facts"].data
+        self.keys: Keys = arrays["keys"]
+        """The keys of the facts of the last build."""
+        self._used = array("q")
+        self._new = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the store
+            dir=folder, buffering=BUFFER
+        )
+        weakref.finalize(self, self._new.close)
+        self._new_offsets = array("q", [0])
+        self._new_hashes, self._new_keys = bytearray(), bytearray()
+
+    def find(self, digests: Sequence[bytes]) -> list[int]:
+        """Return the numbers of the facts with these hashes, UNKNOWN for each other one."""
+        if not len(self._hashes):
+            return [UNKNOWN] * len(digests)
+        wanted = np.frombuffer(b"".join(digests), _HASHES)
+        places = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
+        is_known = self._hashes[places] == wanted
+        self._used.frombytes(places[is_known].astype(np.int64).tobytes())
+        numbers: list[int] = np.where(is_known, places, UNKNOWN).tolist()
+        return numbers
+
+    def add(self, digest: bytes, facts: bytes, key: bytes = NO_KEY) -> int:
+        """Keep facts for the next build, under the hash of their record; returns their number.
+
+        `key` is the hash of the normalised text.
+        """
+        self._new.write(facts)
+        self._new_offsets.append(self._new_offsets[-1] + len(facts))
+        self._new_hashes += digest
+        self._new_keys += key
+        return len(self._hashes) + len(self._new_offsets) - 2
+
+    def read(self, number: int) -> bytes:
+        """Return the facts of a number."""
+        new = number - len(self._hashes)
+        if new < 0:
+            start, stop = self._offsets[number : number + 2].tolist()
+            return bytes(self._facts[start:stop])
+        start, stop = self._new_offsets[new : new + 2]
+        self._new.flush()
+        return os.pread(self._new.fileno(), stop - start, start)
+
+    def digest(self, number: int) -> bytes:
+        """Return the hash of the record whose facts have this number."""
+        new = number - len(self._hashes)
+        if new < 0:
+            return self._hashes[number : number + 1].tobytes()
+        return bytes(self._new_hashes[new * DIGEST_SIZE : (new + 1) * DIGEST_SIZE])
+
+    def write(self, folder: Path, program: str) -> None:
+        """Write the facts that this build used or derived, and the name of the program."""
+        used = np.unique(np.frombuffer(self._used, np.int64))
+        count = len(self._new_offsets) - 1
+        numbers = np.concatenate([used, len(self._hashes) + np.arange(count)])
+        new_hashes = np.frombuffer(self._new_hashes, _HASHES)
+        hashes, order = np.unique(
+            np.concatenate([self._hashes[used], new_hashes]), return_index=True
+        )
+        new_keys = np.frombuffer(self._new_keys, np.uint8).reshape(-1, KEY_SIZE)
+        new_sizes = np.diff(np.frombuffer(self._new_offsets, np.int64))
+        sizes = np.concatenate([np.diff(self._offsets)[used], new_sizes])[order]
+        folder.mkdir(parents=True, exist_ok=True)
+        with writing_arrays(folder / FILE, LAYOUT) as writer:
+            writer.write("program", np.frombuffer(program.encode(), np.uint8))
+            writer.write("hashes", hashes.view(np.uint8).reshape(-1, DIGEST_SIZE))
+            writer.write("keys", np.concatenate([self.keys[used], new_keys])[order])
+            writer.write("offsets", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+            writer.stream("facts", self._all(numbers[order]))
+
+    def _all(self, numbers: NDArray[np.int64]) -> Iterator[bytes]:
+        return map(self.read, numbers.tolist())
+
+
+def open_facts(folder: Path, program: str, spool: Path | None = None) -> FactStore:
+    """Map the facts that a build of this program wrote to a folder; raises FactsDamaged.
+
+    New facts are spooled to a file without a name in the folder `spool`.
+    """
+    path = folder / FILE
+    try:
+        arrays = open_arrays(path, LAYOUT, touch=False)
+    except SnapshotDamaged as error:
+        raise FactsDamaged(str(error)) from error
+    if arrays["program"].tobytes() != program.encode():
+        raise FactsDamaged(f"{path} was written by another program")
+    if not _is_consistent(arrays):
+        raise FactsDamaged(f"{path} holds other arrays than those of facts")
+    return FactStore(arrays, spool)
+
+
+def hash_text(text: bytes, method: str = "") -> bytes:
+    """Return the hash by which a record is known, or a resource that is read with a method."""
+    content = b"%b\n%b" % (method.encode(), text) if method else text
+    return blake2b(content, digest_size=DIGEST_SIZE).digest()
+
+
+def _is_consistent(arrays: Arrays) -> bool:
+    """Whether hashes and offsets ascend, and the offsets are those of the facts."""
+    hashes = np.ascontiguousarray(arrays["hashes"]).view(_HASHES).ravel()
+    offsets = arrays["offsets"]
+    return bool(
+        (hashes[1:] > hashes[:-1]).all()
+        and (np.diff(offsets) > 0).all()
+        and (offsets[0], offsets[-1]) == (0, len(arrays["facts"]))
+    )

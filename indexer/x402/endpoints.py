@@ -1,0 +1,61 @@
+"""Endpoints of catalogue records, as they are compared with discovered resources."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import product
+
+import msgspec
+from msgspec import Raw, Struct
+
+from indexer.sources.denials import fold_address
+from indexer.urls import parse_url
+from indexer.x402.untrusted import NULL, string_of
+
+Endpoints = dict[tuple[str, str], set[str]]
+"""Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD")
+
+
+class NamedEndpoint(Struct, rename="camel"):
+    """The part of an endpoint that identifies it, and whom it names to be paid."""
+
+    url: str
+    method: str
+    pay_to: Raw = NULL
+
+
+class NamedEndpoints(Struct):
+    """The part of a catalogue record that says which endpoints it has."""
+
+    endpoints: list[NamedEndpoint]
+
+
+_separator = re.compile(r"[,/|]")
+_endpoints = msgspec.json.Decoder(NamedEndpoints)
+
+
+def read_endpoints(text: bytes) -> Endpoints:
+    """Return the endpoints of a catalogue record, and whom they name to be paid."""
+    payees: Endpoints = defaultdict(set)
+    for each in _endpoints.decode(text).endpoints:
+        payee = fold_address(string_of(each.pay_to))
+        for pair in identify_endpoint(each.url, each.method):
+            payees[pair].update({payee} - {""})
+    return payees
+
+
+def identify_endpoint(url: str, methods: str) -> set[tuple[str, str]]:
+    """Pair the normalised URL with each method; none if it is not a URL."""
+    try:
+        return pair_endpoints([parse_url(url).identity], methods)
+    except ValueError:
+        return set()
+
+
+def pair_endpoints(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:
+    """Pair URLs with each of several methods, as in `GET, POST`; an undeclared one is any."""
+    names = {name.strip().upper() for name in _separator.split(methods)} - {""}
+    return set(product(urls, names or METHODS))

@@ -1,0 +1,89 @@
+"""Readings: discovered resources as they are read once, and judged by the rules of each build."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from indexer.errors import InvalidRecord
+from indexer.options import Stablecoin
+from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
+from indexer.sources.records import SourceRecord
+from indexer.x402.listing import Listing
+from indexer.x402.resource import Outline, Resource, Rules, read_resource, without_judgement
+
+_encode = msgspec.msgpack.Encoder().encode
+_outline = msgspec.msgpack.Decoder(Outline)
+_resource = msgspec.msgpack.Decoder(Resource)
+_listing = msgspec.msgpack.Decoder(Listing)
+
+
+class ReadResource(NamedTuple):
+    """A resource that was read: the number of its facts, and its outline."""
+
+    number: int
+    outline: Outline
+
+
+class Readings:
+    """The resources of a build, in the store of the facts of records.
+
+    The store has a resource as it is without rules of the operator, which may differ in the next
+    build, and without the date of the build.
+    """
+
+    def __init__(self, facts: FactStore, rules: Rules) -> None:
+        self._facts, self._rules = facts, rules
+
+    def read(self, record: SourceRecord, method: str = "") -> ReadResource:
+        """Read a resource as `read_resource` does; raises InvalidRecord."""
+        digest = hash_text(record.text, method)
+        (number,) = self._facts.find([digest])
+        if number != UNKNOWN:
+            return self.judge(record, ReadResource(number, self.outline(number)), method)
+        try:
+            encoded = read_unjudged(record, self._rules.policy.stablecoins, method)
+        except InvalidRecord:
+            read_resource(record, self._rules, method)  # a rule has the first word
+            raise
+        number = self._facts.add(digest, encoded)
+        return self.judge(record, ReadResource(number, _outline.decode(encoded)), method)
+
+    def judge(self, record: SourceRecord, reading: ReadResource, method: str = "") -> ReadResource:
+        """Return the reading of a record by the rules; raises LeftOut."""
+        if self._rules.admit(reading.outline):
+            return reading
+        resource, _ = read_resource(record, self._rules, method)
+        encoded = _encode(resource)
+        return ReadResource(self._facts.add(hash_text(encoded), encoded), resource)
+
+    def outline(self, number: int) -> Outline:
+        """Return the outline of a resource."""
+        return _outline.decode(self._facts.read(number))
+
+    def listing(self, number: int) -> Listing | None:
+        """Return the listing of a resource, None without an entry of `accepts`."""
+        encoded = self.outline(number).listing
+        return _listing.decode(encoded) if encoded else None
+
+    def encoded(self, number: int) -> bytes:
+        """Return a resource for `decode_resource`."""
+        return self._facts.read(number)
+
+    def digest(self, number: int) -> bytes:
+        """Return a hash on which a resource depends."""
+        return self._facts.digest(number)
+
+
+def read_unjudged(
+    record: SourceRecord, stablecoins: tuple[Stablecoin, ...], method: str = ""
+) -> bytes:
+    """Return the bytes of a resource as it is without rules; raises InvalidRecord."""
+    resource, _ = read_resource(record, without_judgement(stablecoins), method)
+    return _encode(resource)
+
+
+def decode_resource(encoded: bytes) -> Resource:
+    """Decode a resource."""
+    return _resource.decode(encoded)
