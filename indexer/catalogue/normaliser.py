@@ -86,7 +86,7 @@ class Normaliser:
             digest=lambda record: hash_text(record.text),
             is_known=lambda record, known: known is not None or bool(record.fault),
             content=lambda record: record.text,
-            function=partial(normalise_texts, kind=kind, stablecoins=stablecoins),
+            function=partial(normalise_texts, kind, stablecoins),
         )
         for record, known, _ in self._run(records, work):
             if isinstance(known, Stored) and known.row == NOT_KEPT:
@@ -157,7 +157,9 @@ class Normaliser:
 
     def _finish(self, batch: Batch[T], work: Work[T]) -> Iterator[tuple[T, Result, Sequence[bool]]]:
         answered = batch.answers
-        answers = iter(answered if isinstance(answered, list) else wait_for(answered))
+        if isinstance(answered, Future):
+            answered = wait_for(answered)
+        answers = iter(answered)
         for subject, digest, known in zip(batch.subjects, batch.digests, batch.known, strict=True):
             if work.is_known(subject, known):
                 self.reused += known is not None
@@ -169,7 +171,7 @@ class Normaliser:
 
 
 def normalise_texts(
-    texts: list[bytes], kind: Kind | None, stablecoins: tuple[Stablecoin, ...]
+    kind: Kind | None, stablecoins: tuple[Stablecoin, ...], texts: list[bytes]
 ) -> Answers:
     """Normalise records and read resources, in a worker or here.
 

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from indexer.record_store import KEY_SIZE, Keys
 from service.errors import SnapshotDamaged
-from service.storage.container import Array, Arrays, Layout, open_arrays, writing_arrays
+from service.storage.container import (
+    Array,
+    Arrays,
+    Layout,
+    arrays_path,
+    open_arrays,
+    writing_arrays,
+)
 
 FILE = "facts"
 DIGEST_SIZE = 16  # bytes
@@ -122,6 +129,7 @@ class FactStore:
         new_sizes = np.diff(np.frombuffer(self._new_offsets, np.int64))
         sizes = np.concatenate([np.diff(self._offsets)[used], new_sizes])[order]
         folder.mkdir(parents=True, exist_ok=True)
+        arrays_path(folder / FILE).unlink(missing_ok=True)  # a file that is mapped keeps its bytes
         with writing_arrays(folder / FILE, LAYOUT) as writer:
             writer.write("program", np.frombuffer(program.encode(), np.uint8))
             writer.write("hashes", hashes.view(np.uint8).reshape(-1, DIGEST_SIZE))

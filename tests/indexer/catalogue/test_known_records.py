@@ -15,26 +15,24 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from indexer.build import build_snapshot
-from indexer.catalogue.known_records import (
-    KnownRecords,
-    KnownRecordsDamaged,
-    Stored,
-    open_known_records,
-)
+from indexer.catalogue.known_records import KnownRecords, Stored
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.options import BuildOptions, Ranking
 from indexer.processes.pool import Pool
 from indexer.sources.catalogue_file import name_source
+from indexer.sources.fact_store import LAYOUT, FactsDamaged, open_facts
 from indexer.sources.records import SourceRecord
+from indexer.x402.readings import ReadResource
 from service.snapshot.manifest import read_manifest
+from service.storage.container import Arrays, open_arrays, write_arrays
 from tests.support.artifacts import folder, listed, overlays, reported
 from tests.support.running import Build, endpoint, examples, payment, service
 from tests.support.sources.x402 import resource
 from tests.support.workers import kill_itself
 
 PROGRAM = "program"
-FACTS = "segments/sources/facts.npz"
+FACTS = "segments/sources/facts.arrays"
 WORKERS = 2
 PLENTY = 2**40
 """Bytes of memory that do not limit the number of workers."""
@@ -80,6 +78,10 @@ class Normalisation(NamedTuple):
     reused: int
 
 
+def open_known(folder: Path) -> KnownRecords:
+    return KnownRecords(open_facts(folder, PROGRAM))
+
+
 def normalise(
     texts: Sequence[bytes], known: KnownRecords, workers: int = 1
 ) -> list[tuple[str, Outcome]]:
@@ -92,16 +94,21 @@ def run(texts: Sequence[bytes], known: KnownRecords, workers: int = 1) -> Normal
     source.append(SourceRecord("last line", b"", "longer than a record"))
     with Pool(workers, PLENTY) as pool:
         normaliser = Normaliser(known, pool)
-        results = normaliser.normalise(source, lambda record: not record.is_resource)
-        outcomes = [(record.position, outcome(result)) for record, result in results]
+        outcomes = [
+            (record.position, outcome(known, record, result))
+            for record, result in normaliser.normalise(source)
+        ]
         return Normalisation(outcomes, normaliser.reused)
 
 
-def outcome(result: Result) -> Outcome:
+def outcome(known: KnownRecords, record: SourceRecord, result: Result) -> Outcome:
     assert not isinstance(result, Stored)  # no texts are kept
-    if isinstance(result, InvalidRecord):
-        return result.path, result.reason
-    return ("resource", None) if result is None else ("valid", result)
+    if isinstance(result, ReadResource):
+        return "valid", known.facts.read(result.number)
+    try:
+        return "valid", result or known.normalise(record)
+    except InvalidRecord as fault:
+        return fault.path, fault.reason
 
 
 def valid(outcomes: list[tuple[str, Outcome]]) -> int:
@@ -121,8 +128,8 @@ def test_known_records_have_the_results_of_new_ones(
         outcomes = [result for _, (result, _) in anew[:-1]]
         is_valid = {text for text, result in zip(texts, outcomes, strict=True) if result == "valid"}
         assert again.reused == sum(text in before & is_valid for text in texts)
-        known.write(kept, PROGRAM)
-        known, before = open_known_records(kept, PROGRAM), is_valid
+        known.facts.write(kept, PROGRAM)
+        known, before = open_known(kept), is_valid
 
 
 def new_records(count: int) -> list[bytes]:
@@ -143,15 +150,16 @@ def test_workers_return_the_results_of_one_process(tmp_path: Path) -> None:
     alone, shared = KnownRecords(), KnownRecords()
     outcomes = normalise(texts, alone)
     assert normalise(texts, shared, WORKERS) == outcomes
-    assert valid(outcomes) == len(texts) - 2
+    assert valid(outcomes) == len(texts) - 1
     for known in (alone, shared):
-        known.write(tmp_path, PROGRAM)
-        again = run(texts, open_known_records(tmp_path, PROGRAM), WORKERS)
-        assert again == Normalisation(outcomes, len(texts) - 2)
+        known.facts.write(tmp_path, PROGRAM)
+        again = run(texts, open_known(tmp_path), WORKERS)
+        assert again == Normalisation(outcomes, len(texts) - 1)
 
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_killed_worker_ends_the_reading_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.catalogue.normaliser.WORKERS_FROM", 0)
     monkeypatch.setattr("indexer.catalogue.normaliser.normalise_texts", kill_itself)
     with pytest.raises(IndexerError, match=r"\(Killed\); is there enough memory"):
         normalise(new_records(50), KnownRecords(), WORKERS)
@@ -160,13 +168,13 @@ def test_a_killed_worker_ends_the_reading_with_advice(monkeypatch: pytest.Monkey
 def test_known_records_are_written_once_and_unused_ones_are_dropped(tmp_path: Path) -> None:
     known = KnownRecords()
     normalise([*new_records(3), *new_records(3)], known)
-    known.write(tmp_path, PROGRAM)
-    size = (tmp_path / "facts.npz").stat().st_size
-    known = open_known_records(tmp_path, PROGRAM)
+    known.facts.write(tmp_path, PROGRAM)
+    size = (tmp_path / "facts.arrays").stat().st_size
+    known = open_known(tmp_path)
     normalise(new_records(3)[:1], known)
-    known.write(tmp_path, PROGRAM)
-    assert (tmp_path / "facts.npz").stat().st_size < size
-    known = open_known_records(tmp_path, PROGRAM)
+    known.facts.write(tmp_path, PROGRAM)
+    assert (tmp_path / "facts.arrays").stat().st_size < size
+    known = open_known(tmp_path)
     assert run(new_records(3), known).reused == 1
 
 
@@ -181,23 +189,26 @@ def flip_a_fact(path: Path) -> None:
 
 
 def of_another_program(path: Path) -> None:
-    with np.load(path) as arrays:
-        np.savez(path, **{**arrays, "program": np.array("another")})
+    rewrite(path, lambda arrays: arrays["program"] + 1, "program")
 
 
-def of_objects(path: Path) -> None:
-    with np.load(path) as arrays:
-        np.savez(path, **{**arrays, "facts": np.array([None])})
+def of_other_order(path: Path) -> None:
+    rewrite(path, lambda arrays: arrays["hashes"][::-1], "hashes")
 
 
-def of_other_shape(path: Path) -> None:
-    with np.load(path) as arrays:
-        np.savez(path, **{**arrays, "offsets": arrays["offsets"][:-1]})
+def of_other_offsets(path: Path) -> None:
+    rewrite(path, lambda arrays: arrays["offsets"] + 1, "offsets")
+
+
+def rewrite(path: Path, change: Callable[[Arrays], Any], name: str) -> None:
+    arrays = open_arrays(path.with_suffix(""), LAYOUT)
+    changed = {key: np.array(each) for key, each in arrays.items()}
+    write_arrays(path.with_suffix(""), LAYOUT, changed | {name: change(changed)})
 
 
 DAMAGES: list[Callable[[Path], None]] = [
-    *(Path.unlink, cut_short, flip_a_fact),
-    *(of_another_program, of_objects, of_other_shape, lambda path: path.write_bytes(b"")),
+    *(Path.unlink, cut_short, lambda path: path.write_bytes(b"")),
+    *(of_another_program, of_other_order, of_other_offsets),
 ]
 
 
@@ -207,10 +218,10 @@ def test_damaged_or_foreign_facts_are_one_error(
 ) -> None:
     known = KnownRecords()
     normalise(new_records(3), known)
-    known.write(tmp_path, PROGRAM)
-    damage(tmp_path / "facts.npz")
-    with pytest.raises(KnownRecordsDamaged):
-        open_known_records(tmp_path, PROGRAM)
+    known.facts.write(tmp_path, PROGRAM)
+    damage(tmp_path / "facts.arrays")
+    with pytest.raises(FactsDamaged):
+        open_known(tmp_path)
 
 
 def test_calls_beyond_64_bits_are_kept(artifacts: Path, build: Build) -> None:

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
-from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
+from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, FoundResources, Grouped
-from indexer.x402.resource import read_resource
+from indexer.x402.readings import Readings
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json, examples
 from tests.support.sources.x402 import (
@@ -27,6 +27,7 @@ from tests.support.sources.x402 import (
     TEST_USDC,
     Feed,
     accept,
+    describe,
     resource,
     v1,
     v2,
@@ -39,12 +40,12 @@ VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
 Discover = Callable[..., list[Json]]
 
 
-def group(spool: Path, feeds: Sequence[Feed], decisions: Decisions | None = None) -> list[Grouped]:
+def group(spool: Path, feeds: Sequence[Feed]) -> list[tuple[Grouped, Json]]:
     with spool.open("w+b") as file:
-        return list(discover_feeds(file, feeds, decisions).services())
+        return list(describe(discover_feeds(file, feeds)))
 
 
-def group_equal(spool: Path, *sources: Sequence[Json]) -> list[Grouped]:
+def group_equal(spool: Path, *sources: Sequence[Json]) -> list[tuple[Grouped, Json]]:
     """Group resources of equally trusted sources."""
     return group(spool, [Feed(each, f"feed {number}") for number, each in enumerate(sources)])
 
@@ -54,8 +55,7 @@ def discover(tmp_path: Path) -> Discover:
     """Return the catalogue records of resources by source, each normalised as in a build."""
 
     def discover(*sources: list[Json]) -> list[Json]:
-        grouped = group_equal(tmp_path / "spool", *sources)
-        return [json.loads(normalise(SourceRecord("", each.text)).text) for each in grouped]
+        return [service for _, service in group_equal(tmp_path / "spool", *sources)]
 
     return discover
 
@@ -103,7 +103,6 @@ def test_each_host_is_a_service_with_an_id_of_its_own(discover: Discover) -> Non
     ids = derive_ids(identities, Decisions())
     assert len(set(ids)) == len(hosts)
     assert {"a-b-example-8443", "8-8-8-8"} < set(ids)
-    assert "id" not in services[0]
 
 
 def test_the_newest_of_resources_with_one_url_and_method_wins(discover: Discover) -> None:
@@ -133,7 +132,7 @@ def test_methods_and_tools_of_one_url_are_separate_endpoints(discover: Discover)
 def test_the_place_of_a_service_is_that_of_its_newest_resource(tmp_path: Path) -> None:
     records = [at("/a"), at("/b", lastUpdated="2026-01-02T00:00:00Z")]
     other = [at("/c", lastUpdated="2026-01-01T00:00:00Z")]
-    (service,) = group_equal(tmp_path / "spool", records, other)
+    ((service, _),) = group_equal(tmp_path / "spool", records, other)
     assert (service.source, service.position) == (0, "items[1]")
 
 
@@ -195,39 +194,39 @@ def test_services_do_not_depend_on_the_order_of_resources_or_of_sources_with_oth
         for feed in data.draw(st.permutations(feeds))
     ]
     once, again = group(spool, feeds), group(spool, shuffled)
-    assert [each.text for each in once] == [each.text for each in again]
+    assert [service for _, service in once] == [service for _, service in again]
     urls = {each["resource"] for each in records}
-    assert sum(normalise(SourceRecord("", each.text)).facts.endpoints for each in once) == len(urls)
+    assert sum(len(service["endpoints"]) for _, service in once) == len(urls)
 
 
 @pytest.mark.skipif(not VERSION_2.exists(), reason="the real data is not available")
 def test_the_real_resources_become_services(tmp_path: Path) -> None:
     fates: Counter[str] = Counter()
     with (tmp_path / "spool").open("w+b") as spool:
-        discovery = Discovery(spool, RULES, Decisions())
+        readings = Readings(FactStore(), RULES)
+        discovery = Discovery(spool, readings, Decisions())
         for source, path in enumerate((VERSION_1, VERSION_2)):
             found = FoundResources(discovery, source, path.name, 0)
             for index, record in enumerate(json.loads(path.read_text())["resources"]):
                 text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
                 try:
-                    resource, listing = read_resource(text, RULES)
+                    read = readings.read(text)
                 except LeftOut as left_out:
                     fates[left_out.rule] += 1
                 except InvalidRecord as fault:
                     fates[fault.reason.partition(":")[0]] += 1
                 else:
                     fates["listed"] += 1
-                    fates.update(notice.kind for notice in resource.notices)
-                    assert is_test_network(resource.networks[0]) == (
-                        resource.networks == ["Base Sepolia"]
-                    )
-                    found.add(text, resource, listing)
+                    fates.update(notice.kind for notice in read.outline.notices)
+                    found.add(text, read)
             discovery.accept(found)
         discovery.merge()
-        services = [normalise(SourceRecord("", each.text)) for each in discovery.services()]
+        records = {each.domain: service for each, service in describe(discovery)}
     assert fates == {"listed": 1420, "http resources": 40, "without a price": 2}
-    assert (len(services), sum(each.facts.endpoints for each in services)) == (352, 1416)
-    records = {each.facts.domain: json.loads(each.text) for each in services}
+    networks = [each["networks"] for each in records.values()]
+    assert all(is_test_network(each[0]) == (each == ["Base Sepolia"]) for each in networks)
+    endpoints = sum(len(record["endpoints"]) for record in records.values())
+    assert (len(records), endpoints) == (352, 1416)
     prices = [each["pricing"] for record in records.values() for each in record["endpoints"]]
     assert max(Decimal(price["amount"] or 0) for price in prices) == 1478
     assert records["x402.ottoai.services"]["name"] == "Otto AI"

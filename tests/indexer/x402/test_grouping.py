@@ -13,7 +13,7 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.grouping import MAX_ENDPOINTS_BYTES, GroupedResource, group_resources
 from indexer.x402.resource import read_resource
 from tests.support.running import Json
-from tests.support.sources.x402 import RULES, Feed, accept, discover, resource
+from tests.support.sources.x402 import RULES, Feed, accept, describe, discover, resource
 
 HOST = "https://api.one.example"
 ICON = f"{HOST}/icon.png"
@@ -27,8 +27,7 @@ def group(tmp_path: Path) -> Group:
 
     def group(*feeds: Feed) -> Json:
         with (tmp_path / "spool").open("w+b") as spool:
-            (grouped,) = discover(spool, feeds).services()
-        service: Json = json.loads(grouped.text)
+            ((_, service),) = describe(discover(spool, feeds))
         return service
 
     return group
@@ -127,7 +126,7 @@ def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[
     """Return the endpoints of a service, and the URLs of the resources that its record has."""
     texts = [SourceRecord("", json.dumps(each).encode()) for each in records]
     grouped = [GroupedResource(read_resource(text, RULES)[0], 0) for text in texts]
-    service = group_resources("api.one.example", grouped, policy)
+    service = group_resources("api.one.example", grouped, policy.endpoints_per_service)
     in_record = [each.resource.identity for each in grouped if each.in_record]
     return [json.loads(bytes(each)) for each in service.endpoints], in_record
 

@@ -24,6 +24,7 @@ from tests.support.sources.x402 import (
     USDC,
     Feed,
     accept,
+    describe,
     discover,
     resource,
     v1,
@@ -62,8 +63,8 @@ def merge_in(folder: Path, feeds: Sequence[Feed], served: DecisionTable | None =
     listings: list[Json] = []
     with (folder / "spool").open("w+b") as spool:
         discovery = discover(spool, feeds, decisions)
-        for grouped in discovery.services():
-            services.append(json.loads(grouped.text))
+        for grouped, service in describe(discovery):
+            services.append(service)
             texts = [listing.encode("id") for _, listing in discovery.listings(grouped.group)]
             listings += map(json.loads, texts)
     decisions.write(folder)

@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Denial, Policy, Stablecoin
 from indexer.sources.decisions import Decisions
 from indexer.sources.denials import Denials
+from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, FoundResources
 from indexer.x402.listing import MAX_LISTING
+from indexer.x402.readings import Readings
 from indexer.x402.resource import NEVER, SIZE, TAKEN_DOWN, Rules, read_resource
 from service.discovery_records import DiscoveryResource
 from tests.support.running import Json, examples
@@ -31,6 +32,7 @@ from tests.support.sources.x402 import (
     TEST_NETWORK_PRICE,
     URL,
     accept,
+    describe,
     endpoint_of,
     read,
     resource,
@@ -446,17 +448,17 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_rea
             continue  # an earlier mutation removed this place
     text = SourceRecord("items[0]", json.dumps(record[""]).encode())
     rules = Rules(Policy(allow_http=True))
-    try:
-        indexed, listing = read_resource(text, rules)
-    except InvalidRecord:
-        return
     with (tmp_path_factory.getbasetemp() / "mutated").open("w+b") as spool:
-        discovery = Discovery(spool, rules, Decisions())
+        readings = Readings(FactStore(), rules)
+        discovery = Discovery(spool, readings, Decisions())
         found = FoundResources(discovery, 0, "feed", 0)
-        found.add(text, indexed, listing)
+        try:
+            found.add(text, readings.read(text))
+        except InvalidRecord:
+            return
         discovery.accept(found)
         discovery.merge()
-        (service,) = discovery.services()
-    assert normalise(SourceRecord(service.position, service.text)).facts.endpoints == 1
-    if listing is not None:
-        msgspec.json.decode(listing.encode("a"), type=DiscoveryResource)
+        ((grouped, service),) = describe(discovery)
+        assert len(service["endpoints"]) == 1
+        for _, listing in discovery.listings(grouped.group):
+            msgspec.json.decode(listing.encode("a"), type=DiscoveryResource)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
+from indexer.catalogue.known_records import KnownRecords
+from indexer.catalogue.normaliser import Normaliser
+from indexer.catalogue.record import Normalised
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
+from indexer.processes.pool import Pool
 from indexer.sources.decisions import Decisions
+from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
-from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.discovery import Discovery, FoundResources, Grouped
+from indexer.x402.readings import Readings
 from indexer.x402.resource import Resource, Rules, read_resource
 from tests.support.running import Json
 
@@ -77,13 +84,26 @@ def discover(
     spool: BinaryIO, feeds: Sequence[Feed], decisions: Decisions | None = None
 ) -> Discovery:
     """Return the merged resources of feeds; those that are not listed are passed over."""
-    discovery = Discovery(spool, RULES, decisions or Decisions())
+    readings = Readings(FactStore(), RULES)
+    discovery = Discovery(spool, readings, decisions or Decisions())
     for number, feed in enumerate(feeds):
         found = FoundResources(discovery, number, feed.name, feed.trust)
         for index, record in enumerate(feed.records):
             source = SourceRecord(f"items[{index}]", json.dumps(record).encode())
             with suppress(InvalidRecord):
-                found.add(source, *read_resource(source, RULES))
+                found.add(source, readings.read(source))
         discovery.accept(found)
     discovery.merge()
     return discovery
+
+
+def describe(discovery: Discovery) -> Iterator[tuple[Grouped, Json]]:
+    """Yield the discovered services with their catalogue records, but for the ids."""
+    ids = defaultdict[str, str](lambda: "id")
+    with Pool(jobs=1, memory=0) as pool:
+        services = Normaliser(KnownRecords(), pool).services(discovery, ids, RULES.policy)
+        for grouped, record in services:
+            assert isinstance(record, Normalised)
+            described = json.loads(record.text)
+            del described["id"]
+            yield grouped, described
