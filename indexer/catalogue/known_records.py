@@ -82,7 +82,7 @@ class KnownRecords:
         self.facts.add(digest, answer.facts, answer.key)
         return Normalised(answer.text, facts)
 
-    def _decode(self, number: int, encoded: bytes) -> Stored | ReadResource:
+    def _decode(self, number: int, encoded: bytes | memoryview) -> Stored | ReadResource:
         facts = _decoder.decode(encoded)
         if isinstance(facts, Outline):
             return ReadResource(number, facts)

@@ -11,12 +11,11 @@ import os
 import tempfile
 import weakref
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexer.record_store import KEY_SIZE, Keys
 from service.errors import SnapshotDamaged
@@ -64,8 +63,10 @@ class FactStore:
             "offsets": np.zeros(1, np.int64),
             "facts": np.empty(0, np.uint8),
         }
-        self._hashes = np.ascontiguousarray(arrays["hashes"]).view(_HASHES).ravel()
-        self._offsets: NDArray[np.int64] = arrays["offsets"]
+        self._digests = arrays["hashes"].reshape(-1).data
+        self._hashes = arrays["hashes"].view(_HASHES).ravel()
+        self._count = len(self._hashes)
+        self._offsets = array("q", arrays["offsets"].tobytes())
         self._facts = arrays["facts"].data
         self.keys: Keys = arrays["keys"]
         """The keys of the facts of the last build."""
@@ -79,10 +80,10 @@ class FactStore:
 
     def find(self, digests: Sequence[bytes]) -> list[int]:
         """Return the numbers of the facts with these hashes, UNKNOWN for each other one."""
-        if not len(self._hashes):
+        if not self._count:
             return [UNKNOWN] * len(digests)
         wanted = np.frombuffer(b"".join(digests), _HASHES)
-        places = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
+        places = np.minimum(np.searchsorted(self._hashes, wanted), self._count - 1)
         is_known = self._hashes[places] == wanted
         self._used.frombytes(places[is_known].astype(np.int64).tobytes())
         numbers: list[int] = np.where(is_known, places, UNKNOWN).tolist()
@@ -97,37 +98,38 @@ class FactStore:
         self._new_offsets.append(self._new_offsets[-1] + len(facts))
         self._new_hashes += digest
         self._new_keys += key
-        return len(self._hashes) + len(self._new_offsets) - 2
+        return self._count + len(self._new_offsets) - 2
 
-    def read(self, number: int) -> bytes:
+    def read(self, number: int) -> bytes | memoryview:
         """Return the facts of a number."""
-        new = number - len(self._hashes)
+        new = number - self._count
         if new < 0:
-            start, stop = self._offsets[number : number + 2].tolist()
-            return bytes(self._facts[start:stop])
-        start, stop = self._new_offsets[new : new + 2]
+            return self._facts[self._offsets[number] : self._offsets[number + 1]]
+        start, stop = self._new_offsets[new], self._new_offsets[new + 1]
         self._new.flush()
         return os.pread(self._new.fileno(), stop - start, start)
 
     def digest(self, number: int) -> bytes:
         """Return the hash of the record whose facts have this number."""
-        new = number - len(self._hashes)
+        new = number - self._count
         if new < 0:
-            return self._hashes[number : number + 1].tobytes()
+            return bytes(self._digests[number * DIGEST_SIZE : (number + 1) * DIGEST_SIZE])
         return bytes(self._new_hashes[new * DIGEST_SIZE : (new + 1) * DIGEST_SIZE])
 
     def write(self, folder: Path, program: str) -> None:
         """Write the facts that this build used or derived, and the name of the program."""
         used = np.unique(np.frombuffer(self._used, np.int64))
         count = len(self._new_offsets) - 1
-        numbers = np.concatenate([used, len(self._hashes) + np.arange(count)])
+        numbers = np.concatenate([used, self._count + np.arange(count)])
         new_hashes = np.frombuffer(self._new_hashes, _HASHES)
         hashes, order = np.unique(
             np.concatenate([self._hashes[used], new_hashes]), return_index=True
         )
         new_keys = np.frombuffer(self._new_keys, np.uint8).reshape(-1, KEY_SIZE)
         new_sizes = np.diff(np.frombuffer(self._new_offsets, np.int64))
-        sizes = np.concatenate([np.diff(self._offsets)[used], new_sizes])[order]
+        sizes = np.concatenate([np.diff(np.frombuffer(self._offsets, np.int64))[used], new_sizes])[
+            order
+        ]
         folder.mkdir(parents=True, exist_ok=True)
         arrays_path(folder / FILE).unlink(missing_ok=True)  # a file that is mapped keeps its bytes
         with writing_arrays(folder / FILE, LAYOUT) as writer:
@@ -135,10 +137,7 @@ class FactStore:
             writer.write("hashes", hashes.view(np.uint8).reshape(-1, DIGEST_SIZE))
             writer.write("keys", np.concatenate([self.keys[used], new_keys])[order])
             writer.write("offsets", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-            writer.stream("facts", self._all(numbers[order]))
-
-    def _all(self, numbers: NDArray[np.int64]) -> Iterator[bytes]:
-        return map(self.read, numbers.tolist())
+            writer.stream("facts", map(self.read, numbers[order].tolist()))
 
 
 def open_facts(folder: Path, program: str, spool: Path | None = None) -> FactStore:
@@ -166,7 +165,7 @@ def hash_text(text: bytes, method: str = "") -> bytes:
 
 def _is_consistent(arrays: Arrays) -> bool:
     """Whether hashes and offsets ascend, and the offsets are those of the facts."""
-    hashes = np.ascontiguousarray(arrays["hashes"]).view(_HASHES).ravel()
+    hashes = arrays["hashes"].view(_HASHES).ravel()
     offsets = arrays["offsets"]
     return bool(
         (hashes[1:] > hashes[:-1]).all()

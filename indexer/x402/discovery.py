@@ -6,7 +6,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain
 from operator import itemgetter
 from typing import BinaryIO, NamedTuple
@@ -87,15 +86,15 @@ class FoundResources:
 
     def __init__(self, discovery: Discovery, source: int, name: str, trust: int) -> None:
         self.source, self.name, self.trust = source, name, trust
-        self.places: dict[str, dict[bytes, dict[str, Place]]] = defaultdict(dict)
+        self.places: dict[str, dict[str, Place]] = defaultdict(dict)
         self._discovery = discovery
 
     def add(self, record: SourceRecord, reading: ReadResource) -> str | None:
         """Add a resource unless a better one is known; returns the position of the worse one."""
         outline = reading.outline
         place = self._discovery.spool(self, record, reading)
-        places = self.places[outline.domain].setdefault(_digest(outline.address), {})
-        known = places.get(outline.method)
+        places, key = self.places[outline.domain], outline.key
+        known = places.get(key)
         if known is not None:
             rank, other = (
                 (each.is_listed, each.updated, self._discovery.text(each))
@@ -103,7 +102,7 @@ class FoundResources:
             )
             if rank <= other:
                 return record.position
-        places[outline.method] = place
+        places[key] = place
         return None if known is None else known.position
 
 
@@ -118,7 +117,7 @@ class Discovery:
         self.readings = readings
         self._decisions = decisions
         self._end = 0  # of the spool
-        self._hosts: dict[str, dict[bytes, list[Place]]] = defaultdict(dict)
+        self._hosts: dict[str, list[tuple[str, Place]]] = defaultdict(list)
         self._names: dict[int, str] = {}
         self._merged: dict[str, list[Place]] = {}
         self._groups: list[list[Place]] = []
@@ -135,7 +134,7 @@ class Discovery:
             trust=found.trust,
             position=record.position,
             method=outline.method,
-            is_listed=outline.listing != b"",
+            is_listed=outline.is_listed,
             number=number,
             start=start,
             stop=self._end,
@@ -144,9 +143,8 @@ class Discovery:
     def accept(self, found: FoundResources) -> None:
         """Add the resources of a source."""
         self._names[found.source] = found.name
-        for domain, by_address in found.places.items():
-            for address, places in by_address.items():
-                self._hosts[domain].setdefault(address, []).extend(places.values())
+        for domain, places in found.places.items():
+            self._hosts[domain] += places.items()
 
     def merge(self) -> None:
         """Merge what several sources have, once all are accepted.
@@ -155,7 +153,10 @@ class Discovery:
         resources say nothing there but their usage. An undeclared method joins the only one that
         is declared.
         """
-        for domain, by_address in self._hosts.items():
+        for domain, found in self._hosts.items():
+            by_address: dict[str, list[tuple[str, Place]]] = defaultdict(list)
+            for key, place in found:
+                by_address[address_of(key)].append((key, place))
             self._drop_outranked(by_address)
             merged = chain.from_iterable(map(self._merge_address, by_address.values()))
             in_order = sorted(merged, key=itemgetter(0))
@@ -239,8 +240,8 @@ class Discovery:
     def listings(self, group: int) -> Iterator[tuple[Place, Listing]]:
         """Yield the resources of a service that are listed, by URL, method and tool."""
         for place in self._groups[group]:
-            if place.is_listed and (listing := self.readings.listing(place.number)):
-                yield place, listing
+            if place.is_listed:
+                yield place, self.readings.listing(place.number)
 
     def resources_except(self, groups: Iterable[int]) -> Iterator[tuple[Place, Outline]]:
         """Yield the resources of all groups but these."""
@@ -254,9 +255,9 @@ class Discovery:
         self._spool.flush()
         return os.pread(self._spool.fileno(), place.stop - place.start, place.start)
 
-    def _drop_outranked(self, by_address: dict[bytes, list[Place]]) -> None:
+    def _drop_outranked(self, by_address: dict[str, list[tuple[str, Place]]]) -> None:
         """Drop resources whose URL a more trusted source lists with another tool or route."""
-        places = [place for each in by_address.values() for place in each]
+        places = [place for each in by_address.values() for _, place in each]
         if len({place.trust for place in places}) == 1:
             return
         trusts: dict[str, int] = {}
@@ -264,46 +265,46 @@ class Discovery:
             resource = self._outline(place)
             trusts[resource.given] = trusts[resource.identity] = place.trust
         for address, found in by_address.items():
-            leading = max(place.trust for place in found)
+            leading = max(place.trust for _, place in found)
             kept = []
-            for place in found:
+            for key, place in found:
                 resource = self._outline(place)
                 if leading < max(trusts[resource.given], trusts[resource.identity]):
                     self._outrank(place)
                 else:
-                    kept.append(place)
+                    kept.append((key, place))
             by_address[address] = kept
 
-    def _merge_address(self, places: list[Place]) -> Iterator[tuple[str, Place]]:
-        """Yield the merged resources of one URL and tool, each after its key."""
-        if len(places) < 2:
-            yield from map(self._take, places)
-            return
+    def _merge_address(self, found: list[tuple[str, Place]]) -> list[tuple[str, Place]]:
+        """Return the merged resources of one URL and tool, each after its key."""
+        if len(found) < 2:
+            for key, place in found:
+                self._decisions.take(key, self._names[place.source])
+            return found
+        places = [place for _, place in found]
         trust = max(place.trust for place in places)
         leading = {place.method for place in places if place.trust == trust}
         declared = leading - {""}
         only = ""
         if len(declared) == 1:
             (only,) = leading = declared
-        by_method: dict[str, list[Place]] = defaultdict(list)
-        for place in places:
+        by_method: dict[str, list[tuple[str, Place]]] = defaultdict(list)
+        for key, place in found:
             is_nameless = leading == {""} and place.trust < trust
             method = "" if is_nameless else place.method or only
             if method in leading:
-                by_method[method].append(place)
+                by_method[method].append((key, place))
             else:
                 self._outrank(place)
+        merged = []
         for method, candidates in by_method.items():
             if len(candidates) == 1:
-                yield self._take(candidates[0])
+                ((key, place),) = candidates
+                self._decisions.take(key, self._names[place.source])
+                merged.append((key, place))
             else:
-                yield self._merge(method, candidates)
-
-    def _take(self, place: Place) -> tuple[str, Place]:
-        """Return a resource that only one source has, after its key."""
-        key = _key(self._outline(place))
-        self._decisions.take(key, self._names[place.source])
-        return key, place
+                merged.append(self._merge(method, [place for _, place in candidates]))
+        return merged
 
     def _outrank(self, place: Place) -> None:
         rule = "URLs that a more trusted source lists otherwise"
@@ -314,7 +315,7 @@ class Discovery:
         """Return the place of the resource that these become, after its key."""
         outline = self._outline(places[0])
         outline.method = method
-        key = _key(outline)
+        key = outline.key
         candidates = [
             Candidate(
                 number,
@@ -342,9 +343,7 @@ class Discovery:
         return self.readings.outline(place.number)
 
 
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=16).digest()
-
-
-def _key(outline: Outline) -> str:
-    return "\n".join(outline.key)
+def address_of(key: str) -> str:
+    """Return the URL and the tool of the key of a resource, which those of all methods share."""
+    identity, _, tool = key.split("\n", 2)
+    return f"{identity}\n{tool}"

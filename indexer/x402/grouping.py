@@ -60,7 +60,7 @@ def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> 
     """
     grouped = sorted(
         grouped,
-        key=lambda each: (-each.trust, -(each.resource.usage.calls or 0), *each.resource.key),
+        key=lambda each: (-each.trust, -(each.resource.usage.calls or 0), each.resource.key),
     )
     trust = max(each.trust for each in grouped)
     resources = [each.resource for each in grouped]

@@ -11,10 +11,18 @@ from indexer.options import Stablecoin
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
 from indexer.sources.records import SourceRecord
 from indexer.x402.listing import Listing
-from indexer.x402.resource import Outline, Resource, Rules, read_resource, without_judgement
+from indexer.x402.resource import (
+    ListedResource,
+    Outline,
+    Resource,
+    Rules,
+    read_resource,
+    without_judgement,
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _outline = msgspec.msgpack.Decoder(Outline)
+_listed = msgspec.msgpack.Decoder(ListedResource)
 _resource = msgspec.msgpack.Decoder(Resource)
 _listing = msgspec.msgpack.Decoder(Listing)
 
@@ -62,14 +70,13 @@ class Readings:
         """Return the outline of a resource."""
         return _outline.decode(self._facts.read(number))
 
-    def listing(self, number: int) -> Listing | None:
-        """Return the listing of a resource, None without an entry of `accepts`."""
-        encoded = self.outline(number).listing
-        return _listing.decode(encoded) if encoded else None
+    def listing(self, number: int) -> Listing:
+        """Return the listing of a resource that is listed."""
+        return _listing.decode(_listed.decode(self._facts.read(number)).listing)
 
     def encoded(self, number: int) -> bytes:
         """Return a resource for `decode_resource`."""
-        return self._facts.read(number)
+        return bytes(self._facts.read(number))
 
     def digest(self, number: int) -> bytes:
         """Return a hash on which a resource depends."""
