@@ -54,11 +54,15 @@ class Work(Struct, Generic[T]):
 
 
 class Batch(Struct, Generic[T]):
-    """Subjects that follow each other, what is known of them, and the answers for the others."""
+    """Subjects that follow each other, what is known of them, and the answers for the others.
+
+    new: ordinals of the subjects that `answers` are about
+    """
 
     subjects: Sequence[T]
     digests: list[bytes]
     known: list[Known]
+    new: list[int]
     answers: Future[Answers] | Answers
 
 
@@ -128,9 +132,9 @@ class Normaliser:
         for batch in _batches(subjects, work.size):
             started.append(self._start(batch, work))
             while len(started) > self._read_ahead:
-                yield from self._finish(started.popleft(), work)
+                yield from self._finish(started.popleft())
         while started:
-            yield from self._finish(started.popleft(), work)
+            yield from self._finish(started.popleft())
 
     @property
     def _read_ahead(self) -> int:
@@ -142,30 +146,28 @@ class Normaliser:
         """Look the subjects up, and send the new ones to a worker where that is worth it."""
         digests = [work.digest(subject) for subject in subjects]
         known = self.known.find(digests)
-        contents = [
-            work.content(subject)
-            for subject, result in zip(subjects, known, strict=True)
-            if not work.is_known(subject, result)
-        ]
+        is_known = map(work.is_known, subjects, known)
+        new = [ordinal for ordinal, is_known in enumerate(is_known) if not is_known]
+        contents = [work.content(subjects[ordinal]) for ordinal in new]
         self._new_bytes += sum(map(len, contents))
         answers: Future[Answers] | Answers
         if contents and self._read_ahead:
             answers = self._pool.submit(work.function, contents)
         else:
             answers = work.function(contents)
-        return Batch(subjects, digests, known, answers)
+        return Batch(subjects, digests, known, new, answers)
 
-    def _finish(self, batch: Batch[T], work: Work[T]) -> Iterator[tuple[T, Result, Sequence[bool]]]:
-        answered = batch.answers
-        if isinstance(answered, Future):
-            answered = wait_for(answered)
-        answers = iter(answered)
-        for subject, digest, known in zip(batch.subjects, batch.digests, batch.known, strict=True):
-            if work.is_known(subject, known):
+    def _finish(self, batch: Batch[T]) -> Iterator[tuple[T, Result, Sequence[bool]]]:
+        answers = batch.answers
+        if isinstance(answers, Future):
+            answers = wait_for(answers)
+        answered = dict(zip(batch.new, answers, strict=True))
+        for ordinal, (subject, known) in enumerate(zip(batch.subjects, batch.known, strict=True)):
+            if ordinal not in answered:
                 self.reused += known is not None
                 yield subject, known, ()
-            elif answer := next(answers):
-                yield subject, self.known.add(digest, answer), answer.flags
+            elif answer := answered[ordinal]:
+                yield subject, self.known.add(batch.digests[ordinal], answer), answer.flags
             else:
                 yield subject, None, ()
 

@@ -11,11 +11,12 @@ import os
 import tempfile
 import weakref
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexer.record_store import KEY_SIZE, Keys
 from service.errors import SnapshotDamaged
@@ -33,11 +34,13 @@ DIGEST_SIZE = 16  # bytes
 UNKNOWN = -1
 NO_KEY = bytes(KEY_SIZE)
 BUFFER = 2**18  # bytes
+RUN = 256  # facts that are copied together
 
 LAYOUT = Layout(
     "facts of records",
     program=Array("|u1", "characters", "the name of the program"),
-    hashes=Array("|u1", f"records, {DIGEST_SIZE}", "of the bytes of the records, ascending"),
+    hashes=Array("|u1", f"records, {DIGEST_SIZE}", "of the bytes of the records"),
+    order=Array("<i8", "records", "the numbers of the records by their hashes"),
     keys=Array("|u1", f"records, {KEY_SIZE}", "hashes of the normalised texts, zeros without one"),
     offsets=Array("<i8", "records+1", "of the facts of each record"),
     facts=Array("|u1", "bytes", "the facts of all records, as MessagePack"),
@@ -53,18 +56,22 @@ class FactsDamaged(Exception):
 class FactStore:
     """The facts of the last build, and those that this build derives, which a file takes up.
 
-    Facts have numbers: first those of the last build, then the new ones in their order.
+    Facts have numbers: first those of the last build, then the new ones. Builds read records in
+    much the same order, so that the facts for the next build are copied in long runs.
     """
 
     def __init__(self, arrays: Arrays | None = None, folder: Path | None = None) -> None:
         arrays = arrays or {
             "hashes": np.empty((0, DIGEST_SIZE), np.uint8),
             "keys": np.empty((0, KEY_SIZE), np.uint8),
+            "order": np.empty(0, np.int64),
             "offsets": np.zeros(1, np.int64),
             "facts": np.empty(0, np.uint8),
         }
         self._digests = arrays["hashes"].reshape(-1).data
         self._hashes = arrays["hashes"].view(_HASHES).ravel()
+        self._order = arrays["order"]
+        self._ascending = self._hashes[self._order]
         self._count = len(self._hashes)
         self._offsets = array("q", arrays["offsets"].tobytes())
         self._facts = arrays["facts"].data
@@ -83,11 +90,12 @@ class FactStore:
         if not self._count:
             return [UNKNOWN] * len(digests)
         wanted = np.frombuffer(b"".join(digests), _HASHES)
-        places = np.minimum(np.searchsorted(self._hashes, wanted), self._count - 1)
-        is_known = self._hashes[places] == wanted
-        self._used.frombytes(places[is_known].astype(np.int64).tobytes())
-        numbers: list[int] = np.where(is_known, places, UNKNOWN).tolist()
-        return numbers
+        places = np.minimum(np.searchsorted(self._ascending, wanted), self._count - 1)
+        is_known = self._ascending[places] == wanted
+        numbers = self._order[places]
+        self._used.frombytes(numbers[is_known].tobytes())
+        known: list[int] = np.where(is_known, numbers, UNKNOWN).tolist()
+        return known
 
     def add(self, digest: bytes, facts: bytes, key: bytes = NO_KEY) -> int:
         """Keep facts for the next build, under the hash of their record; returns their number.
@@ -105,9 +113,7 @@ class FactStore:
         new = number - self._count
         if new < 0:
             return self._facts[self._offsets[number] : self._offsets[number + 1]]
-        start, stop = self._new_offsets[new], self._new_offsets[new + 1]
-        self._new.flush()
-        return os.pread(self._new.fileno(), stop - start, start)
+        return self._read_new(new, new + 1)
 
     def digest(self, number: int) -> bytes:
         """Return the hash of the record whose facts have this number."""
@@ -119,25 +125,39 @@ class FactStore:
     def write(self, folder: Path, program: str) -> None:
         """Write the facts that this build used or derived, and the name of the program."""
         used = np.unique(np.frombuffer(self._used, np.int64))
-        count = len(self._new_offsets) - 1
-        numbers = np.concatenate([used, self._count + np.arange(count)])
-        new_hashes = np.frombuffer(self._new_hashes, _HASHES)
-        hashes, order = np.unique(
-            np.concatenate([self._hashes[used], new_hashes]), return_index=True
-        )
+        numbers = np.concatenate([used, self._count + np.arange(len(self._new_offsets) - 1)])
+        hashes = np.concatenate([self._hashes[used], np.frombuffer(self._new_hashes, _HASHES)])
         new_keys = np.frombuffer(self._new_keys, np.uint8).reshape(-1, KEY_SIZE)
-        new_sizes = np.diff(np.frombuffer(self._new_offsets, np.int64))
-        sizes = np.concatenate([np.diff(np.frombuffer(self._offsets, np.int64))[used], new_sizes])[
-            order
-        ]
+        keys = np.concatenate([self.keys[used], new_keys])
+        _, firsts = np.unique(hashes, return_index=True)
+        firsts.sort()
+        hashes, keys, numbers = hashes[firsts], keys[firsts], numbers[firsts]
+        sizes = np.concatenate([np.diff(self._offsets), np.diff(self._new_offsets)])[numbers]
         folder.mkdir(parents=True, exist_ok=True)
         arrays_path(folder / FILE).unlink(missing_ok=True)  # a file that is mapped keeps its bytes
         with writing_arrays(folder / FILE, LAYOUT) as writer:
             writer.write("program", np.frombuffer(program.encode(), np.uint8))
             writer.write("hashes", hashes.view(np.uint8).reshape(-1, DIGEST_SIZE))
-            writer.write("keys", np.concatenate([self.keys[used], new_keys])[order])
+            writer.write("order", np.argsort(hashes))
+            writer.write("keys", keys)
             writer.write("offsets", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-            writer.stream("facts", map(self.read, numbers[order].tolist()))
+            writer.stream("facts", self._runs(numbers))
+
+    def _runs(self, numbers: NDArray[np.int64]) -> Iterator[bytes | memoryview]:
+        """Yield the facts of ascending numbers, of consecutive ones together."""
+        for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
+            for first in range(0, len(run), RUN):
+                some = run[first : first + RUN]
+                known, new = some[some < self._count], some[some >= self._count] - self._count
+                if len(known):
+                    yield self._facts[self._offsets[known[0]] : self._offsets[known[-1] + 1]]
+                if len(new):
+                    yield self._read_new(int(new[0]), int(new[-1]) + 1)
+
+    def _read_new(self, start: int, stop: int) -> bytes:
+        first, last = self._new_offsets[start], self._new_offsets[stop]
+        self._new.flush()
+        return os.pread(self._new.fileno(), last - first, first)
 
 
 def open_facts(folder: Path, program: str, spool: Path | None = None) -> FactStore:
@@ -147,7 +167,7 @@ def open_facts(folder: Path, program: str, spool: Path | None = None) -> FactSto
     """
     path = folder / FILE
     try:
-        arrays = open_arrays(path, LAYOUT, touch=False)
+        arrays = open_arrays(path, LAYOUT)
     except SnapshotDamaged as error:
         raise FactsDamaged(str(error)) from error
     if arrays["program"].tobytes() != program.encode():
@@ -164,9 +184,12 @@ def hash_text(text: bytes, method: str = "") -> bytes:
 
 
 def _is_consistent(arrays: Arrays) -> bool:
-    """Whether hashes and offsets ascend, and the offsets are those of the facts."""
-    hashes = arrays["hashes"].view(_HASHES).ravel()
+    """Whether the order is that of the hashes, and the offsets are those of the facts."""
+    hashes, order = arrays["hashes"].view(_HASHES).ravel(), arrays["order"]
     offsets = arrays["offsets"]
+    if len(order) and not 0 <= order.min() <= order.max() < len(order):
+        return False
+    hashes = hashes[order]
     return bool(
         (hashes[1:] > hashes[:-1]).all()
         and (np.diff(offsets) > 0).all()

@@ -193,7 +193,7 @@ def of_another_program(path: Path) -> None:
 
 
 def of_other_order(path: Path) -> None:
-    rewrite(path, lambda arrays: arrays["hashes"][::-1], "hashes")
+    rewrite(path, lambda arrays: arrays["order"][::-1], "order")
 
 
 def of_other_offsets(path: Path) -> None:
