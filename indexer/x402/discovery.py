@@ -1,4 +1,4 @@
-"""Discovered resources of all sources: merged by URL, method and tool, and grouped by host."""
+"""Discovered resources of all sources: merged by URL, method and tool, and claimed by records."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class FoundResources:
     def add(self, record: SourceRecord, reading: ReadResource) -> str | None:
         """Add a resource unless a better one is known; returns the position of the worse one."""
         outline = reading.outline
-        place = self._discovery.spool(self, record, reading)
+        place = self._discovery.spool(self.source, self.trust, record, reading)
         places, key = self.places[outline.domain], outline.key
         known = places.get(key)
         if known is not None:
@@ -123,15 +123,15 @@ class Discovery:
         self._groups: list[list[Place]] = []
         self.dropped: list[Dropped] = []
 
-    def spool(self, found: FoundResources, record: SourceRecord, reading: ReadResource) -> Place:
+    def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
         """Write the text of a resource to the spool; returns its place."""
         number, outline = reading
         start = self._end
         self._end += self._spool.write(record.text)
         return Place(
             updated=outline.updated,
-            source=found.source,
-            trust=found.trust,
+            source=source,
+            trust=trust,
             position=record.position,
             method=outline.method,
             is_listed=outline.is_listed,
@@ -189,8 +189,8 @@ class Discovery:
     def _trusts(self) -> dict[str, int]:
         trusts: dict[str, int] = {}
         for place in chain.from_iterable(self._merged.values()):
-            resource = self._outline(place)
-            for url in (resource.given, resource.identity):
+            outline = self._outline(place)
+            for url in (outline.given, outline.identity):
                 trusts[url] = max(place.trust, trusts.get(url, place.trust))
         return trusts
 
@@ -205,11 +205,11 @@ class Discovery:
         others: list[Place] = []
         urls = {url for url, _ in endpoints}
         for place in self._merged.get(domain, ()):
-            resource = self._outline(place)
-            spellings = {resource.given, resource.identity}
-            named = pair_endpoints(spellings, resource.method) & endpoints.keys()
+            outline = self._outline(place)
+            spellings = {outline.given, outline.identity}
+            named = pair_endpoints(spellings, outline.method) & endpoints.keys()
             payees = {payee for pair in named for payee in endpoints[pair]}
-            is_other = bool(payees) and payees.isdisjoint(resource.payees)
+            is_other = bool(payees) and payees.isdisjoint(outline.payees)
             if place.trust < trust and (is_other if named else spellings & urls):
                 self._outrank(place)
             else:
@@ -262,14 +262,14 @@ class Discovery:
             return
         trusts: dict[str, int] = {}
         for place in sorted(places, key=lambda place: place.trust):
-            resource = self._outline(place)
-            trusts[resource.given] = trusts[resource.identity] = place.trust
+            outline = self._outline(place)
+            trusts[outline.given] = trusts[outline.identity] = place.trust
         for address, found in by_address.items():
             leading = max(place.trust for _, place in found)
             kept = []
             for key, place in found:
-                resource = self._outline(place)
-                if leading < max(trusts[resource.given], trusts[resource.identity]):
+                outline = self._outline(place)
+                if leading < max(trusts[outline.given], trusts[outline.identity]):
                     self._outrank(place)
                 else:
                     kept.append((key, place))
@@ -332,8 +332,7 @@ class Discovery:
         record = SourceRecord(first.position, merged.text)
         try:
             reading = self.readings.read(record, method)
-            found = FoundResources(self, first.source, self._names[first.source], first.trust)
-            place = self.spool(found, record, reading)
+            place = self.spool(first.source, first.trust, record, reading)
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             place = first
         place.others = tuple(each for each in places if each is not first)
