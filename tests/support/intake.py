@@ -188,7 +188,7 @@ def _take_in(
         NOW,
         Pool(jobs=1, memory=2**30),
     )
-    with assembler.assemble(find_inputs(options), staging / "ecosystem") as assembled:
+    with assembler.assemble(find_inputs(options), staging) as assembled:
         entries = assembled.listing
         texts = assembled.catalogue.texts([each.id for each in entries])
         services = {each.id: text for each, text in zip(entries, texts, strict=True)}
