@@ -25,7 +25,7 @@ from indexer.payments.database import open_payments
 from indexer.payments.files import PaymentInput
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
-from indexer.segments.kept import KeptRecords
+from indexer.segments.reuse import KeptRecords
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +28,7 @@ from indexer.publishing.publication import Publisher
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.search.offers import OfferWriter
-from indexer.segments.kept import Kept
+from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.identity import find_whole, list_files, since_last
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
@@ -43,7 +43,6 @@ from service.publishing.downloads import make_downloads
 from service.records import Counts
 from service.snapshot.manifest import (
     FORMAT,
-    SEGMENTS,
     File,
     Manifest,
     Source,
@@ -54,9 +53,6 @@ from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:
     from indexer.opensearch.loading import SearchCluster
-
-SOURCES = "sources"
-"""The folder of a snapshot that keeps the facts of its source records for the next build."""
 
 
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
@@ -200,10 +196,10 @@ def _opened(
     snapshots = [] if options.from_scratch else kept_snapshots(options.out)
     with (
         Pool(options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)) as pool,
-        closing(Kept(options.out, snapshots)) as kept,
         collect_findings(options.rejects, inputs.paths) as findings,
     ):
-        yield _Build(staging, options, encoder, kept, findings, progress, pool)
+        reuse = ReuseStore(options.out, snapshots)
+        yield _Build(staging, options, encoder, reuse, findings, progress, pool)
 
 
 class _Stored(NamedTuple):
@@ -235,22 +231,30 @@ class _Build:
         staging: Path,
         options: BuildOptions,
         encoder: StaticEncoder | None,
-        kept: Kept,
+        reuse: ReuseStore,
         findings: Findings,
         progress: Progress,
         pool: Pool,
     ) -> None:
-        self._built = staging / "snapshot"
+        self._staging, self._built = staging, staging / "snapshot"
         self._built.mkdir()
         self._options, self._findings, self._progress = options, findings, progress
         self._now = datetime.now(UTC)
         self._pool = pool
-        self._indexer = Indexer(staging, options, encoder, pool, kept, progress)
+        self._indexer = Indexer(staging, options, encoder, pool, reuse, progress)
         served = DecisionTable() if options.forget else _served_decisions(options.out)
         with progress.stage("read what is kept"):
-            self._known = _known_records(kept, options, staging)
+            self._known = _known_records(reuse, options, staging)
         self._assembler = Assembler(
-            staging, options, served, kept.records, self._known, findings, progress, self._now, pool
+            staging,
+            options,
+            served,
+            reuse.records,
+            self._known,
+            findings,
+            progress,
+            self._now,
+            pool,
         )
 
     def run(
@@ -260,13 +264,14 @@ class _Build:
         with self._assembler.assemble(inputs, self._built) as assembled:
             stored = self._store(assembled)
         before, changes = since_last(self._options.out, self._built)
-        indexed = self._index(stored)
+        indexed = self._indexer.write(stored.entries, stored.keys, stored.listed, stored.offers)
         release_memory()
         is_dated = assembled.depends_on_time or fingerprint is None or not fingerprint.is_current()
-        manifest = self._describe(stored, indexed)
+        manifest = self._describe(stored)
         manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
         loaded = 0 if cluster is None else self._load(cluster, manifest)
         self._publish(manifest)
+        self._save(manifest.id, indexed)
         assembled.intake.store()
         report = make_report(
             manifest,
@@ -275,7 +280,7 @@ class _Build:
             changes,
             indexed.outliers,
             assembled.reused,
-            indexed.segments,
+            indexed.counts,
             depends_on_time=assembled.depends_on_time,
         )
         report.loaded = loaded
@@ -317,15 +322,9 @@ class _Build:
         entries = [each.entry for each in assembled.listing]
         return _Stored(entries, keys, files, listed, offers, assembled.payments)
 
-    def _index(self, stored: _Stored) -> IndexReport:
-        """Write the indexes, and what the next build reuses."""
-        indexed = self._indexer.write(stored.entries, stored.keys, stored.listed, stored.offers)
-        self._known.facts.write(self._built / SEGMENTS / SOURCES, _program_of_facts(self._options))
-        return indexed
-
-    def _describe(self, stored: _Stored, indexed: IndexReport) -> Manifest:
+    def _describe(self, stored: _Stored) -> Manifest:
         """Hash the files; returns their manifest."""
-        files = list_files(self._built, self._pool.jobs, known=stored.files | indexed.files)
+        files = list_files(self._built, self._pool.jobs, known=stored.files)
         tallies = self._findings.tallies
         manifest = Manifest(
             format=FORMAT,
@@ -336,7 +335,7 @@ class _Build:
             files=files,
             encoder=self._options.ranking.search.encoder,
         )
-        manifest.id = identify(manifest.served_files)
+        manifest.id = identify(manifest.files)
         manifest.earlier = earlier_ids(self._options.out, manifest.id)
         return manifest
 
@@ -357,6 +356,16 @@ class _Build:
         with self._progress.stage("publish"):
             publish(self._options.out, self._built, manifest)
 
+    def _save(self, snapshot_id: str, indexed: IndexReport) -> None:
+        """Leave what the next build reuses; the snapshot is published, whether or not it can."""
+        segments = [(each.stored.path, each.stored.file) for each in indexed.segments]
+        facts = self._staging / "facts"
+        try:
+            self._known.facts.write(facts, _program_of_facts(self._options))
+            save(self._options.out, snapshot_id, segments, indexed.columns, facts)
+        except OSError as error:
+            self._findings.notes.append(f"the next build can reuse nothing of this one: {error}")
+
 
 def _served_id(artifacts: Path) -> str:
     """Return the id of the served snapshot, empty without one."""
@@ -376,12 +385,12 @@ def _served_decisions(artifacts: Path) -> DecisionTable:
     return read_decisions(folder, files)
 
 
-def _known_records(kept: Kept, options: BuildOptions, staging: Path) -> KnownRecords:
+def _known_records(reuse: ReuseStore, options: BuildOptions, staging: Path) -> KnownRecords:
     """Return the source records that the last build validated, none where it kept none."""
-    for folder in kept.whole(SOURCES):
+    for path in reuse.facts():
         with suppress(FactsDamaged):
-            facts = open_facts(folder, _program_of_facts(options), staging)
-            return KnownRecords(facts, kept.records)
+            facts = open_facts(path, _program_of_facts(options), staging)
+            return KnownRecords(facts, reuse.records)
     return KnownRecords(FactStore(folder=staging))
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
-from indexer.columns.files import open_columns
+from indexer.columns.files import open_columns, write_columns
 from indexer.columns.record_columns import RecordColumns, find_keys
 from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.summaries import write_summaries
@@ -28,15 +28,14 @@ from indexer.search.parts import Documents, segment_parts
 from indexer.search.postings import compile_postings, popularity
 from indexer.search.vectors import add_services, write_vectors
 from indexer.segments.indexing import index_in_parts
-from indexer.segments.kept import Kept, keep
 from indexer.segments.postings import GONE, Numbers
+from indexer.segments.reuse import ReuseStore
 from indexer.segments.segment import Origin, merge_segments, read_segment
 from indexer.segments.store import (
     SegmentCounts,
     UsedSegment,
     choose_merged,
     find_segments,
-    link_segments,
     open_written,
     selections,
     use_segments,
@@ -44,26 +43,25 @@ from indexer.segments.store import (
 from indexer.segments.vectors import endpoint_numbers, gather_vectors
 from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
 from indexer.snapshot.resources import ListedResources
-from indexer.sources.fingerprint import hash_program
 from service.search.config import SearchConfig
-from service.snapshot.manifest import File
 
 Segments = Sequence[tuple[Path, Numbers]]
 """The paths of segments, with the ordinals of their services."""
 
 
 class IndexReport(Struct):
-    """The outcome: suspicious prices, counts for the report, and hashes of files that are known."""
+    """The outcome: suspicious prices, counts for the report, and files for the next build."""
 
     outliers: list[Outlier]
-    segments: SegmentCounts
-    files: dict[str, File]
+    counts: SegmentCounts
+    segments: list[UsedSegment]
+    columns: Path
 
 
 class Indexer:
     """Writes the indexes of the stored services into a snapshot that is being built.
 
-    `kept` is what earlier builds left for it.
+    `reuse` has the files that earlier builds left.
     """
 
     def __init__(
@@ -72,14 +70,14 @@ class Indexer:
         options: BuildOptions,
         encoder: StaticEncoder | None,
         pool: Pool,
-        kept: Kept,
+        reuse: ReuseStore,
         progress: Progress,
     ) -> None:
         self._staging, self._built = staging, staging / "snapshot"
         self._options = options
         self._encoder = encoder
         self._pool = pool
-        self._kept = kept
+        self._reuse = reuse
         self._progress = progress
 
     def write(
@@ -112,7 +110,7 @@ class Indexer:
                     indexed.other_documents,
                     indexed.other_vectors,
                 )
-            keep(built, columns)
+            write_columns(self._staging / "columns", columns)
             write_summaries(built, columns)
             write_filters(built / "filters", columns, [entry.calls for entry in entries])
             outliers = find_outliers(columns)
@@ -120,19 +118,19 @@ class Indexer:
             _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
             if vectors is not None:
                 wait_for(vectors)
-        return IndexReport(outliers, counts, link_segments(built, used))
+        return IndexReport(outliers, counts, used, self._staging / "columns")
 
     def _update_segments(
         self, keys: Keys, encoder: Path | None
     ) -> tuple[list[UsedSegment], SegmentCounts, RecordColumns]:
         """Read the records and index the texts that are new, and merge segments."""
         name = "" if self._encoder is None else self._encoder.name
-        origin = Origin(hash_program(), name, self._options.endpoints)
+        origin = Origin(name, self._options.endpoints)
         folder = self._staging / "segments"
         folder.mkdir()
         with self._progress.stage("read what is kept"):
-            kept = list(find_segments(self._kept, origin))
-        columns = self._kept.records.columns
+            kept = list(find_segments(self._reuse, origin))
+        columns = self._reuse.records.columns
         known = np.concatenate([columns.texts[:0], *(stored.keys for stored in kept)])
         rows = columns.find(keys).astype(np.int64)
         is_known = rows >= 0

@@ -58,7 +58,7 @@ def load_array(path: Path) -> npt.NDArray[Any]:
 class Run(NamedTuple):
     """Consecutive records of a store, joined by commas; their sizes, and their hashes in a row."""
 
-    content: bytes
+    content: bytes | memoryview
     sizes: Sequence[int]
     keys: bytes
 
@@ -108,16 +108,18 @@ class _HashingWriter:
     def __init__(self, file: BinaryIO, thread: ThreadPoolExecutor) -> None:
         self._file, self._thread = file, thread
         self._digest = sha256()
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | memoryview] = []
         self._size = 0
         self._hashed: Future[None] | None = None
 
-    def write(self, content: bytes) -> None:
+    def write(self, content: bytes | memoryview) -> None:
         """Add the next bytes."""
-        self._pieces.append(content)
-        self._size += len(content)
-        if self._size >= HASHED:
-            self._flush()
+        for start in range(0, len(content), HASHED):
+            piece = content[start : start + HASHED]
+            self._pieces.append(piece)
+            self._size += len(piece)
+            if self._size >= HASHED:
+                self._flush()
 
     def finish(self) -> File:
         """Write the last bytes; returns the size and the hash of the file."""

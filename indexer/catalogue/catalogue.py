@@ -16,7 +16,7 @@ from indexer.catalogue.record import Facts, Normalised
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import SourceOptions
 from indexer.record_store import Run, run_of
-from indexer.segments.kept import NOT_KEPT, KeptRecords
+from indexer.segments.reuse import NOT_KEPT, KeptRecords
 from indexer.sources.decisions import Decisions
 from indexer.sources.findings import Findings
 from indexer.sources.records import SourceRecord
@@ -253,7 +253,7 @@ class Catalogue:
 
     def _text(self, service_id: str, entry: Entry) -> bytes:
         if entry.row != NOT_KEPT:
-            return self._kept.run(entry.row, entry.row + 1).content
+            return bytes(self._kept.run(entry.row, entry.row + 1).content)
         text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
         if entry.id is None:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])

@@ -14,7 +14,7 @@ import numpy as np
 
 from indexer.catalogue.record import Facts, Normalised, normalise, restore
 from indexer.record_store import record_key
-from indexer.segments.kept import NOT_KEPT, KeptRecords
+from indexer.segments.reuse import NOT_KEPT, KeptRecords
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
 from indexer.sources.records import SourceRecord
 from indexer.x402.readings import ReadResource

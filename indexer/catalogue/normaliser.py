@@ -16,7 +16,7 @@ from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
 from indexer.options import Kind, Policy, Stablecoin
 from indexer.processes.pool import Pool, wait_for
-from indexer.segments.kept import NOT_KEPT
+from indexer.segments.reuse import NOT_KEPT
 from indexer.sources.fact_store import NO_KEY, hash_text
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped

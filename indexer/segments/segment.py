@@ -60,14 +60,12 @@ SEGMENT = Layout(
 
 
 class Origin(Struct, frozen=True):
-    """The versions and parameters that the content of a segment depends on, besides its texts.
+    """The parameters that the content of a segment depends on, besides its texts.
 
-    program: hash of the modules and of the versions of their dependencies
     encoder: name of the encoder of the vectors, empty without vectors
     endpoints: whether endpoints are indexed
     """
 
-    program: str
     encoder: str
     endpoints: bool
 

@@ -1,15 +1,10 @@
-"""The segments of a build: those of earlier snapshots, and which of them are merged.
-
-A snapshot has its segments in its folder, named by their hashes; snapshots that share one have hard
-links to its file.
-"""
+"""The segments of a build: those that earlier builds left, and which of them are merged."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -20,16 +15,13 @@ import numpy.typing as npt
 
 from indexer.columns.record_columns import find_keys
 from indexer.record_store import Keys
-from indexer.segments.kept import Kept
 from indexer.segments.postings import GONE, Numbers
+from indexer.segments.reuse import ReuseStore
 from indexer.segments.segment import Origin, Selection, read_segment
 from service.errors import SnapshotDamaged
-from service.snapshot.manifest import SEGMENTS, File, sha256
-from service.storage.container import SUFFIX, arrays_path
+from service.snapshot.manifest import File, sha256
+from service.storage.container import arrays_path
 
-TEXTS = "texts"
-"""The folder of the segments."""
-ADDRESS_DIGITS = 20
 LEVELS = (500, 4000)
 """Services from which a segment is on the next level; on the last one it is large enough."""
 MERGE_FACTOR = 8
@@ -80,20 +72,11 @@ class UsedSegment(NamedTuple):
         return self.live * self.weight
 
 
-def find_segments(kept: Kept, origin: Origin) -> Iterator[StoredSegment]:
-    """Yield the segments of this origin that earlier snapshots have, but for the damaged ones."""
-    seen: set[str] = set()
-    for folder, files in kept.folders(TEXTS):
-        for name, file in files.items():
-            path = folder / name
-            try:
-                if name in seen or path.is_symlink() or sha256(path) != file.sha256:
-                    continue
-                path = path.with_suffix("")
-                segment = read_segment(path)
-            except (OSError, SnapshotDamaged):
-                continue
-            seen.add(name)
+def find_segments(reuse: ReuseStore, origin: Origin) -> Iterator[StoredSegment]:
+    """Yield the segments of this origin that earlier builds left, but for the damaged ones."""
+    for path, file in reuse.segments():
+        with suppress(SnapshotDamaged):
+            segment = read_segment(path)
             if segment.origin == origin:
                 yield StoredSegment(path, segment.keys, file)
 
@@ -161,23 +144,6 @@ def divide(weights: npt.NDArray[np.float64], parts: int) -> list[slice]:
     inner = np.searchsorted(ends, ends[-1] * np.arange(1, parts) / parts, side="right")
     bounds = np.unique(np.concatenate(([0], inner, [len(ends)])))
     return [slice(*each) for each in pairwise(bounds.tolist())]
-
-
-def link_segments(built: Path, used: Sequence[UsedSegment]) -> dict[str, File]:
-    """Link segments into the folder of a snapshot; returns the size and hash of each by its name.
-
-    Files are copied where the file system has no hard links.
-    """
-    (built / SEGMENTS / TEXTS).mkdir(parents=True, exist_ok=True)
-    files = {}
-    for stored, _ in used:
-        name = f"{SEGMENTS}/{TEXTS}/{stored.file.sha256[:ADDRESS_DIGITS]}{SUFFIX}"
-        files[name] = stored.file
-        try:
-            os.link(arrays_path(stored.path), built / name)
-        except OSError:
-            shutil.copyfile(arrays_path(stored.path), built / name)
-    return files
 
 
 def _level(size: float) -> int:

@@ -40,9 +40,7 @@ def roll_back(
         while history:
             publication = history[-1]
             try:
-                manifest = verify(
-                    artifacts / SNAPSHOTS / publication.id, available_cpus(), with_segments=False
-                )
+                manifest = verify(artifacts / SNAPSHOTS / publication.id, available_cpus())
                 break
             except SnapshotUnavailable as error:
                 damaged.append(f"passed over {error}")

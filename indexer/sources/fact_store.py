@@ -24,12 +24,10 @@ from service.storage.container import (
     Array,
     Arrays,
     Layout,
-    arrays_path,
     open_arrays,
     writing_arrays,
 )
 
-FILE = "facts"
 DIGEST_SIZE = 16  # bytes
 UNKNOWN = -1
 NO_KEY = bytes(KEY_SIZE)
@@ -122,7 +120,7 @@ class FactStore:
             return bytes(self._digests[number * DIGEST_SIZE : (number + 1) * DIGEST_SIZE])
         return bytes(self._new_hashes[new * DIGEST_SIZE : (new + 1) * DIGEST_SIZE])
 
-    def write(self, folder: Path, program: str) -> None:
+    def write(self, path: Path, program: str) -> None:
         """Write the facts that this build used or derived, and the name of the program."""
         used = np.unique(np.frombuffer(self._used, np.int64))
         numbers = np.concatenate([used, self._count + np.arange(len(self._new_offsets) - 1)])
@@ -133,9 +131,7 @@ class FactStore:
         firsts.sort()
         hashes, keys, numbers = hashes[firsts], keys[firsts], numbers[firsts]
         sizes = np.concatenate([np.diff(self._offsets), np.diff(self._new_offsets)])[numbers]
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays_path(folder / FILE).unlink(missing_ok=True)  # a file that is mapped keeps its bytes
-        with writing_arrays(folder / FILE, LAYOUT) as writer:
+        with writing_arrays(path, LAYOUT) as writer:
             writer.write("program", np.frombuffer(program.encode(), np.uint8))
             writer.write("hashes", hashes.view(np.uint8).reshape(-1, DIGEST_SIZE))
             writer.write("order", np.argsort(hashes))
@@ -160,12 +156,11 @@ class FactStore:
         return os.pread(self._new.fileno(), last - first, first)
 
 
-def open_facts(folder: Path, program: str, spool: Path | None = None) -> FactStore:
-    """Map the facts that a build of this program wrote to a folder; raises FactsDamaged.
+def open_facts(path: Path, program: str, spool: Path | None = None) -> FactStore:
+    """Map the facts that a build of this program wrote; raises FactsDamaged.
 
     New facts are spooled to a file without a name in the folder `spool`.
     """
-    path = folder / FILE
     try:
         arrays = open_arrays(path, LAYOUT)
     except SnapshotDamaged as error:

@@ -57,7 +57,7 @@ async def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescript
         built_at=format_timestamp(manifest.built_at),
         checked_at=format_timestamp(snapshot.checked_at),
         counts=manifest.counts,
-        files=_list_files(manifest.served_files),
+        files=_list_files(manifest.files),
         downloads=_list_files(archives),
     )
 

@@ -209,7 +209,7 @@ class SnapshotManager:
             for earlier in reversed(read_history(self.artifacts)[:-1]):
                 folder = self._folder(earlier.id)
                 try:
-                    verify(folder, with_segments=False)
+                    verify(folder)
                     self._serve(folder, earlier.checked_at)
                 except SnapshotUnavailable:
                     continue
@@ -225,7 +225,7 @@ class SnapshotManager:
             self._served = served._replace(checked_at=current.checked_at)
         if is_served and self._verified and self.refusal is None:
             return
-        verify(folder, with_segments=False)
+        verify(folder)
         if not is_served or self.refusal is not None:
             self._serve(folder, current.checked_at)
         self._verified = True

@@ -97,7 +97,7 @@ def _find_earlier(artifacts: Path, manifest: Manifest, base: str) -> _Earlier | 
     with suppress(SnapshotUnavailable):
         served = base or read_current(artifacts).id
         folder = artifacts / SNAPSHOTS / served
-        files = read_manifest(folder).served_files
+        files = read_manifest(folder).files
         archive = artifacts / DOWNLOADS / served / archive_name(served)
         frames: Mapping[str, Frame] = {}
         with suppress(SnapshotUnavailable):
@@ -147,7 +147,7 @@ def _write_archive(
     archive.compress([head], len(head))
     frames = {MANIFEST: archive.compress([content], len(content))}
     padding = _padding(len(content))
-    for path, file in sorted(manifest.served_files.items()):
+    for path, file in sorted(manifest.files.items()):
         head = padding + _tar_head(manifest.id, path, file.bytes)
         archive.compress([head], len(head))
         known = _earlier_frame(earlier, path, file)
@@ -215,7 +215,7 @@ def _write_patches(
         return {}
     changed = {
         path: file
-        for path, file in sorted(manifest.served_files.items())
+        for path, file in sorted(manifest.files.items())
         if path in earlier.files and not earlier.has(path, file)
     }
     renumbering = Renumbering(earlier.folder, folder)

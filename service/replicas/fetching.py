@@ -110,7 +110,7 @@ class Fetch:
         places = {
             file.sha256: folder / path
             for folder, manifest in reversed(self._kept)
-            for path, file in manifest.served_files.items()
+            for path, file in manifest.files.items()
         }
         left = []
         for digest in missing:

@@ -223,7 +223,7 @@ class Follower:
         if verified == self._verified:
             return True
         try:
-            manifest = verify(self._artifacts / SNAPSHOTS / pointer.id, with_segments=False)
+            manifest = verify(self._artifacts / SNAPSHOTS / pointer.id)
         except SnapshotUnavailable:
             return False
         if hashlib.sha256(copy_manifest(manifest)).hexdigest() != pointer.manifest:

@@ -22,8 +22,6 @@ MANIFEST = "manifest.json"
 EARLIER = 1000
 """The number of earlier snapshots whose ids a manifest remembers."""
 ID_DIGITS = 20
-SEGMENTS = "segments"
-"""The folder in a snapshot of what the next build reuses; the service does not read it."""
 
 
 class File(Struct):
@@ -87,12 +85,6 @@ class Manifest(Struct):
     indexed: dict[str, File] = {}
     inputs: BuildInputs | None = None
 
-    @property
-    def served_files(self) -> dict[str, File]:
-        """The files that the service reads: all but the segments."""
-        prefix = f"{SEGMENTS}/"
-        return {name: file for name, file in self.files.items() if not name.startswith(prefix)}
-
 
 class _Format(Struct):
     """The part of a manifest that every format has."""
@@ -123,7 +115,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def copy_manifest(manifest: Manifest) -> bytes:
     """Return the manifest of a copy of a snapshot, which has no inputs."""
-    return msgspec.json.encode(replace(manifest, files=manifest.served_files, inputs=None))
+    return msgspec.json.encode(replace(manifest, inputs=None))
 
 
 def identify(files: Mapping[str, File]) -> str:
@@ -147,7 +139,7 @@ def check_sizes(folder: Path, files: Mapping[str, File]) -> None:
             raise SnapshotDamaged(f"{path} has {size} bytes, not {file.bytes}; {REBUILD}")
 
 
-def verify(folder: Path, threads: int = 1, *, with_segments: bool = True) -> Manifest:
+def verify(folder: Path, threads: int = 1) -> Manifest:
     """Check every file of a snapshot against its size and hash; raises SnapshotUnavailable.
 
     100,000 services are some 330 MB, a quarter of a second for one thread.
@@ -155,9 +147,9 @@ def verify(folder: Path, threads: int = 1, *, with_segments: bool = True) -> Man
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
-    if identify(manifest.served_files | manifest.indexed) != manifest.id:
+    if identify(manifest.files | manifest.indexed) != manifest.id:
         raise SnapshotDamaged(f"{folder / MANIFEST} names other files than its id; {REBUILD}")
-    check_files(folder, manifest.files if with_segments else manifest.served_files, threads)
+    check_files(folder, manifest.files, threads)
     return manifest
 
 

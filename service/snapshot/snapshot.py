@@ -80,7 +80,7 @@ def open_folder(folder: Path, checked_at: datetime, connect: Connect | None = No
     `connect` returns the postings of a snapshot, if its own files do not have them.
     """
     manifest = read_manifest(folder)
-    check_sizes(folder, manifest.served_files)
+    check_sizes(folder, manifest.files)
     try:
         return Snapshot(folder, manifest, checked_at, connect)
     except SnapshotUnsupported:

@@ -71,8 +71,8 @@ def _print_moved(artifacts: Path, name: str, seconds: float) -> None:
     """Print the bytes that a replica fetches: patches, and the frames of other new files."""
     snapshot_id = read_current(artifacts).id
     index = read_download(artifacts / DOWNLOADS / snapshot_id)
-    files = read_manifest(artifacts / SNAPSHOTS / snapshot_id).served_files
-    before = read_manifest(artifacts / SNAPSHOTS / index.base).served_files
+    files = read_manifest(artifacts / SNAPSHOTS / snapshot_id).files
+    before = read_manifest(artifacts / SNAPSHOTS / index.base).files
     known = {file.sha256 for file in before.values()}
     moved = {
         path: index.patches.get(path, index.frames[path]).bytes

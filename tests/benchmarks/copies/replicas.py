@@ -77,7 +77,7 @@ def _print(
     """Print the seconds and the bytes fetched since `before`; return the bytes fetched so far."""
     lines = clients[0].get("/metrics").text.splitlines()
     (fetched,) = (float(line.split()[1]) for line in lines if line.startswith(FETCHED))
-    size = sum(file.bytes for file in read_manifest(folder(artifacts)).served_files.values())
+    size = sum(file.bytes for file in read_manifest(folder(artifacts)).files.values())
     print(f"{label:40} {seconds:7.1f} {(fetched - before) / 1e6:9.1f} {size / 1e6:14.1f}")
     return fetched
 
@@ -88,6 +88,6 @@ def _print_copy(snapshot: Path, home: Path) -> None:
     for number in range(REPLICAS):
         target = home / f"copy{number}" / snapshot.name
         shutil.copytree(snapshot, target, ignore=shutil.ignore_patterns("segments"))
-        verify(target, with_segments=False)
-    size = sum(file.bytes for file in read_manifest(snapshot).served_files.values()) / 1e6
+        verify(target)
+    size = sum(file.bytes for file in read_manifest(snapshot).files.values()) / 1e6
     print(f"{'copying the folder':40} {time.time() - started:7.1f} {size:9.1f} {size:14.1f}")

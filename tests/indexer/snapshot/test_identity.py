@@ -78,7 +78,7 @@ def test_an_upgrade_that_changes_no_byte_keeps_the_snapshot(
     second = publish(artifacts, [service("a")])
     assert (second.snapshot, second.changed, second.indexed) == (first.snapshot, False, 1)
     after = read_manifest(folder(artifacts))
-    assert (after.built_at, after.served_files) == (manifest.built_at, manifest.served_files)
+    assert (after.built_at, after.files) == (manifest.built_at, manifest.files)
     assert after.inputs is not None
     assert after.inputs.program == "another release"
     assert publish(artifacts, [service("a")]).stages.keys() == {"compare with the last build"}

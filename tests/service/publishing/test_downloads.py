@@ -104,7 +104,7 @@ def test_the_extracted_archive_is_a_whole_snapshot_without_segments(
     subprocess.run(extract, check=True)
     shutil.copy(artifacts / "CURRENT", copy)
     manifest = verify(folder(copy))
-    assert manifest.files == read_manifest(folder(artifacts)).served_files
+    assert manifest.files == read_manifest(folder(artifacts)).files
     assert not (folder(copy) / SEGMENTS).exists()
     assert main(["verify", str(copy)]) == 0
     copied, original = open_snapshot(copy), open_snapshot(artifacts)
@@ -121,7 +121,7 @@ def test_the_archive_has_the_manifest_first_and_then_the_files_in_order(
     content = content_of(downloads(artifacts) / archive_name(snapshot_id))
     with tarfile.open(fileobj=BytesIO(content)) as archive:
         members = archive.getmembers()
-    served = read_manifest(folder(artifacts)).served_files
+    served = read_manifest(folder(artifacts)).files
     names = [MANIFEST, *sorted(served)]
     assert [member.name for member in members] == [f"{snapshot_id}/{name}" for name in names]
     assert {(member.mtime, member.uid, member.gid, member.mode) for member in members} == {
@@ -134,8 +134,8 @@ def test_each_file_is_one_frame_of_the_archive(artifacts: Path, build: Build) ->
     index = read_download(downloads(artifacts))
     archive = (downloads(artifacts) / archive_name(index.id)).read_bytes()
     manifest = read_manifest(folder(artifacts))
-    assert index.frames.keys() == {MANIFEST, *manifest.served_files}
-    for path, file in manifest.served_files.items():
+    assert index.frames.keys() == {MANIFEST, *manifest.files}
+    for path, file in manifest.files.items():
         frame = index.frames[path]
         packed = archive[frame.offset : frame.offset + frame.bytes]
         assert hashlib.sha256(packed).hexdigest() == frame.sha256
@@ -151,7 +151,7 @@ def check_patches(artifacts: Path, base: str, tmp_path: Path) -> Download:
     """Check that all patches make the files of the published snapshot; returns their index."""
     index = read_download(downloads(artifacts))
     patches = (downloads(artifacts) / PATCHES).read_bytes()
-    files = read_manifest(folder(artifacts)).served_files
+    files = read_manifest(folder(artifacts)).files
     assert index.base == base
     for path, frame in index.patches.items():
         made = tmp_path / "made"
@@ -169,10 +169,10 @@ def test_patches_make_the_files_that_changed(artifacts: Path, build: Build, tmp_
     assert (first.base, first.patches) == ("", {})
     assert build(catalogue(2000, changed=20), payments=[payment()]) == 0
     index = check_patches(artifacts, first.id, tmp_path)
-    before = read_manifest(artifacts / SNAPSHOTS / first.id).served_files
+    before = read_manifest(artifacts / SNAPSHOTS / first.id).files
     changed = {
         path
-        for path, file in read_manifest(folder(artifacts)).served_files.items()
+        for path, file in read_manifest(folder(artifacts)).files.items()
         if before[path].sha256 != file.sha256
     }
     assert index.patches.keys() <= changed
@@ -324,7 +324,7 @@ def test_downloads_are_found_by_their_names(artifacts: Path, build: Build, tmp_p
         assert manifest is not None
         digest = hashlib.sha256(manifest.path.read_bytes()).hexdigest()
         assert digest == manifest.sha256 == index.manifest
-        for path, file in read_manifest(artifacts / SNAPSHOTS / snapshot_id).served_files.items():
+        for path, file in read_manifest(artifacts / SNAPSHOTS / snapshot_id).files.items():
             part = found.packed(file.sha256)
             assert part is not None, path
             content = part.path.read_bytes()[part.offset : part.offset + part.bytes]

@@ -378,7 +378,7 @@ def test_parts_of_the_listing_are_indexed_as_one(
 
 def served_files(snapshot: Path) -> dict[str, bytes]:
     """Return the files that the service reads, but for the manifest."""
-    names = {*read_manifest(snapshot).served_files}
+    names = {*read_manifest(snapshot).files}
     return {name: (snapshot / name).read_bytes() for name in sorted(names)}
 
 
