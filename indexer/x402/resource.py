@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,7 @@ from indexer.options import Policy, Stablecoin
 from indexer.sources.denials import Denials, fold_address
 from indexer.sources.records import SourceRecord
 from indexer.urls import MAX_URL, ParsedUrl, parse_url
+from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.parameters import DeclaredInput, read_input
@@ -32,19 +33,12 @@ from service.discovery_records import ListedEndpoint
 from service.records import Endpoint, EndpointQuality, format_timestamp
 
 MAX_COUNT = 2**63 - 1
-NEVER = -1
 SIZE = "listings that are too large"
 TAKEN_DOWN = "taken down"
 OLD = "old listings"
-MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this is the year 5138
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-SECOND = 1_000_000  # microseconds
 CLOCK_SKEW = 3600 * SECOND
 
 _encode = msgspec.msgpack.Encoder().encode
-_time = msgspec.json.Decoder(datetime)
 _route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _digits = re.compile(r"[0-9]{1,19}")
 
@@ -58,7 +52,7 @@ class Rules:
         self.policy = policy
         self.denials = denials or Denials(())
         self.stablecoins = Stablecoins(policy.stablecoins)
-        self._now = None if now is None else _since_epoch(now)
+        self._now = None if now is None else since_epoch(now)
         self._latest = NEVER if self._now is None else self._now + CLOCK_SKEW
         self._max_price = float(policy.max_price)
         self.met_the_future = False
@@ -72,7 +66,7 @@ class Rules:
 
     def read_time(self, value: Any) -> int:
         """Return a time in microseconds, NEVER for one that is no time or in the future."""
-        moment = _microseconds(value)
+        moment = parse_moment(value)
         if self._now is not None and moment > self._latest:
             self.met_the_future = True
             return NEVER
@@ -386,31 +380,6 @@ def _count(value: Any) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= MAX_COUNT else None
-
-
-def _parse_time(text: str) -> datetime | None:
-    """Parse ISO 8601, in UTC where it names no zone."""
-    try:
-        moment = _time.decode(msgspec.json.encode(text))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (msgspec.MsgspecError, OverflowError):
-        return None
-
-
-def _since_epoch(moment: datetime) -> int:
-    return (moment - EPOCH) // MICROSECOND
-
-
-def _microseconds(value: Any) -> int:
-    """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2."""
-    if isinstance(value, str):
-        moment = _parse_time(value)
-        return NEVER if moment is None or moment < EPOCH else _since_epoch(moment)
-    if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
-        return NEVER
-    if not 0 <= value < MAX_SECONDS * 1000:
-        return NEVER
-    return int(value * (10**6 if value < MAX_SECONDS else 1000))
 
 
 def _endpoint(

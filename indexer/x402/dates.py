@@ -1,0 +1,44 @@
+"""Dates of discovered resources, in microseconds of Unix time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+NEVER = -1
+MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this is the year 5138
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+SECOND = 1_000_000  # microseconds
+
+_time = msgspec.json.Decoder(datetime)
+
+
+def since_epoch(moment: datetime) -> int:
+    """Return a moment in microseconds of Unix time."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def parse_moment(value: Any) -> int:
+    """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2."""
+    if isinstance(value, str):
+        moment = _parse_time(value)
+        return NEVER if moment is None or moment < EPOCH else since_epoch(moment)
+    if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
+        return NEVER
+    if not 0 <= value < MAX_SECONDS * 1000:
+        return NEVER
+    return int(value * (10**6 if value < MAX_SECONDS else 1000))
+
+
+def _parse_time(text: str) -> datetime | None:
+    """Parse ISO 8601, in UTC where it names no zone."""
+    try:
+        moment = _time.decode(msgspec.json.encode(text))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (msgspec.MsgspecError, OverflowError):
+        return None
