@@ -172,9 +172,11 @@ def _make_downloads(options: BuildOptions, report: Report, base: str, progress: 
         return
     folder = options.out / SNAPSHOTS / report.snapshot
     with progress.stage("make the downloads"):
-        threads = options.jobs or available_cpus()
+        threads, memory = options.jobs or available_cpus(), options.memory or available_memory()
         try:
-            download = make_downloads(options.out, folder, read_manifest(folder), threads, base)
+            download = make_downloads(
+                options.out, folder, read_manifest(folder), base, threads=threads, memory=memory
+            )
         except OSError as error:
             raise PublishingFailed(
                 f"{report.snapshot} is served, but its downloads cannot be made: {error}; "

@@ -13,22 +13,26 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from indexer.publishing.bucket import Bucket, StoredObject
 from indexer.publishing.publication import Pushed
-from service.artifacts.downloads import PATCHES, archive_name, read_download
+from service.artifacts.downloads import PATCHES, SectionIndex, archive_name, read_download
 from service.artifacts.pointer import Copy, pointer_file_decoder
 from service.errors import PublishingFailed
 from service.publishing.frames import Buffer, map_file
-from service.snapshot.manifest import MANIFEST, File, read_manifest
+from service.snapshot.manifest import MANIFEST, File
 
 GARBAGE_AFTER = timedelta(days=1)
 REFRESHED_AFTER = timedelta(hours=12)
 UPLOADS = 8
 """Objects that are put at a time."""
+
+
+T = TypeVar("T")
 
 
 class _Kept(Struct):
@@ -45,28 +49,29 @@ class _Files(Struct):
 
 _kept = msgspec.json.Decoder(_Kept)
 _files = msgspec.json.Decoder(_Files)
+_sections = msgspec.json.Decoder(SectionIndex)
 _pointer = re.compile(r"pointer-[0-9]+\.json")
 _ours = re.compile(
-    r"objects/[0-9a-f]{64}\.zst|manifests/[0-9a-f]{64}\.json|"
+    r"(?:objects|sections)/[0-9a-f]{64}\.(?:json|zst)|manifests/[0-9a-f]{64}\.json|"
     r"patches/(?P<base>[0-9a-f]{20})-(?P<target>[0-9a-f]{20})\.(?:json|zst)"
 )
 
 
 def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
-    """Put the files, patches and manifest of a snapshot that the bucket lacks."""
+    """Put the sections, patches and manifest of a snapshot that the bucket lacks."""
     download = read_download(downloads)
-    files = read_manifest(downloads).files
     archive = memoryview(map_file(downloads / archive_name(download.id)))
     contents: dict[str, Buffer] = {}
-    for path, file in files.items():
-        frame = download.frames[path]
-        content = archive[frame.offset : frame.offset + frame.bytes]
-        contents[f"objects/{file.sha256}.zst"] = content
+    for path in download.section_index.sections:
+        for section in download.sections[path]:
+            start, stop = section.frame.offset, section.frame.offset + section.frame.bytes
+            contents[f"sections/{section.content.sha256}.zst"] = archive[start:stop]
+    index = msgspec.json.encode(download.section_index)
+    contents[f"sections/{download.manifest}.json"] = index
     if download.base:
         name = f"patches/{download.base}-{download.id}"
-        index = {"from": download.base, "to": download.id, "patches": download.patches}
         contents[f"{name}.zst"] = map_file(downloads / PATCHES)
-        contents[f"{name}.json"] = msgspec.json.encode(index)
+        contents[f"{name}.json"] = msgspec.json.encode(download.patch_index)
     stored = bucket.objects()
     manifest = f"manifests/{download.manifest}.json"
     pushed = Pushed(bucket.name, 0, 0, 0, 0)
@@ -93,9 +98,18 @@ def collect_garbage(bucket: Bucket, now: datetime) -> int:
         if content is not None:
             kept.update(_decode(bucket, key, content))
     ids = {copy.id for copy in kept}
-    named = {f"manifests/{copy.manifest}.json" for copy in kept}
-    for key in sorted(named):
-        named.update(f"objects/{digest}.zst" for digest in _digests(bucket, key))
+    named: set[str] = set()
+    for digest in sorted(copy.manifest for copy in kept):
+        manifest, sections = f"manifests/{digest}.json", f"sections/{digest}.json"
+        named |= {manifest, sections}
+        if files := _read(bucket, manifest, _files):  # releases before format 12 keep whole files
+            named.update(f"objects/{file.sha256}.zst" for file in files.files.values())
+        if index := _read(bucket, sections, _sections):
+            named.update(
+                f"sections/{section.sha256}.zst"
+                for file in index.sections.values()
+                for section in file
+            )
     garbage = [
         key
         for key, each in stored.items()
@@ -120,13 +134,11 @@ def _decode(bucket: Bucket, key: str, content: bytes) -> Iterable[Copy]:
         raise _unreadable(bucket, key) from error
 
 
-def _digests(bucket: Bucket, key: str) -> list[str]:
-    """Return the hashes of the files that a manifest names."""
+def _read(bucket: Bucket, key: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """Return a document of the bucket, None if somebody removed it."""
     content = bucket.get(key)
-    if content is None:  # somebody removed it
-        return []
     try:
-        return [file.sha256 for file in _files.decode(content).files.values()]
+        return None if content is None else decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise _unreadable(bucket, key) from error
 

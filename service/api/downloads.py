@@ -5,9 +5,10 @@
     /v1/snapshots/<id>/<archive>               the archives, beside their description
     /v1/snapshots/pointer-<format>.json        the served snapshot, and where its manifest is
     /v1/snapshots/manifests/<sha256>.json      the manifest of a copy
-    /v1/snapshots/objects/<sha256>.zst         a file of a copy
-    /v1/snapshots/patches/<from>-<to>.json     where the patches of files are in the next one
-    /v1/snapshots/patches/<from>-<to>.zst
+    /v1/snapshots/sections/<sha256>.json       the sections of the files of that manifest
+    /v1/snapshots/sections/<sha256>.zst        a section of a file
+    /v1/snapshots/patches/<from>-<to>.json     the pieces that make files from those of another copy
+    /v1/snapshots/patches/<from>-<to>.zst      their frames
 
 All but the pointer and the description never change.
 """
@@ -21,13 +22,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from service.artifacts.downloads import Download, Downloads, Frame, Part, archive_name, lines_name
+from service.artifacts.downloads import Download, Downloads, Part, archive_name, lines_name
 from service.artifacts.pointer import (
     Copy,
     Pointer,
@@ -43,14 +43,6 @@ from service.snapshot.manifest import FORMAT, copy_manifest
 
 ZSTD = "application/zstd"
 T = TypeVar("T")
-
-
-class PatchIndex(Struct, rename={"base": "from", "target": "to"}):
-    """The ranges of the patches of files in the file of the patches between two snapshots."""
-
-    base: str
-    target: str
-    patches: dict[str, Frame]
 
 
 async def get_lines(request: Request) -> ASGIApp:
@@ -78,25 +70,31 @@ async def get_package(request: Request) -> ASGIApp:
 
 async def get_manifest(request: Request) -> ASGIApp:
     """Send the manifest of a copy."""
-    part = await _find(request, Downloads.manifest, request.path_params["sha256"])
+    _, part = await _find(request, Downloads.manifest, request.path_params["sha256"])
     return _file(request, part, JSON)
 
 
-async def get_object(request: Request) -> ASGIApp:
-    """Send a file of a copy, compressed."""
-    part = await _find(request, Downloads.packed, request.path_params["sha256"])
+async def get_section_index(request: Request) -> ASGIApp:
+    """Send the sections of the files of a copy."""
+    download, _ = await _find(request, Downloads.manifest, request.path_params["sha256"])
+    return _json(request, _encode(download.section_index), IMMUTABLE)
+
+
+async def get_section(request: Request) -> ASGIApp:
+    """Send a section of a file, compressed."""
+    part = await _find(request, Downloads.section, request.path_params["sha256"])
     return _file(request, part, ZSTD)
 
 
 async def get_patch_index(request: Request) -> ASGIApp:
-    """Send the ranges of the patches between two snapshots."""
+    """Send the pieces of the files that changed between two snapshots."""
     base, target = request.path_params["from"], request.path_params["to"]
     download, _ = await _find(request, Downloads.patches, base, target)
-    return _json(request, _encode(PatchIndex(base, target, download.patches)), IMMUTABLE)
+    return _json(request, _encode(download.patch_index), IMMUTABLE)
 
 
 async def get_patches(request: Request) -> ASGIApp:
-    """Send the patches between two snapshots."""
+    """Send the frames of these pieces."""
     ends = request.path_params["from"], request.path_params["to"]
     _, part = await _find(request, Downloads.patches, *ends)
     return _file(request, part, ZSTD)
@@ -151,7 +149,8 @@ DOWNLOADS = [
     Route("/v1/snapshots/{id}.tar.zst", get_archive),
     Route("/v1/snapshots/pointer-{format}.json", get_pointer),
     Route("/v1/snapshots/manifests/{sha256}.json", get_manifest),
-    Route("/v1/snapshots/objects/{sha256}.zst", get_object),
+    Route("/v1/snapshots/sections/{sha256}.json", get_section_index),
+    Route("/v1/snapshots/sections/{sha256}.zst", get_section),
     Route("/v1/snapshots/patches/{from}-{to}.json", get_patch_index),
     Route("/v1/snapshots/patches/{from}-{to}.zst", get_patches),
     Route("/v1/snapshots/{id}/datapackage.json", get_package),

@@ -1,10 +1,10 @@
 """The downloads of snapshots: archives of each, and patches from the snapshot before.
 
-    artifacts/downloads/<id>/<id>.tar.zst     the files that the service reads, one zstd frame each
+    artifacts/downloads/<id>/<id>.tar.zst     the files that the service reads, as zstd frames
     artifacts/downloads/<id>/<id>.jsonl.zst   one service a line, in order of id
     artifacts/downloads/<id>/patches.zst      what makes files from those of the snapshot before
     artifacts/downloads/<id>/manifest.json    the manifest of the copy that the archive holds
-    artifacts/downloads/<id>/index.json       where each frame and patch is
+    artifacts/downloads/<id>/index.json       where each frame is, and what it makes
 
 The index is written last: a folder that has it is complete.
 """
@@ -16,10 +16,11 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.snapshot.manifest import (
@@ -40,11 +41,53 @@ SETTLED_AFTER = 2 * 10**9
 
 
 class Frame(Struct, frozen=True):
-    """A range of bytes in an archive or in the file of patches, and their SHA-256."""
+    """A range of bytes in an archive, and their SHA-256."""
 
     offset: int
     bytes: int
     sha256: str
+
+
+class Section(Struct, frozen=True):
+    """A section of a file, named by the hash of its content, and its zstd frame in the archive."""
+
+    content: File
+    frame: Frame
+
+
+Count = Annotated[int, Meta(ge=0)]
+Width = Literal[0, 2, 4, 8]
+
+
+class Piece(Struct, frozen=True, array_like=True):
+    """A piece of a file, made from bytes of the earlier file, which are copied if no frame is.
+
+    start, stop: the range of the earlier file
+    size: bytes of the piece
+    offset, bytes: the range of the frame in the file of patches
+    width: bytes of the integers whose differences the frame has, 0 if it has the content itself
+    """
+
+    start: Count
+    stop: Count
+    size: Count
+    offset: Count
+    bytes: Count
+    width: Width
+
+
+class SectionIndex(Struct):
+    """The sections of the files of a copy, in the order of each file."""
+
+    sections: dict[str, list[File]]
+
+
+class PatchIndex(Struct, rename={"base": "from", "target": "to"}):
+    """The pieces that make the changed files of a snapshot from those of another."""
+
+    base: str
+    target: str
+    patches: dict[str, list[Piece]]
 
 
 class Download(Struct, frozen=True):
@@ -52,23 +95,38 @@ class Download(Struct, frozen=True):
 
     manifest: SHA-256 of the manifest of the copy, which is the first file of the archive
     archives: the two archives by name
-    frames: the zstd frame of each file of the copy in the archive, by path; that of the manifest
-        is among them
+    sections: the sections of each file of the copy, by path; the manifest is among the files
     base: id of the snapshot that the patches start from, empty without patches
-    patches: the patch of each file that changed, by path, where it is smaller than the frame
-    patch_file: the file of the patches
+    patches: the pieces of each file that changed, by path
+    patch_file: the file of the frames of all pieces
     jsonl_bytes: bytes of the services as lines, not compressed
     """
 
     id: str
     manifest: str
     archives: dict[str, File]
-    frames: dict[str, Frame]
+    sections: dict[str, list[Section]]
     base: str
-    patches: dict[str, Frame]
+    patches: dict[str, list[Piece]]
     patch_file: File
     services: int
     jsonl_bytes: int
+
+    @property
+    def section_index(self) -> SectionIndex:
+        """The sections of the files that the manifest of the copy names."""
+        return SectionIndex(
+            {
+                path: [section.content for section in sections]
+                for path, sections in self.sections.items()
+                if path != MANIFEST
+            }
+        )
+
+    @property
+    def patch_index(self) -> PatchIndex:
+        """The pieces of the files that changed."""
+        return PatchIndex(self.base, self.id, self.patches)
 
 
 _download = msgspec.json.Decoder(Download)
@@ -117,11 +175,11 @@ class Part(NamedTuple):
 
 
 class _Listing(NamedTuple):
-    """The downloads of the kept snapshots, and the parts of their files by what they hold."""
+    """The downloads of the kept snapshots by id, and parts of their files by what they hold."""
 
     downloads: dict[str, Download]
-    manifests: dict[str, Part]
-    objects: dict[str, Part]
+    manifests: dict[str, tuple[Download, Part]]
+    sections: dict[str, Part]
 
 
 class Downloads:
@@ -147,13 +205,13 @@ class Downloads:
         file = download.archives[name]
         return Part(self._folder / snapshot_id / name, 0, file.bytes, file.sha256)
 
-    def manifest(self, digest: str) -> Part | None:
-        """Return the manifest of a copy by its SHA-256."""
+    def manifest(self, digest: str) -> tuple[Download, Part] | None:
+        """Return the manifest of a copy by its SHA-256, and the index of its downloads."""
         return self._refresh().manifests.get(digest)
 
-    def packed(self, digest: str) -> Part | None:
-        """Return the zstd frame of a file by the SHA-256 of its content."""
-        return self._refresh().objects.get(digest)
+    def section(self, digest: str) -> Part | None:
+        """Return the zstd frame of a section by the SHA-256 of its content."""
+        return self._refresh().sections.get(digest)
 
     def patches(self, base: str, snapshot_id: str) -> tuple[Download, Part] | None:
         """Return the patches between two snapshots, and their index."""
@@ -182,15 +240,15 @@ class Downloads:
             with suppress(SnapshotUnavailable, OSError):  # it is being pruned, or it is damaged
                 download, manifest = read_download(folder), read_manifest(folder)
                 paths = manifest.files.keys()
-                if download.id != folder.name or not paths <= download.frames.keys():
+                if download.id != folder.name or not paths <= download.sections.keys():
                     continue
                 archive = folder / archive_name(download.id)
                 listing.downloads[download.id] = download
                 size = (folder / MANIFEST).stat().st_size
                 part = Part(folder / MANIFEST, 0, size, download.manifest)
-                listing.manifests[download.manifest] = part
-                for path, file in manifest.files.items():
-                    frame = download.frames[path]
-                    part = Part(archive, frame.offset, frame.bytes, frame.sha256)
-                    listing.objects[file.sha256] = part
+                listing.manifests[download.manifest] = download, part
+                for path in paths:
+                    for content, frame in map(astuple, download.sections[path]):
+                        part = Part(archive, frame.offset, frame.bytes, frame.sha256)
+                        listing.sections[content.sha256] = part
         return listing

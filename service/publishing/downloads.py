@@ -1,9 +1,9 @@
-"""Making the downloads of a snapshot, before it is published.
+"""Making the downloads of a published snapshot.
 
-The archive is a tar file of zstd frames: the content of each file is a frame of its own, and what
-stands between is others. So a file of the snapshot is a range of bytes of the archive, and a frame
-of the archive before is copied where its file did not change. The same snapshot gives the same
-bytes with one release of zstd.
+The archive is a tar file of zstd frames: each section of a file (`service.publishing.frames.cut`)
+is a frame of its own, and what stands between files is in others. So a section is a range of bytes
+of the archive, and the frame of the archive before is copied where its content did not change. The
+same snapshot with the same base gives the same bytes with one release of zstd.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import hashlib
 import os
 import shutil
 import tarfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from service.artifacts.downloads import (
     DOWNLOADS,
@@ -26,6 +28,8 @@ from service.artifacts.downloads import (
     PATCHES,
     Download,
     Frame,
+    Piece,
+    Section,
     archive_name,
     lines_name,
     read_download,
@@ -34,11 +38,17 @@ from service.artifacts.downloads import (
 from service.errors import SnapshotUnavailable
 from service.publishing.artifacts import STAGING
 from service.publishing.durable import sync, write_durably
-from service.publishing.frames import CHUNK, ArchiveWriter, Buffer
-from service.publishing.patches import make_patch
-from service.publishing.renumbering import Renumbering
+from service.publishing.frames import (
+    CHUNK,
+    ArchiveWriter,
+    Buffer,
+    chunks_of,
+    cut,
+    map_file,
+)
+from service.publishing.patches import MEMORY, make_piece, plan
 from service.snapshot.manifest import MANIFEST, File, Manifest, copy_manifest, read_manifest
-from service.snapshot.publication import SNAPSHOTS, read_current
+from service.snapshot.publication import SNAPSHOTS
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORDS
 from service.storage.record_store import IdTable
@@ -46,18 +56,27 @@ from service.storage.record_store import IdTable
 TAR_BLOCK = 512
 TAR_END = bytes(2 * TAR_BLOCK)
 PATCH_SHARE = 0.9
-"""Share of the frame of a file that its patch may have; a larger one is left out."""
+"""Share of the archive that the patches may have; larger ones are left out."""
+AHEAD = 16
+"""Pieces that are made before the frame of the first of them is written."""
 REPLACED = "replaced-downloads"
 
 
 def make_downloads(
-    artifacts: Path, folder: Path, manifest: Manifest, threads: int, base: str = ""
+    artifacts: Path,
+    folder: Path,
+    manifest: Manifest,
+    base: str,
+    *,
+    threads: int = 1,
+    memory: int = MEMORY,
 ) -> Download:
     """Make the downloads of the snapshot in a folder, unless they are there and whole.
 
-    Called in `stage`. Patches start from the snapshot `base`, or else from the served one. Raises
-    OSError; what was there stays.
+    Called in `stage`. Patches start from the snapshot `base`, if there is one of this id. Threads
+    are as many as fit into the memory, at least one. Raises OSError; what was there stays.
     """
+    threads = max(1, min(threads, memory // MEMORY))
     existing = artifacts / DOWNLOADS / manifest.id
     with suppress(SnapshotUnavailable):
         return verify_downloads(existing, manifest, threads)
@@ -65,7 +84,8 @@ def make_downloads(
     with suppress(FileNotFoundError):
         shutil.rmtree(staged)
     staged.mkdir()
-    download = _write(staged, folder, manifest, _find_earlier(artifacts, manifest, base), threads)
+    earlier = None if base == manifest.id else _find_earlier(artifacts, base)
+    download = _write(staged, folder, manifest, earlier, threads)
     for path in staged.iterdir():
         sync(path)
     write_durably(staged / INDEX, msgspec.json.format(msgspec.json.encode(download), indent=2))
@@ -80,29 +100,36 @@ def make_downloads(
 
 
 class _Earlier(NamedTuple):
-    """The served snapshot: its folder and files, and the frames of its archive by path."""
+    """An earlier snapshot: its folder and files, and the frames of its archive by content."""
 
     folder: Path
     files: Mapping[str, File]
     archive: Path
     frames: Mapping[str, Frame]
 
-    def has(self, path: str, file: File) -> bool:
-        """Return whether a file did not change."""
-        return path in self.files and self.files[path].sha256 == file.sha256
+    def frame(self, content: str) -> bytes | None:
+        """Return the frame of a section with this hash, None without a whole one."""
+        if content not in self.frames:
+            return None
+        frame = self.frames[content]
+        try:
+            with self.archive.open("rb") as archive:
+                packed = os.pread(archive.fileno(), frame.bytes, frame.offset)
+        except OSError:
+            return None
+        return packed if hashlib.sha256(packed).hexdigest() == frame.sha256 else None
 
 
-def _find_earlier(artifacts: Path, manifest: Manifest, base: str) -> _Earlier | None:
-    """Return the snapshot `base` or else the served one, if this one is patched from it."""
+def _find_earlier(artifacts: Path, base: str) -> _Earlier | None:
+    folder = artifacts / SNAPSHOTS / base
     with suppress(SnapshotUnavailable):
-        served = base or read_current(artifacts).id
-        folder = artifacts / SNAPSHOTS / served
-        files = read_manifest(folder).files
-        archive = artifacts / DOWNLOADS / served / archive_name(served)
+        files = read_manifest(folder).served_files
+        archive = artifacts / DOWNLOADS / base / archive_name(base)
         frames: Mapping[str, Frame] = {}
         with suppress(SnapshotUnavailable):
-            frames = read_download(archive.parent).frames
-        return None if served == manifest.id else _Earlier(folder, files, archive, frames)
+            sections = read_download(archive.parent).sections.values()
+            frames = {each.content.sha256: each.frame for file in sections for each in file}
+        return _Earlier(folder, files, archive, frames)
     return None
 
 
@@ -113,20 +140,28 @@ def _write(
     content = copy_manifest(manifest)
     (staged / MANIFEST).write_bytes(content)
     names = archive_name(manifest.id), lines_name(manifest.id)
-    with (staged / names[0]).open("wb") as file:
-        archive = ArchiveWriter(file, threads)
-        frames = _write_archive(archive, folder, manifest, content, earlier)
-    with (staged / names[1]).open("wb") as file:
-        lines = ArchiveWriter(file, threads)
-        lines_bytes = _write_lines(lines, folder)
-    with (staged / PATCHES).open("wb") as file:
-        patches = ArchiveWriter(file, threads)
-        patched = _write_patches(patches, folder, manifest, earlier, frames, threads)
+    with (
+        (staged / names[0]).open("wb") as archive_file,
+        (staged / names[1]).open("wb") as lines_file,
+        (staged / PATCHES).open("wb") as patch_file,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        archive, lines = ArchiveWriter(archive_file, threads), ArchiveWriter(lines_file, threads)
+        patches = ArchiveWriter(patch_file, threads)
+        archived = pool.submit(_write_archive, archive, folder, manifest, content, earlier)
+        listed = pool.submit(_write_lines, lines, folder)
+        patched = (
+            {} if earlier is None else _write_patches(patches, folder, manifest, earlier, pool)
+        )
+        sections, lines_bytes = archived.result(), listed.result()
+        if patches.file.bytes > PATCH_SHARE * archive.file.bytes:
+            patch_file.truncate(0)
+            patches, patched = ArchiveWriter(patch_file, threads), {}
     return Download(
         id=manifest.id,
         manifest=hashlib.sha256(content).hexdigest(),
         archives=dict(zip(names, (archive.file, lines.file), strict=True)),
-        frames=frames,
+        sections=sections,
         base=earlier.folder.name if earlier and patched else "",
         patches=patched,
         patch_file=patches.file,
@@ -141,37 +176,37 @@ def _write_archive(
     manifest: Manifest,
     content: bytes,
     earlier: _Earlier | None,
-) -> dict[str, Frame]:
-    """Write the copy of a snapshot as a tar file; returns the frame of each file."""
+) -> dict[str, list[Section]]:
+    """Write the copy of a snapshot as a tar file; returns the sections of each file."""
     head = _tar_head(manifest.id, MANIFEST, len(content))
     archive.compress([head], len(head))
-    frames = {MANIFEST: archive.compress([content], len(content))}
+    whole = File(len(content), hashlib.sha256(content).hexdigest())
+    sections = {MANIFEST: _write_sections(archive, content, whole, None)}
     padding = _padding(len(content))
     for path, file in sorted(manifest.files.items()):
         head = padding + _tar_head(manifest.id, path, file.bytes)
         archive.compress([head], len(head))
-        known = _earlier_frame(earlier, path, file)
-        if known is None:
-            with (folder / path).open("rb") as source:
-                frames[path] = archive.compress(iter(lambda: source.read(CHUNK), b""), file.bytes)
-        else:
-            frames[path] = archive.append([known])
+        sections[path] = _write_sections(archive, map_file(folder / path), file, earlier)
         padding = _padding(file.bytes)
     archive.compress([padding + TAR_END], len(padding) + len(TAR_END))
-    return frames
+    return sections
 
 
-def _earlier_frame(earlier: _Earlier | None, path: str, file: File) -> bytes | None:
-    """Return the frame that the archive before has for a file that did not change."""
-    if earlier is None or path not in earlier.frames or not earlier.has(path, file):
-        return None
-    frame = earlier.frames[path]
-    try:
-        with earlier.archive.open("rb") as archive:
-            content = os.pread(archive.fileno(), frame.bytes, frame.offset)
-    except OSError:
-        return None
-    return content if hashlib.sha256(content).hexdigest() == frame.sha256 else None
+def _write_sections(
+    archive: ArchiveWriter, content: Buffer, whole: File, earlier: _Earlier | None
+) -> list[Section]:
+    """Write the sections of a file, copying the frames of those that an earlier archive has."""
+    sections = []
+    for start, stop in cut(content):
+        section = memoryview(content)[start:stop]
+        is_whole = len(section) == whole.bytes
+        digest = whole.sha256 if is_whole else hashlib.sha256(section).hexdigest()
+        known = earlier and earlier.frame(digest)
+        frame = (
+            archive.append([known]) if known else archive.compress(chunks_of(section), len(section))
+        )
+        sections.append(Section(File(len(section), digest), frame))
+    return sections
 
 
 def _write_lines(lines: ArchiveWriter, folder: Path) -> int:
@@ -203,34 +238,31 @@ def _joined(texts: Iterable[bytes]) -> Iterator[Buffer]:
 
 
 def _write_patches(
-    patches: ArchiveWriter,
-    folder: Path,
-    manifest: Manifest,
-    earlier: _Earlier | None,
-    frames: Mapping[str, Frame],
-    threads: int,
-) -> dict[str, Frame]:
-    """Write the patches that are smaller than the frames of their files, in order of path."""
-    if earlier is None:
-        return {}
-    changed = {
-        path: file
-        for path, file in sorted(manifest.files.items())
-        if path in earlier.files and not earlier.has(path, file)
-    }
-    renumbering = Renumbering(earlier.folder, folder)
-    patched: dict[str, Frame] = {}
-    with ThreadPoolExecutor(threads) as pool:
-        made = {
-            path: pool.submit(
-                make_patch, earlier.folder / path, folder / path, renumbering.transform(path)
-            )
-            for path in sorted(changed, key=lambda path: -changed[path].bytes)
-        }
-        for path in changed:
-            patch = made.pop(path).result()
-            if len(patch) <= PATCH_SHARE * frames[path].bytes:
-                patched[path] = patches.append([patch])
+    patches: ArchiveWriter, folder: Path, manifest: Manifest, earlier: _Earlier, pool: Executor
+) -> dict[str, list[Piece]]:
+    """Write the frames of the pieces of the files that changed; returns the pieces by path."""
+    changed = [
+        path
+        for path, file in sorted(manifest.served_files.items())
+        if path in earlier.files and earlier.files[path].sha256 != file.sha256
+    ]
+    patched: dict[str, list[Piece]] = {path: [] for path in changed}
+    pending: deque[tuple[str, Future[tuple[Piece, bytes]]]] = deque()
+
+    def write_next() -> None:
+        path, future = pending.popleft()
+        piece, frame = future.result()
+        offset = patches.append([frame]).offset
+        patched[path].append(replace(piece, offset=offset))
+
+    for path in changed:
+        before, after = map_file(earlier.folder / path), map_file(folder / path)
+        for each in plan(before, after):
+            pending.append((path, pool.submit(make_piece, before, after, each)))
+            if len(pending) > AHEAD:
+                write_next()
+    while pending:
+        write_next()
     return patched
 
 

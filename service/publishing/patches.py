@@ -1,132 +1,147 @@
-"""Patches: a file made from an earlier one, by zstd with the earlier file as prefix.
+"""Patches: a file made from an earlier one, by zstd with the earlier bytes as prefix.
 
-A patch is a list of pieces. Each is a zstd frame that has as prefix the part of the earlier file
-where the content of the piece stood, so that memory does not grow with the file. Arrays of numbers
-are transformed first (`service.publishing.transforms`).
+Each array is patched from the array of its name, in pieces of bounded size: a piece is a zstd frame
+that has as prefix the part of the earlier array where its content stood. Integers shift wherever a
+service moves in the listing, so that a piece of them is also tried as differences, of which zstd
+finds more in those of the earlier array; the smaller frame is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import Meta, Struct
+import numpy as np
+import numpy.typing as npt
 
+from service.artifacts.downloads import Piece, Width
 from service.errors import DownloadDamaged
-from service.publishing.frames import Buffer, compress_after, decompress, map_file
-from service.publishing.transforms import PLAIN, Gather, Transform
+from service.publishing.frames import Buffer, compress, decompress, map_file
+from service.storage.container import Section, sections_of
 
-PIECE = 2**25
+PIECE = 2**24
 """Bytes of a file that are one frame of its patch."""
-MAX_PREFIX = 2**26
+MAX_PREFIX = 2**25
 """Bytes of the earlier file that a piece is compressed after."""
-ARRAY_MAGIC = b"\x93NUMPY\x01"
-
-Size = Annotated[int, Meta(ge=0)]
-
-
-class Piece(Struct, frozen=True, array_like=True):
-    """A frame of `size` bytes, with bytes of the transformed earlier file as prefix."""
-
-    start: Size
-    stop: Size
-    size: Annotated[int, Meta(ge=0, le=PIECE)]
-    frame: bytes
+MAX_SECTIONS = 256
+"""Sections of a file, which bound the pieces of its patch."""
+MEMORY = 5 * MAX_PREFIX
+"""Bytes that making one piece takes: the prefix, its differences in two orders, and zstd's."""
+WIDTHS: dict[int, Width] = {2: 2, 4: 4, 8: 8}
 
 
-class Patch(Struct, frozen=True, array_like=True):
-    """A patch as it is encoded: the head of the file, and pieces of the rest.
+class Cut(NamedTuple):
+    """A piece to make: its range in a file, and two of the earlier file.
 
-    skipped: bytes of the head of the earlier file
+    base: the range that the piece is compressed after
+    same: the range at the same place of the section
+    width: bytes of the integers, 0 without any
     """
 
-    head: bytes
-    skipped: Size
-    transform: Transform
-    pieces: list[Piece]
+    content: slice
+    base: slice
+    same: slice
+    width: Width
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Patch)
+def plan(before: Buffer, after: Buffer) -> Iterator[Cut]:
+    """Yield the pieces to make, in the order of the file."""
+    earlier = {section.name: section for section in sections_of(before)}
+    for section in sections_of(after):
+        yield from _cuts(earlier.get(section.name, Section("", 0, 0)), section)
 
 
-def make_patch(base: Path, target: Path, transform: Transform = PLAIN) -> bytes:
-    """Return what `apply_patch` makes a file from an earlier one with."""
-    before, after = memoryview(map_file(base)), memoryview(map_file(target))
-    head, skipped = array_head(after), array_head(before)
-    body, base_body = after[head:], before[skipped:]
-    if len(body) % transform.width or len(base_body) % transform.width:
-        transform = PLAIN
-    pieces = [
-        Piece(
-            start,
-            stop,
-            last - first,
-            compress_after(
-                transform.before(base_body, start, stop), transform.forward(body, first, last)
-            ),
-        )
-        for first, last, start, stop in _plan(len(base_body), len(body), transform)
-    ]
-    return _encoder.encode(Patch(bytes(after[:head]), skipped, transform, pieces))
+def make_piece(before: Buffer, after: Buffer, cut: Cut) -> tuple[Piece, bytes]:
+    """Return a piece, whose offset is 0, and its frame: empty if the piece is copied."""
+    content, same = memoryview(after)[cut.content], memoryview(before)[cut.same]
+    size = len(content)
+    if len(same) == size and np.array_equal(_bytes(same), _bytes(content)):
+        return Piece(cut.same.start, cut.same.stop, size, 0, 0, 0), b""
+    prefix, width = memoryview(before)[cut.base], cut.width
+    frame = compress(content, prefix)
+    if width:
+        plain = frame
+        frame = compress(differences_of(content, width), differences_of(prefix, width))
+        if len(plain) <= len(frame):
+            frame, width = plain, 0
+    return Piece(cut.base.start, cut.base.stop, size, 0, len(frame), width), frame
 
 
-def apply_patch(base: Path, patch: Buffer, target: Path, size: int) -> None:
+def apply_patch(
+    base: Path, pieces: Sequence[Piece], frames: Buffer, target: Path, size: int
+) -> None:
     """Make a file of `size` bytes, never more, from an earlier one and a patch.
 
     Raises DownloadDamaged or OSError. The caller compares the hash of the file: an earlier file
     that is not the one that the patch was made from makes another file.
     """
-    try:
-        decoded = _decoder.decode(patch)
-    except msgspec.MsgspecError as error:
-        raise DownloadDamaged(f"a patch cannot be read: {error}") from error
-    expected = len(decoded.head) + sum(piece.size for piece in decoded.pieces)
-    if expected != size:
-        raise DownloadDamaged(f"a patch makes {expected} bytes, not {size}")
+    if sum(piece.size for piece in pieces) != size:
+        raise DownloadDamaged(f"a patch does not make {size} bytes")
+    if len(pieces) > size // PIECE + MAX_SECTIONS:
+        raise DownloadDamaged(f"a patch has {len(pieces)} pieces for {size} bytes")
+    before = memoryview(map_file(base))
     with target.open("wb") as file:
-        file.write(decoded.head)
-        for content in _contents(memoryview(map_file(base))[decoded.skipped :], decoded):
-            file.write(content)
+        for piece in pieces:
+            for content in _contents(before[piece.start : piece.stop], piece, memoryview(frames)):
+                file.write(content)
 
 
-def array_head(content: memoryview) -> int:
-    """Return the bytes before the items of a `.npy` file; 0 for another file."""
-    if bytes(content[: len(ARRAY_MAGIC)]) != ARRAY_MAGIC:
-        return 0
-    return 10 + int.from_bytes(content[8:10], "little")
+def differences_of(content: Buffer, width: int) -> Buffer:
+    """Return the differences of integers of `width` bytes: all lowest bytes, then the next ones.
+
+    Bytes after the last whole integer follow as they are.
+    """
+    whole = len(content) // width * width
+    items = np.frombuffer(content, f"<u{width}", whole // width)
+    result = np.empty(len(content), np.uint8)
+    planes = np.diff(items, prepend=items.dtype.type(0)).view(np.uint8).reshape(-1, width).T
+    result[:whole].reshape(width, -1)[:] = planes
+    result[whole:] = _bytes(content)[whole:]
+    return result.data
 
 
-def _plan(base: int, target: int, transform: Transform) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the bounds of each piece, and those of its part of the transformed earlier file."""
-    width = transform.width
-    step = max(1, PIECE // width) * width
-    for first in range(0, target, step):
-        last = min(first + step, target)
-        if isinstance(transform, Gather):
-            yield first, last, first, last
-            continue
-        middle = (first + last) // 2 * base // target
-        start = max(0, min(middle, base) - MAX_PREFIX // 2) // width * width
-        stop = min(base, start + MAX_PREFIX // width * width)
-        yield first, last, start, stop
+def sums_of(differences: Buffer, width: int) -> Buffer:
+    """Return the content whose `differences_of` these are."""
+    whole = len(differences) // width * width
+    result = _bytes(differences).copy()
+    planes = np.ascontiguousarray(result[:whole].reshape(width, -1).T)
+    items = planes.reshape(-1).view(f"<u{width}")
+    result[:whole] = np.cumsum(items, dtype=items.dtype).view(np.uint8)
+    return result.data
 
 
-def _contents(base: memoryview, patch: Patch) -> Iterator[Buffer]:
-    """Yield the content of each piece; raises DownloadDamaged."""
-    last: Buffer = b""
-    for piece in patch.pieces:
-        if not 0 <= piece.stop - piece.start <= MAX_PREFIX:
-            raise DownloadDamaged("a piece of a patch has no valid part of the earlier file")
-        try:
-            prefix = patch.transform.before(base, piece.start, piece.stop)
-            content = bytearray()
-            for chunk in decompress(piece.frame, piece.size, prefix):
-                content += chunk
-            restored = patch.transform.restore(content, last)
-        except ValueError as error:  # bytes that are no whole number of items
-            raise DownloadDamaged(f"a patch does not fit the earlier file: {error}") from error
-        last = memoryview(restored)[-patch.transform.width :]
-        yield restored
+def _cuts(earlier: Section, section: Section) -> Iterator[Cut]:
+    """Yield the pieces of a section, each after the part of the earlier section beside it."""
+    old, new = earlier.stop - earlier.start, section.stop - section.start
+    for first in range(0, new, PIECE):
+        last = min(first + PIECE, new)
+        middle = (first + last) // 2 * old // new
+        start = max(0, min(middle, old) - MAX_PREFIX // 2) // 8 * 8
+        yield Cut(
+            slice(section.start + first, section.start + last),
+            slice(earlier.start + start, earlier.start + min(old, start + MAX_PREFIX)),
+            slice(earlier.start + min(first, old), earlier.start + min(last, old)),
+            WIDTHS.get(section.width, 0),
+        )
+
+
+def _contents(base: memoryview, piece: Piece, frames: memoryview) -> Iterator[Buffer]:
+    """Yield the content of a piece; raises DownloadDamaged."""
+    if not piece.bytes:
+        if len(base) != piece.size:
+            raise DownloadDamaged("a piece of a patch copies what the earlier file has not")
+        yield base
+        return
+    if piece.size > PIECE or len(base) > MAX_PREFIX:
+        raise DownloadDamaged("a piece of a patch is larger than any that is made")
+    frame = frames[piece.offset : piece.offset + piece.bytes]
+    if not piece.width:
+        yield from decompress(frame, piece.size, base)
+        return
+    prefix = differences_of(base, piece.width)
+    yield sums_of(b"".join(decompress(frame, piece.size, prefix)), piece.width)
+
+
+def _bytes(content: Buffer) -> npt.NDArray[Any]:
+    return np.frombuffer(content, np.uint8)

@@ -1,7 +1,7 @@
-"""Fetching the files of a snapshot: from kept snapshots, by patches, and whole.
+"""Fetching the files of a snapshot: from kept snapshots, by patches, and by their sections.
 
-    artifacts/incoming/<sha256>               a file, verified
-    artifacts/incoming/<sha256>.zst           the frame of a file, as far as it was fetched
+    artifacts/incoming/<sha256>               a file or a section of one, verified
+    artifacts/incoming/<sha256>.zst           the frame of a section, as far as it was fetched
     artifacts/incoming/<from>-<to>.patches    the patches from a kept snapshot, likewise
 
 The folder survives a restart, so that what was fetched is not fetched again. A file is used after
@@ -11,32 +11,34 @@ its size and its hash were compared with the manifest, wherever it comes from.
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
-from threading import Semaphore
 
-from service.artifacts.downloads import Frame
+from service.artifacts.downloads import Piece
 from service.errors import DownloadDamaged, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
-from service.publishing.frames import map_file, unpack
-from service.publishing.patches import apply_patch
+from service.publishing.frames import cut, map_file, unpack
+from service.publishing.patches import MAX_SECTIONS, apply_patch
 from service.replicas.failures import FollowingFailed
 from service.replicas.origin import Origin
-from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, sha256
+from service.snapshot.manifest import MANIFEST, File, Manifest, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS
 
 INCOMING = "incoming"
 CONNECTIONS = 4
-"""Files that are fetched at a time."""
+"""Sections that are fetched at a time."""
 PATCHING = 2
-"""Files that are patched at a time: each takes up to some 250 MB of memory."""
+"""Files that are patched at a time: each takes up to some 120 MB of memory."""
 SPARE = 64 << 20
 """Bytes that stay free on the disk."""
 MAX_FILES = 10_000
@@ -62,17 +64,18 @@ def check_manifest(manifest: Manifest) -> None:
 class Fetch:
     """Fetches the files of one snapshot to `incoming/`."""
 
-    def __init__(self, artifacts: Path, origin: Origin, manifest: Manifest) -> None:
+    def __init__(self, artifacts: Path, origin: Origin, manifest: Manifest, digest: str) -> None:
         self._artifacts = artifacts
         self._incoming = artifacts / INCOMING
         self._origin = origin
         self._manifest = manifest
+        self._digest = digest
         self._sizes = {file.sha256: file.bytes for file in manifest.files.values()}
         self._paths = {file.sha256: path for path, file in manifest.files.items()}
+        self._sections: Mapping[str, list[File]] = {}
         self._kept = _read_kept(artifacts)
-        self._patches: Mapping[str, Frame] = {}
+        self._patches: Mapping[str, list[Piece]] = {}
         self._base = self._patch_file = Path()
-        self._patching = Semaphore(PATCHING)
 
     def run(self, target: Path) -> None:
         """Make the folder of the snapshot, without its manifest.
@@ -80,25 +83,50 @@ class Fetch:
         Raises FollowingFailed or OSError; what was fetched stays for the next attempt.
         """
         self._incoming.mkdir(exist_ok=True)
-        missing = self._link_kept(self._tidy())
-        self._check_space(missing)
+        missing = self._link_kept(self._missing())
         if missing:
+            self._list_sections(missing)
+            self._tidy()
+            self._check_space(missing)
             self._fetch_patches(missing)
-            self._fetch_files(missing)
+            self._make_files(missing)
         for path, file in self._manifest.files.items():
             place = target / path
             place.parent.mkdir(parents=True, exist_ok=True)
             link(self._incoming / file.sha256, place)
 
-    def _tidy(self) -> list[str]:
-        """Remove what this snapshot does not need; return the hashes of the files to get."""
-        present = set()
+    def _missing(self) -> list[str]:
+        """Return the hashes of the files to get, removing what has such a name and is another."""
+        missing = []
+        for digest in self._sizes:
+            if not self._is_whole(self._incoming / digest, digest):
+                (self._incoming / digest).unlink(missing_ok=True)
+                missing.append(digest)
+        return missing
+
+    def _list_sections(self, missing: Iterable[str]) -> None:
+        """Ask for the sections of the missing files; raises FollowingFailed."""
+        listed = self._origin.sections(self._digest)
+        self._sections = {digest: listed.get(self._paths[digest], []) for digest in missing}
+        for digest, sections in self._sections.items():
+            path, sizes = self._paths[digest], [section.bytes for section in sections]
+            if (
+                len(sizes) > MAX_SECTIONS
+                or min(sizes, default=0) < 0
+                or sum(sizes) != self._sizes[digest]
+                or not all(_hash.fullmatch(section.sha256) for section in sections)
+            ):
+                raise FollowingFailed("file_refused", f"{path} has no valid list of sections")
+        for digest, sections in self._sections.items():
+            for section in sections:
+                self._sizes.setdefault(section.sha256, section.bytes)
+                self._paths.setdefault(section.sha256, self._paths[digest])
+
+    def _tidy(self) -> None:
+        """Remove what this snapshot does not need."""
         for path in self._incoming.iterdir():
-            if path.name in self._sizes and self._is_whole(path, path.name):
-                present.add(path.name)
-            elif not self._is_partial(path):
+            if path.name not in self._sizes and not self._is_partial(path):
                 path.unlink()
-        return [digest for digest in self._sizes if digest not in present]
 
     def _is_partial(self, path: Path) -> bool:
         if path.suffix == ".zst":
@@ -122,7 +150,8 @@ class Fetch:
         return left
 
     def _check_space(self, missing: Iterable[str]) -> None:
-        needed = sum(self._sizes[digest] for digest in missing) + SPARE
+        sizes = [self._sizes[digest] for digest in missing]
+        needed = sum(sizes) + max(sizes) + SPARE  # a file stands beside its sections while joined
         free = shutil.disk_usage(self._artifacts).free
         if needed > free:
             raise FollowingFailed(
@@ -155,8 +184,8 @@ class Fetch:
         usable = patches.keys() & paths
         if not usable:
             return False
-        end = max(patch.offset + patch.bytes for patch in patches.values())
-        if end > sum(self._sizes.values()):
+        end = max(each.offset + each.bytes for pieces in patches.values() for each in pieces)
+        if end > sum(file.bytes for file in self._manifest.files.values()):
             raise FollowingFailed("file_refused", f"those from {base.name} exceed the snapshot")
         file = self._incoming / f"{base.name}-{self._manifest.id}.patches"
         self._origin.download_patches(*pair, file, end)
@@ -164,49 +193,89 @@ class Fetch:
         self._patches = {path: patches[path] for path in usable}
         return True
 
-    def _fetch_files(self, missing: Iterable[str]) -> None:
+    def _make_files(self, missing: list[str]) -> None:
+        """Patch the missing files, and make the others of their sections."""
+        with ThreadPoolExecutor(PATCHING, "patch") as pool:
+            patched = pool.map(self._patch, missing)
+            left = [digest for digest, made in zip(missing, patched, strict=True) if not made]
+        self._copy_kept(left)
+        users = Counter(section.sha256 for digest in left for section in self._sections[digest])
         with ThreadPoolExecutor(CONNECTIONS, "fetch") as pool:
-            largest = sorted(missing, key=self._sizes.__getitem__, reverse=True)
-            futures = [pool.submit(self._fetch_file, digest) for digest in largest]
-            try:
-                for future in futures:
-                    future.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+            largest = sorted(users, key=self._sizes.__getitem__, reverse=True)
+            for _ in pool.map(self._fetch_section, largest):
+                pass
+        users.update(file.sha256 for file in self._manifest.files.values())
+        for digest in left:
+            self._join(digest, users)
 
-    def _fetch_file(self, digest: str) -> None:
-        path, size = self._paths[digest], self._sizes[digest]
-        if path in self._patches and self._patch(digest, path):
+    def _copy_kept(self, digests: Iterable[str]) -> None:
+        """Copy the sections of files that kept snapshots have in the files of their paths."""
+        for digest in digests:
+            path = self._paths[digest]
+            wanted = {section.sha256 for section in self._sections[digest]} - {digest}
+            for folder, manifest in self._kept if wanted else ():
+                if path in manifest.files:
+                    content = memoryview(map_file(folder / path))
+                    for section in (content[start:stop] for start, stop in cut(content)):
+                        found = hashlib.sha256(section).hexdigest()
+                        if found in wanted:
+                            self._accept(found, partial(Path.write_bytes, data=section))
+
+    def _fetch_section(self, digest: str) -> None:
+        size = self._sizes[digest]
+        if self._is_whole(self._incoming / digest, digest):
             return
         frame = self._incoming / f"{digest}.zst"
         was_begun = frame.exists()
         reason = self._fetch_frame(digest, frame, size)
-        if reason and was_begun:  # the parts may be of two frames of the same file
+        if reason and was_begun:  # the parts may be of two frames of the same section
             reason = self._fetch_frame(digest, frame, size)
         if reason:
-            raise FollowingFailed("file_refused", f"{path} of {self._manifest.id}: {reason}")
+            raise self._refused(digest, reason)
 
     def _fetch_frame(self, digest: str, frame: Path, size: int) -> str:
-        """Fetch a file whole; return what is wrong with it."""
+        """Fetch a section; return what is wrong with it."""
         limit = size + (size >> 7) + (1 << 16)  # more than zstd makes of incompressible bytes
-        self._origin.download_object(digest, frame, limit)
+        self._origin.download_section(digest, frame, limit)
         reason = self._accept(digest, lambda fresh: unpack(map_file(frame), fresh, size))
         frame.unlink()
         return reason
 
-    def _patch(self, digest: str, path: str) -> bool:
-        """Make a file from that of a kept snapshot; return whether it is what it should be."""
-        base, range_ = self._base / path, self._patches[path]
-        patches = memoryview(map_file(self._patch_file))
-        patch = patches[range_.offset : range_.offset + range_.bytes]
-        size = self._sizes[digest]
-        with self._patching:
-            reason = self._accept(digest, lambda fresh: apply_patch(base, patch, fresh, size))
+    def _join(self, digest: str, users: Counter[str]) -> None:
+        """Make a file of its sections, removing each after its last use."""
+        sections = [section.sha256 for section in self._sections[digest]]
+        if sections == [digest]:
+            return
+
+        def make(fresh: Path) -> None:
+            with fresh.open("wb") as file:
+                for section in sections:
+                    place = self._incoming / section
+                    file.write(map_file(place))
+                    users[section] -= 1
+                    if not users[section]:
+                        place.unlink()
+
+        if reason := self._accept(digest, make):
+            raise self._refused(digest, reason)
+
+    def _refused(self, digest: str, reason: str) -> FollowingFailed:
+        message = f"{self._paths[digest]} of {self._manifest.id}: {reason}"
+        return FollowingFailed("file_refused", message)
+
+    def _patch(self, digest: str) -> bool:
+        """Make a file from that of a kept snapshot, if it has a patch; return whether it is."""
+        path, size = self._paths[digest], self._sizes[digest]
+        if path not in self._patches:
+            return False
+        base, frames = self._base / path, map_file(self._patch_file)
+        pieces = self._patches[path]
+        reason = self._accept(digest, lambda fresh: apply_patch(base, pieces, frames, fresh, size))
         if reason:
             _log.warning("%s of %s is fetched whole: %s", path, self._manifest.id, reason)
         return not reason
 
-    def _accept(self, digest: str, make: Callable[[Path], None]) -> str:
+    def _accept(self, digest: str, make: Callable[[Path], object]) -> str:
         """Make a file, and keep it if it has the hash; return what is wrong otherwise."""
         fresh = self._incoming / f"{digest}.new"
         try:

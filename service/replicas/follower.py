@@ -164,7 +164,7 @@ class Follower:
         """Let others fetch the snapshot from here, after it is served."""
         folder = self._artifacts / SNAPSHOTS / snapshot_id
         try:
-            make_downloads(self._artifacts, folder, read_manifest(folder), 1, base)
+            make_downloads(self._artifacts, folder, read_manifest(folder), base)
         except (OSError, SnapshotUnavailable) as error:
             _log.warning("the downloads of %s cannot be made: %s", snapshot_id, error)
 
@@ -184,7 +184,7 @@ class Follower:
         manifest = self._read_manifest(pointer)
         built = staging / pointer.id
         built.mkdir()
-        Fetch(self._artifacts, self._origin, manifest).run(built)
+        Fetch(self._artifacts, self._origin, manifest, pointer.manifest).run(built)
         publish(self._artifacts, built, manifest)
         self._verified = pointer.manifest, self._file_states(pointer.id)
         shutil.rmtree(self._artifacts / INCOMING, ignore_errors=True)

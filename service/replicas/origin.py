@@ -2,8 +2,9 @@
 
 pointer-<FORMAT>.json           what is published
 manifests/<sha256>.json         manifests of copies
-objects/<sha256>.zst            files by the SHA-256 of their content, one zstd frame each
-patches/<from>-<to>.json, .zst  patches of the files of one snapshot from another
+sections/<sha256>.json          the sections of the files of the copy whose manifest has the hash
+sections/<sha256>.zst           sections by the SHA-256 of their content, one zstd frame each
+patches/<from>-<to>.json, .zst  the pieces of the files of one snapshot from another, their frames
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ import hashlib
 import re
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import obstore
-from msgspec import Struct
 from obstore.exceptions import BaseError, NotModifiedError
 
-from service.artifacts.downloads import Frame
+from service.artifacts.downloads import PatchIndex, Piece, SectionIndex
 from service.replicas.failures import FollowingFailed
 from service.replicas.store import open_store
-from service.snapshot.manifest import FORMAT
+from service.snapshot.manifest import FORMAT, File
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 POINTER = f"pointer-{FORMAT}.json"
 MAX_POINTER = 1 << 20
 MAX_DOCUMENT = 64 << 20
-"""Bytes of a manifest, or of the list of the patches between two snapshots."""
+"""Bytes of a manifest, or of a list of sections or pieces."""
 CHUNK = 1 << 20
 """Bytes that are written at a time."""
 ATTEMPTS = 3
@@ -41,13 +41,10 @@ _attempts = re.compile(r" in [\d.]+\w+, after \d+ retries,[^-]*-")
 _credentials = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s\"')>]*")
 
 
-class _Patches(Struct):
-    """The patches from one snapshot to another."""
+T = TypeVar("T")
 
-    patches: dict[str, Frame]
-
-
-_patches = msgspec.json.Decoder(_Patches)
+_sections = msgspec.json.Decoder(SectionIndex)
+_patches = msgspec.json.Decoder(PatchIndex)
 
 
 class Origin:
@@ -99,25 +96,25 @@ class Origin:
             )
         return content
 
-    def patches(self, base: str, target: str) -> dict[str, Frame]:
-        """Return where the patches from one snapshot to another are; empty without any."""
-        content = self._document(f"patches/{base}-{target}.json")
-        if content is None:
-            return {}
-        try:
-            return _patches.decode(content).patches
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FollowingFailed(
-                "file_refused", f"the patches {base}-{target} of {self.name} are not: {error}"
-            ) from error
+    def sections(self, manifest: str) -> dict[str, list[File]]:
+        """Return the sections of each file of the copy that a manifest describes, by path."""
+        index = self._index(f"sections/{manifest}.json", _sections)
+        if index is None:
+            raise self._missing(f"sections/{manifest}.json")
+        return index.sections
+
+    def patches(self, base: str, target: str) -> dict[str, list[Piece]]:
+        """Return the pieces of the files of a snapshot from another by path; empty without any."""
+        index = self._index(f"patches/{base}-{target}.json", _patches)
+        return {} if index is None else index.patches
 
     def download_patches(self, base: str, target: str, place: Path, limit: int) -> None:
-        """Fetch all patches from one snapshot to another, or what is missing of them."""
+        """Fetch the frames of these pieces, or what is missing of them."""
         self._download(f"patches/{base}-{target}.zst", place, limit)
 
-    def download_object(self, digest: str, place: Path, limit: int) -> None:
-        """Fetch the frame of a file, or what is missing of it."""
-        self._download(f"objects/{digest}.zst", place, limit)
+    def download_section(self, digest: str, place: Path, limit: int) -> None:
+        """Fetch the frame of a section, or what is missing of it."""
+        self._download(f"sections/{digest}.zst", place, limit)
 
     def take_bytes(self) -> int:
         """Return the bytes that were fetched since the last call."""
@@ -167,6 +164,14 @@ class Origin:
             raise self._missing(key) from error
         except BaseError as error:
             raise self._unavailable(error) from error
+
+    def _index(self, key: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+        """Return a list of sections or pieces, None where there is none."""
+        content = self._document(key)
+        try:
+            return None if content is None else decoder.decode(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise FollowingFailed("file_refused", f"{key} of {self.name}: {error}") from error
 
     def _document(self, key: str) -> bytes | None:
         """Return a small object, or None where there is none."""

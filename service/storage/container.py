@@ -84,11 +84,15 @@ class _Entry(Struct, array_like=True):
 
 
 class Section(NamedTuple):
-    """A range of bytes of a file: its header, whose name is empty, or an array with its padding."""
+    """A range of bytes of a file: its header, whose name is empty, or an array with its padding.
+
+    width: bytes of an item of the array, 1 elsewhere
+    """
 
     name: str
     start: int
     stop: int
+    width: int = 1
 
 
 _encode = msgspec.json.Encoder().encode
@@ -193,17 +197,18 @@ def open_arrays(path: Path, layout: Layout, *, cold: Container[str] = ()) -> Arr
     return arrays
 
 
-def sections_of(content: bytes | memoryview | mmap.mmap) -> list[Section]:
+def sections_of(content: bytes | bytearray | memoryview | mmap.mmap) -> list[Section]:
     """Return the sections of a file, which cover it; one without a name if it is no container."""
     try:
         entries = _read_header(content)
-    except (ValueError, msgspec.MsgspecError):
-        entries = []
+        widths = [1, *(np.dtype(each.dtype).itemsize for each in entries)]
+    except (ValueError, TypeError, msgspec.MsgspecError):
+        entries, widths = [], [1]
     bounds = [0, *(each.offset for each in entries), len(content)]
     names = ["", *(each.name for each in entries)]
     if bounds != sorted(bounds) or len(names) != len({*names}):
         return [Section("", 0, len(content))]
-    return [Section(*each) for each in zip(names, bounds, bounds[1:], strict=False)]
+    return [Section(*each) for each in zip(names, bounds, bounds[1:], widths, strict=False)]
 
 
 def arrays_path(path: Path) -> Path:
@@ -211,7 +216,7 @@ def arrays_path(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def _read_header(content: bytes | memoryview | mmap.mmap) -> list[_Entry]:
+def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_Entry]:
     """Return the header of a file; raises ValueError or msgspec.MsgspecError."""
     if bytes(content[: len(MAGIC)]) != MAGIC:
         raise ValueError("is no container of arrays")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json
@@ -87,3 +93,8 @@ def overlays(tmp_path: Path, patches: Any) -> tuple[str, str]:
     path = tmp_path / "overlay.json"
     path.write_text(json.dumps(patches))
     return ("--overlay", str(path))
+
+
+def decompressed(frame: bytes) -> bytes:
+    """Return the content of zstd frames."""
+    return zstd.decompress(frame)

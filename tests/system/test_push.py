@@ -20,12 +20,11 @@ import obstore
 import pytest
 
 from indexer.__main__ import main
-from service.publishing.frames import decompress_bounded
 from service.replicas.follower import Follower
 from service.replicas.origin import POINTER, open_origin
 from service.replicas.store import open_store
 from service.snapshot.manifest import verify
-from tests.support.artifacts import current, folder
+from tests.support.artifacts import current, decompressed, folder
 from tests.support.running import ROOT, SOAK, Json, service, write_lines
 from tests.support.stores.faults import NONE, Fault, FaultProxy, run_fault_proxy
 from tests.support.stores.object_store import SERVER, ObjectStore
@@ -82,12 +81,14 @@ def check_whole(store: Store) -> set[str]:
         manifest = content_of(store, key)
         assert hashlib.sha256(manifest).hexdigest() == kept["manifest"]
         named.add(key)
+        key = f"sections/{kept['manifest']}.json"
+        sections = json.loads(content_of(store, key))["sections"]
+        named.add(key)
         for path, file in json.loads(manifest)["files"].items():
-            key = f"objects/{file['sha256']}.zst"
-            if key not in named:
-                content = decompress_bounded(content_of(store, key), file["bytes"])
-                assert hashlib.sha256(content).hexdigest() == file["sha256"], path
-                named.add(key)
+            keys = [f"sections/{section['sha256']}.zst" for section in sections[path]]
+            content = b"".join(decompressed(content_of(store, key)) for key in keys)
+            assert hashlib.sha256(content).hexdigest() == file["sha256"], path
+            named.update(keys)
     return named
 
 
@@ -199,7 +200,7 @@ def test_after_each_of_many_builds_a_store_has_what_its_pointer_names_and_no_mor
     follower = Follower(replica, open_origin(url))
     for edition in range(BUILDS):
         # As another publisher puts one, whose pointer does not name it yet.
-        young = f"objects/{hashlib.sha256(b'%d' % edition).hexdigest()}.zst"
+        young = f"sections/{hashlib.sha256(b'%d' % edition).hexdigest()}.zst"
         store.put(young, b"young")
         source = write_source(tmp_path / "services.jsonl", edition)
         options = ["--out", str(artifacts), "--publish", url, "--keep", str(KEPT), "--quiet"]

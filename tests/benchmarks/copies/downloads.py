@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import msgspec
+
 from service.artifacts.downloads import DOWNLOADS, archive_name, read_download
 from service.snapshot.manifest import read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
@@ -68,18 +70,21 @@ def _build(source: Path, artifacts: Path) -> float:
 
 
 def _print_moved(artifacts: Path, name: str, seconds: float) -> None:
-    """Print the bytes that a replica fetches: patches, and the frames of other new files."""
+    """Print the bytes that a replica fetches: patches, and the sections of new files."""
     snapshot_id = read_current(artifacts).id
     index = read_download(artifacts / DOWNLOADS / snapshot_id)
     files = read_manifest(artifacts / SNAPSHOTS / snapshot_id).files
     before = read_manifest(artifacts / SNAPSHOTS / index.base).files
     known = {file.sha256 for file in before.values()}
     moved = {
-        path: index.patches.get(path, index.frames[path]).bytes
+        path: sum(piece.bytes for piece in index.patches[path])
+        if path in index.patches
+        else sum(section.frame.bytes for section in index.sections[path])
         for path, file in files.items()
         if file.sha256 not in known
     }
-    whole, total = index.archives[archive_name(snapshot_id)].bytes, sum(moved.values())
+    lists = len(msgspec.json.encode(index.patch_index) + msgspec.json.encode(index.section_index))
+    whole, total = index.archives[archive_name(snapshot_id)].bytes, sum(moved.values()) + lists
     dearest = sorted(moved, key=lambda path: -moved[path])[:DEAREST]
     shown = ", ".join(f"{path} {moved[path] / 1e6:.1f}" for path in dearest)
     print(

@@ -112,7 +112,7 @@ def test_only_what_the_bucket_lacks_is_put(
     assert report_of(capsys) == {"put": 0, "reused": first["put"], "removed": 0}
     assert open_bucket(url).pointer() == before
     bucket = open_bucket(url)
-    lost, torn = [key for key in bucket.objects() if key.startswith("objects/")][:2]
+    lost, torn = [key for key in bucket.objects() if key.endswith(".zst")][:2]
     bucket.delete([lost])
     bucket.put(torn, b"torn")
     assert build(catalogue(0), options=options) == 0
@@ -220,8 +220,12 @@ def check_complete(bucket: Bucket, pointer: Pointer) -> None:
     for copy in pointer.kept:
         manifest = bucket.get(f"manifests/{copy.manifest}.json")
         assert manifest is not None
-        files = json.loads(manifest)["files"].values()
-        assert {f"objects/{file['sha256']}.zst" for file in files} <= keys.keys()
+        index = bucket.get(f"sections/{copy.manifest}.json")
+        assert index is not None
+        sections = json.loads(index)["sections"]
+        assert sections.keys() == json.loads(manifest)["files"].keys()
+        hashes = {section["sha256"] for file in sections.values() for section in file}
+        assert {f"sections/{digest}.zst" for digest in hashes} <= keys.keys()
 
 
 def test_objects_of_another_format_stay_while_their_pointer_names_them(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,18 +27,19 @@ from service.artifacts.downloads import (
     DOWNLOADS,
     POINTER,
     Download,
+    Piece,
     archive_name,
     lines_name,
     read_download,
 )
 from service.http.file_ranges import CHUNK, MAX_TRANSFERS
 from service.http.responses import IMMUTABLE
-from service.publishing.frames import decompress_bounded, unpack
+from service.publishing.frames import unpack
 from service.publishing.patches import apply_patch
 from service.settings import Settings
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
-from tests.support.artifacts import current, folder
+from tests.support.artifacts import current, decompressed, folder
 from tests.support.clients.mirror import Mirror, id_of, publish, services
 from tests.support.running import (
     Build,
@@ -265,7 +267,7 @@ def wait_until_kept(client: httpx.Client, snapshot_id: str) -> str:
 
 def downloaded_lines(client: httpx.Client, snapshot_id: str) -> bytes:
     content = client.get(f"{ROOT}/{lines_name(snapshot_id)}").content
-    return decompress_bounded(content, 2**20)
+    return decompressed(content)
 
 
 def test_everything_that_a_replica_copies_is_served_by_its_hash(
@@ -281,29 +283,33 @@ def test_everything_that_a_replica_copies_is_served_by_its_hash(
     assert manifest.content == copy_manifest(read_manifest(folder(artifacts_of_two)))
     assert manifest.headers["cache-control"] == IMMUTABLE
     made = tmp_path / "made"
-    for path, described in manifest.json()["files"].items():
-        packed = server.get(f"{ROOT}/objects/{described['sha256']}.zst")
-        assert packed.headers["cache-control"] == IMMUTABLE
-        assert packed.headers["etag"] == f'"{hashlib.sha256(packed.content).hexdigest()}"'
-        unpack(packed.content, made, described["bytes"])
-        assert made.read_bytes() == (folder(artifacts_of_two) / path).read_bytes()
+    sections = server.get(f"{ROOT}/sections/{pointer['manifest']}.json")
+    assert sections.headers["cache-control"] == IMMUTABLE
+    for path in manifest.json()["files"]:
+        content = b""
+        for section in sections.json()["sections"][path]:
+            packed = server.get(f"{ROOT}/sections/{section['sha256']}.zst")
+            assert packed.headers["cache-control"] == IMMUTABLE
+            assert packed.headers["etag"] == f'"{hashlib.sha256(packed.content).hexdigest()}"'
+            unpack(packed.content, made, section["bytes"])
+            content += made.read_bytes()
+        assert content == (folder(artifacts_of_two) / path).read_bytes()
     patches = server.get(f"{ROOT}/patches/{index.base}-{index.id}.json").json()
     assert (patches["from"], patches["to"]) == (index.base, index.id)
     assert "records.json" in patches["patches"]
     base = artifacts_of_two / SNAPSHOTS / index.base
-    for path, frame in patches["patches"].items():
-        span = f"bytes={frame['offset']}-{frame['offset'] + frame['bytes'] - 1}"
-        url = f"{ROOT}/patches/{index.base}-{index.id}.zst"
-        patch = server.get(url, headers={"Range": span}).content
-        apply_patch(base / path, patch, made, manifest.json()["files"][path]["bytes"])
+    frames = server.get(f"{ROOT}/patches/{index.base}-{index.id}.zst").content
+    for path, listed in patches["patches"].items():
+        pieces = msgspec.convert(listed, list[Piece])
+        apply_patch(base / path, pieces, frames, made, manifest.json()["files"][path]["bytes"])
         assert made.read_bytes() == (folder(artifacts_of_two) / path).read_bytes()
 
 
-def test_a_range_of_an_object_is_within_its_frame(
+def test_a_range_of_a_section_is_within_its_frame(
     server: httpx.Client, artifacts_of_two: Path
 ) -> None:
     file = read_manifest(folder(artifacts_of_two)).files["records.json"]
-    path = f"{ROOT}/objects/{file.sha256}.zst"
+    path = f"{ROOT}/sections/{file.sha256}.zst"
     content = server.get(path).content
     for start, stop in ((0, 1), (7, len(content) + 10**6), (len(content) - 1, len(content) - 1)):
         response = server.get(path, headers={"Range": f"bytes={start}-{stop}"})
@@ -338,8 +344,9 @@ def test_the_package_describes_the_archives(server: httpx.Client, index: Downloa
         "pointer-1.json",
         "pointer-x.json",
         "manifests/0000.json",
-        "objects/0000.zst",
-        "objects/.zst",
+        "sections/0000.json",
+        "sections/0000.zst",
+        "sections/.zst",
         "patches/{id}-{base}.json",
         "patches/{id}-{base}.zst",
         "patches/-{base}.zst",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from indexer.__main__ import main
@@ -27,16 +28,14 @@ from service.artifacts.downloads import (
 )
 from service.publishing.artifacts import stage
 from service.publishing.downloads import make_downloads
-from service.publishing.frames import decompress, decompress_bounded, unpack
-from service.publishing.patches import apply_patch
+from service.publishing.frames import cut
+from service.publishing.patches import MEMORY, apply_patch
 from service.snapshot.manifest import MANIFEST, SEGMENTS, copy_manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import current, flip_a_bit, folder, listed, snapshots
+from tests.support.artifacts import current, decompressed, flip_a_bit, folder, listed, snapshots
 from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
 from tests.support.sources.x402 import resource
-
-MAX_BYTES = 2**30
 
 
 def downloads(artifacts: Path) -> Path:
@@ -129,37 +128,37 @@ def test_the_archive_has_the_manifest_first_and_then_the_files_in_order(
     }
 
 
-def test_each_file_is_one_frame_of_the_archive(artifacts: Path, build: Build) -> None:
+def test_each_section_of_a_file_is_one_frame_of_the_archive(artifacts: Path, build: Build) -> None:
     assert build(catalogue(50)) == 0
     index = read_download(downloads(artifacts))
     archive = (downloads(artifacts) / archive_name(index.id)).read_bytes()
     manifest = read_manifest(folder(artifacts))
-    assert index.frames.keys() == {MANIFEST, *manifest.files}
-    for path, file in manifest.files.items():
-        frame = index.frames[path]
-        packed = archive[frame.offset : frame.offset + frame.bytes]
-        assert hashlib.sha256(packed).hexdigest() == frame.sha256
-        content = b"".join(decompress(packed, file.bytes))
-        assert content == (folder(artifacts) / path).read_bytes()
-    frame = index.frames[MANIFEST]
-    copied = decompress_bounded(archive[frame.offset : frame.offset + frame.bytes], MAX_BYTES)
-    assert copied == copy_manifest(manifest) == (downloads(artifacts) / MANIFEST).read_bytes()
-    assert index.manifest == hashlib.sha256(copied).hexdigest()
+    assert index.sections.keys() == {MANIFEST, *manifest.served_files}
+    for path, sections in index.sections.items():
+        source = downloads(artifacts) if path == MANIFEST else folder(artifacts)
+        content = (source / path).read_bytes()
+        assert len(sections) == len(cut(content))
+        for section, (start, stop) in zip(sections, cut(content), strict=True):
+            frame = section.frame
+            packed = archive[frame.offset : frame.offset + frame.bytes]
+            assert hashlib.sha256(packed).hexdigest() == frame.sha256
+            assert decompressed(packed) == content[start:stop]
+            digest = hashlib.sha256(content[start:stop]).hexdigest()
+            assert (section.content.sha256, section.content.bytes) == (digest, stop - start)
+    assert (downloads(artifacts) / MANIFEST).read_bytes() == copy_manifest(manifest)
+    assert [each.content.sha256 for each in index.sections[MANIFEST]] == [index.manifest]
 
 
 def check_patches(artifacts: Path, base: str, tmp_path: Path) -> Download:
     """Check that all patches make the files of the published snapshot; returns their index."""
     index = read_download(downloads(artifacts))
-    patches = (downloads(artifacts) / PATCHES).read_bytes()
-    files = read_manifest(folder(artifacts)).files
+    frames = (downloads(artifacts) / PATCHES).read_bytes()
+    files = read_manifest(folder(artifacts)).served_files
     assert index.base == base
-    for path, frame in index.patches.items():
+    for path, pieces in index.patches.items():
         made = tmp_path / "made"
-        patch = patches[frame.offset : frame.offset + frame.bytes]
-        assert hashlib.sha256(patch).hexdigest() == frame.sha256
-        apply_patch(artifacts / SNAPSHOTS / base / path, patch, made, files[path].bytes)
+        apply_patch(artifacts / SNAPSHOTS / base / path, pieces, frames, made, files[path].bytes)
         assert made.read_bytes() == (folder(artifacts) / path).read_bytes()
-        assert frame.bytes < index.frames[path].bytes
     return index
 
 
@@ -175,10 +174,18 @@ def test_patches_make_the_files_that_changed(artifacts: Path, build: Build, tmp_
         for path, file in read_manifest(folder(artifacts)).files.items()
         if before[path].sha256 != file.sha256
     }
-    assert index.patches.keys() <= changed
-    assert "records.json" in index.patches
-    moved = sum(index.patches.get(path, index.frames[path]).bytes for path in changed)
-    assert moved < 0.3 * sum(frame.bytes for frame in index.frames.values())
+    assert index.patches.keys() == changed
+    assert index.patch_file.bytes < 0.3 * index.archives[archive_name(index.id)].bytes
+
+
+def test_patches_as_large_as_the_archive_are_left_out(artifacts: Path, build: Build) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(2):
+        records = [service(f"s{n}", iconUrl=rng.bytes(8000).hex()) for n in range(100)]
+        assert build(records, options=("--no-endpoints", "--no-semantic")) == 0
+    index = read_download(downloads(artifacts))
+    assert (index.base, index.patches, index.patch_file.bytes) == ("", {}, 0)
+    verify_downloads(downloads(artifacts), read_manifest(folder(artifacts)))
 
 
 def test_patches_follow_services_that_come_go_and_move(
@@ -204,14 +211,15 @@ def test_frames_of_unchanged_files_are_copied(artifacts: Path, build: Build) -> 
     rows = "encoder/rows.npy"
     archive = downloads(artifacts) / archive_name(first.id)
     content = bytearray(archive.read_bytes())
-    frame = first.frames[rows]
+    (frame,) = [section.frame for section in first.sections[rows]]
     content[frame.offset + frame.bytes // 2] ^= 1
     archive.write_bytes(content)
     assert build(catalogue(20, changed=1)) == 0
     second = read_download(downloads(artifacts))
     manifest = read_manifest(folder(artifacts))
-    assert second.frames["ids.json"].sha256 == first.frames["ids.json"].sha256
-    assert second.frames[rows].sha256 == frame.sha256  # of the file: the frame was damaged
+    for path in ("ids.json", rows):  # the damaged frame is made again
+        hashes = [[each.frame.sha256 for each in of.sections[path]] for of in (first, second)]
+        assert hashes[0] == hashes[1]
     verify_downloads(downloads(artifacts), manifest)
 
 
@@ -220,14 +228,12 @@ def test_the_same_snapshot_gives_the_same_bytes(artifacts: Path, build: Build) -
     assert build(catalogue(300, changed=3)) == 0
     made = {path.name: path.read_bytes() for path in downloads(artifacts).iterdir()}
     first = min(snapshots(artifacts) - {current(artifacts)})
-    for threads in (1, 3):
+    for threads, memory in ((1, 0), (3, 2**30), (2, MEMORY)):
         shutil.rmtree(downloads(artifacts))
-        second = current(artifacts)
-        (artifacts / "CURRENT").write_text(first)
         with stage(artifacts, None):
-            built = artifacts / SNAPSHOTS / second
-            make_downloads(artifacts, built, read_manifest(built), threads)
-        (artifacts / "CURRENT").write_text(second)
+            built = folder(artifacts)
+            manifest = read_manifest(built)
+            make_downloads(artifacts, built, manifest, first, threads=threads, memory=memory)
         assert {path.name: path.read_bytes() for path in downloads(artifacts).iterdir()} == made
 
 
@@ -306,7 +312,7 @@ def test_a_build_that_cannot_write_downloads_says_that_its_snapshot_is_served(
     assert f"{after} is served, but its downloads cannot be made" in outcome.stderr
 
 
-def test_downloads_are_found_by_their_names(artifacts: Path, build: Build, tmp_path: Path) -> None:
+def test_downloads_are_found_by_their_names(artifacts: Path, build: Build) -> None:
     found = Downloads(artifacts)
     assert found.download("0" * 20) is None
     assert build([service("a")]) == 0
@@ -320,16 +326,19 @@ def test_downloads_are_found_by_their_names(artifacts: Path, build: Build, tmp_p
     for snapshot_id in (first, second):
         index = found.download(snapshot_id)
         assert index is not None
-        manifest = found.manifest(index.manifest)
-        assert manifest is not None
-        digest = hashlib.sha256(manifest.path.read_bytes()).hexdigest()
-        assert digest == manifest.sha256 == index.manifest
-        for path, file in read_manifest(artifacts / SNAPSHOTS / snapshot_id).files.items():
-            part = found.packed(file.sha256)
-            assert part is not None, path
-            content = part.path.read_bytes()[part.offset : part.offset + part.bytes]
-            unpack(content, tmp_path / "file", file.bytes)
-            assert hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest() == file.sha256
+        described = found.manifest(index.manifest)
+        assert described is not None
+        assert described[0] == index
+        digest = hashlib.sha256(described[1].path.read_bytes()).hexdigest()
+        assert digest == described[1].sha256 == index.manifest
+        for path, file in read_manifest(artifacts / SNAPSHOTS / snapshot_id).served_files.items():
+            parts = [found.section(each.content.sha256) for each in index.sections[path]]
+            made = b"".join(
+                decompressed(part.path.read_bytes()[part.offset : part.offset + part.bytes])
+                for part in parts
+                if part
+            )
+            assert hashlib.sha256(made).hexdigest() == file.sha256
     assert found.archive(second, INDEX) is None
     damaged_index = downloads(artifacts) / INDEX
     index_text = damaged_index.read_text()

@@ -3,65 +3,79 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from service.artifacts.downloads import Piece
 from service.errors import DownloadDamaged
-from service.publishing import patches
-from service.publishing.frames import CHUNK, compress, unpack
-from service.publishing.patches import Patch, apply_patch, make_patch
-from service.publishing.transforms import (
-    PLAIN,
-    Difference,
-    Gather,
-    Renumber,
-    Transform,
-    pack_numbers,
+from service.publishing import frames, patches
+from service.publishing.frames import CHUNK, compress, cut, unpack
+from service.publishing.patches import (
+    MAX_SECTIONS,
+    apply_patch,
+    differences_of,
+    make_piece,
+    plan,
+    sums_of,
 )
+from service.storage.container import SUFFIX, Array, Layout, sections_of, write_arrays
 from tests.support.running import examples
 
 PIECE = 4096
 """Bytes of a piece in tests: files of many pieces are small."""
+LAYOUT = Layout(
+    "Arrays of several widths.",
+    bytes=Array("|u1", "a"),
+    shorts=Array("<i2", "b"),
+    numbers=Array("<i4", "c"),
+    positions=Array("<i8", "d,2"),
+)
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patches, "PIECE", PIECE)
     monkeypatch.setattr(patches, "MAX_PREFIX", 2 * PIECE)
+    monkeypatch.setattr(frames, "SMALL", PIECE // 4)
 
 
-def patched(base: bytes, target: bytes, transform: Transform = PLAIN) -> tuple[bytes, bytes]:
-    """Return a patch between two contents, and the content that it makes."""
+class Patch:
+    """The pieces that make a content from another, and their frames end to end."""
+
+    def __init__(self, base: bytes, target: bytes) -> None:
+        self.pieces: list[Piece] = []
+        self.frames = b""
+        for each in plan(base, target):
+            piece, frame = make_piece(base, target, each)
+            self.pieces.append(replace(piece, offset=len(self.frames)))
+            self.frames += frame
+
+    def apply(self, base: bytes, size: int) -> bytes:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "base").write_bytes(base)
+            apply_patch(folder / "base", self.pieces, self.frames, folder / "made", size)
+            return (folder / "made").read_bytes()
+
+
+def container(numbers: list[int], positions: list[int], content: bytes) -> bytes:
+    """Return the content of a container of arrays."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "base").write_bytes(base)
-        (folder / "target").write_bytes(target)
-        patch = make_patch(folder / "base", folder / "target", transform)
-        return patch, applied(base, patch, len(target))
-
-
-def applied(base: bytes, patch: bytes, size: int) -> bytes:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "base").write_bytes(base)
-        apply_patch(folder / "base", patch, folder / "made", size)
-        return (folder / "made").read_bytes()
-
-
-def array(values: Any, dtype: str) -> bytes:
-    """Return the content of a `.npy` file."""
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name, "array.npy")
-        np.save(path, np.asarray(values, dtype))
-        return path.read_bytes()
+        arrays = {
+            "bytes": np.frombuffer(content, "|u1"),
+            "shorts": np.asarray(numbers, "<i8").astype("<i2"),
+            "numbers": np.asarray(numbers, "<i8").astype("<i4"),
+            "positions": np.asarray(positions, "<i8").repeat(2).reshape(-1, 2),
+        }
+        write_arrays(Path(name, "made"), LAYOUT, arrays)
+        return Path(name, f"made{SUFFIX}").read_bytes()
 
 
 contents = st.binary(max_size=200) | st.builds(
@@ -70,6 +84,8 @@ contents = st.binary(max_size=200) | st.builds(
     st.integers(0, 400),
     st.binary(max_size=20),
 )
+integers = st.lists(st.integers(-(2**62), 2**62), max_size=1500)
+containers = st.builds(container, integers, integers, contents)
 
 
 @st.composite
@@ -83,118 +99,89 @@ def edited(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return base, target
 
 
-numbers = st.lists(st.integers(-5, 300), max_size=60).map(lambda values: np.asarray(values, "<i4"))
-transforms = st.one_of(
-    st.just(PLAIN),
-    st.builds(
-        Renumber, st.sampled_from([4, 8]), st.sampled_from([0, 24]), numbers.map(pack_numbers)
-    ),
-    st.builds(Difference, st.sampled_from([4, 8]), st.integers(1, 3)),
-    st.builds(Gather, st.integers(1, 40), numbers.map(pack_numbers)),
-)
-
-
-@settings(max_examples=examples(400), deadline=None)
-@given(st.tuples(contents, contents) | edited(), transforms)
-def test_a_patch_makes_the_file_from_the_earlier_one(
-    pair: tuple[bytes, bytes], transform: Transform
-) -> None:
+@settings(max_examples=examples(300), deadline=None)
+@given(st.tuples(contents | containers, contents | containers) | edited())
+def test_a_patch_makes_the_file_from_the_earlier_one(pair: tuple[bytes, bytes]) -> None:
     base, target = pair
-    assert patched(base, target, transform)[1] == target
+    assert Patch(base, target).apply(base, len(target)) == target
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(
-    st.lists(st.integers(-(2**62), 2**62), max_size=1500),
-    st.lists(st.integers(-(2**62), 2**62), max_size=1500),
-    st.sampled_from(["<i8", "<u8"]),
-    transforms,
-)
-def test_a_patch_makes_an_array_from_the_earlier_one(
-    before: list[int], after: list[int], dtype: str, transform: Transform
-) -> None:
-    base, target = (array(np.asarray(each, "i8").view("u8"), dtype) for each in (before, after))
-    assert patched(base, target, transform)[1] == target
+@given(contents, st.sampled_from([2, 4, 8]))
+def test_sums_of_differences_are_the_content(content: bytes, width: int) -> None:
+    differences = bytes(differences_of(content, width))
+    assert len(differences) == len(content)
+    assert bytes(sums_of(differences, width)) == content
 
 
 def test_a_patch_is_small_where_little_changed() -> None:
     rng = np.random.default_rng(1)
     base = rng.bytes(20 * PIECE)
     target = base[: 9 * PIECE] + b"changed" + base[9 * PIECE + 100 :]
-    assert len(patched(base, target)[0]) < len(target) / 50
+    assert len(Patch(base, target).frames) < len(target) / 50
 
 
-@pytest.mark.parametrize(
-    ("base", "target", "transform"),
-    [
-        pytest.param(
-            np.random.default_rng(1).integers(0, 5000, 5000),
-            np.random.default_rng(1).integers(0, 5000, 5000) + 1,
-            Renumber,
-            id="numbers",
-        ),
-        pytest.param(
-            np.cumsum(np.random.default_rng(1).integers(0, 200, 5000)),
-            np.cumsum(np.random.default_rng(1).integers(0, 200, 5000)) + 7,
-            Difference,
-            id="positions",
-        ),
-    ],
-)
-def test_a_transform_makes_a_patch_small(
-    base: Any, target: Any, transform: type[Renumber | Difference]
-) -> None:
-    chosen = (
-        Renumber(4, 0, pack_numbers(np.arange(5000) + 1))
-        if transform is Renumber
-        else Difference(4)
-    )
-    files = array(base, "<i4"), array(target, "<i4")
-    patch, content = patched(*files, chosen)
-    assert content == files[1]
-    assert len(patch) < len(patched(*files)[0]) / 5
+def test_a_patch_of_shifted_integers_is_small() -> None:
+    rng = np.random.default_rng(1)
+    before = np.sort(rng.integers(0, 2**20, 3000))
+    after = np.insert(before, 40, before[40]) + (np.arange(3001) > 40)
+    base, target = (container(each.tolist(), each.tolist(), b"") for each in (before, after))
+    patch = Patch(base, target)
+    assert patch.apply(base, len(target)) == target
+    assert len(patch.frames) < len(compress(target)) / 8
 
 
-def test_gathered_rows_make_a_patch_small() -> None:
+def test_rows_that_moved_within_the_prefix_are_found() -> None:
     rng = np.random.default_rng(2)
-    rows = rng.integers(-128, 127, (1000, 64), "i1")
-    order = rng.permutation(1000)
-    base, target = array(rows, "i1"), array(rows[order], "i1")
-    patch, content = patched(base, target, Gather(64, pack_numbers(order)))
-    assert content == target
-    assert len(patch) < 5000
+    rows = rng.integers(0, 255, (PIECE // 128, 128), np.uint8)
+    base, target = (each.tobytes() for each in (rows, rows[rng.permutation(len(rows))]))
+    assert len(Patch(base, target).frames) < len(target) / 8
+
+
+def test_an_array_is_patched_from_the_array_of_its_name() -> None:
+    rng = np.random.default_rng(3)
+    content, numbers = rng.bytes(5 * PIECE), rng.integers(0, 2**30, 2000).tolist()
+    base = container(numbers, numbers, b"")
+    target = container(numbers, numbers, content)
+    patch = Patch(base, target)
+    assert patch.apply(base, len(target)) == target
+    assert len(patch.frames) < len(content) * 1.01 + 500
+    copied = sum(piece.size for piece in patch.pieces if not piece.bytes)
+    *_, shorts, numbers_, positions = sections_of(target)
+    assert copied == sum(each.stop - each.start for each in (shorts, numbers_, positions))
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(edited(), contents, transforms)
+@given(edited(), contents)
 def test_another_earlier_file_makes_another_file_of_the_size_or_an_error(
-    pair: tuple[bytes, bytes], other: bytes, transform: Transform
+    pair: tuple[bytes, bytes], other: bytes
 ) -> None:
-    patch, target = patched(*pair, transform)
+    base, target = pair
     with suppress(DownloadDamaged):
-        assert len(applied(other, patch, len(target))) == len(target)
+        assert len(Patch(base, target).apply(other, len(target))) == len(target)
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(edited(), transforms, st.data())
+@given(edited() | st.tuples(containers, containers), st.data())
 def test_a_damaged_patch_never_makes_more_than_the_size(
-    pair: tuple[bytes, bytes], transform: Transform, data: st.DataObject
+    pair: tuple[bytes, bytes], data: st.DataObject
 ) -> None:
-    patch, target = patched(*pair, transform)
-    position = data.draw(st.integers(0, len(patch) - 1))
-    damaged = data.draw(
-        st.sampled_from(
-            [
-                patch[:position],
-                patch[:position]
-                + bytes([patch[position] ^ 1 + position % 255])
-                + patch[position + 1 :],
-                patch + b"more",
-            ]
+    base, target = pair
+    patch = Patch(base, target)
+    if patch.frames:
+        position = data.draw(st.integers(0, len(patch.frames) - 1))
+        damaged = bytearray(patch.frames)
+        damaged[position] ^= 1 + position % 255
+        patch.frames = data.draw(
+            st.sampled_from([bytes(damaged), patch.frames[:position], b"", patch.frames + b"more"])
         )
-    )
+    if patch.pieces:
+        fields = dict.fromkeys(("start", "stop", "size", "offset", "bytes"), st.integers(0, 9000))
+        number = data.draw(st.integers(0, len(patch.pieces) - 1))
+        changes = data.draw(st.fixed_dictionaries({}, optional=fields))
+        patch.pieces[number] = replace(patch.pieces[number], **changes)
     with suppress(DownloadDamaged):
-        assert len(applied(pair[0], damaged, len(target))) == len(target)
+        assert len(patch.apply(base, len(target))) == len(target)
 
 
 def bomb(size: int) -> bytes:
@@ -202,25 +189,48 @@ def bomb(size: int) -> bytes:
     return compress(bytes(size))
 
 
+@pytest.mark.parametrize("width", [0, 2, 4, 8])
+def test_a_frame_of_more_than_its_size_is_refused(width: int) -> None:
+    patch = Patch(b"", b"")
+    patch.frames = bomb(50 * CHUNK)
+    patch.pieces = [msgspec.convert([0, 0, 100, 0, len(patch.frames), width], Piece)]
+    with pytest.raises(DownloadDamaged, match="does not hold"):
+        patch.apply(b"", 100)
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("pieces", "reason"),
     [
-        lambda frame: Patch(b"", 0, PLAIN, [patches.Piece(0, 0, 100, frame)]),
-        lambda frame: Patch(bytes(100), 0, PLAIN, [patches.Piece(0, 0, 0, frame)]),
+        ([Piece(0, 0, 99, 0, 20, 0)], "does not make 100 bytes"),
+        ([Piece(0, 1, 0, 0, 0, 0)] * (MAX_SECTIONS + 1) + [Piece(0, 100, 100, 0, 0, 0)], "pieces"),
+        ([Piece(0, 50, 100, 0, 0, 0)], "copies"),
+        ([Piece(20000, 20100, 100, 0, 0, 0)], "copies"),
+        ([Piece(0, 2 * PIECE + 1, 100, 0, 20, 0)], "larger"),
+        ([Piece(0, 50, 100, 0, 20, 0)], "cannot be decompressed"),
+        ([Piece(0, 50, 100, 7, 0, 0)], "copies"),
+        ([Piece(0, 50, 100, 5000, 20, 0)], "truncated"),
     ],
 )
-def test_a_frame_of_more_than_its_size_is_refused(make: Callable[[bytes], Patch]) -> None:
-    patch = msgspec.msgpack.encode(make(bomb(50 * CHUNK)))
-    with pytest.raises(DownloadDamaged, match="does not hold"):
-        applied(b"", patch, 100)
+def test_pieces_that_are_never_made_are_refused(pieces: list[Piece], reason: str) -> None:
+    patch = Patch(b"", b"")
+    patch.pieces, patch.frames = pieces, b"no frame" * 10
+    with pytest.raises(DownloadDamaged, match=reason):
+        patch.apply(bytes(3 * PIECE), 100)
 
 
-def test_numbers_of_more_than_their_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.publishing.transforms.MAX_NUMBERS", 1000)
-    transform = Renumber(4, 0, bomb(4001))
-    patch = msgspec.msgpack.encode(Patch(b"", 0, transform, [patches.Piece(0, 4, 4, b"")]))
-    with pytest.raises(DownloadDamaged, match="more than 4000 bytes"):
-        applied(bytes(8), patch, 4)
+def test_the_ranges_of_a_file_are_its_arrays_with_small_ones_joined() -> None:
+    numbers = list(range(PIECE))
+    content = container(numbers, numbers, b"few")
+    header, few, shorts, longs, positions = sections_of(content)
+    assert header.stop + few.stop - few.start <= PIECE // 4
+    assert cut(content) == [
+        (0, few.stop),
+        (shorts.start, shorts.stop),
+        (longs.start, longs.stop),
+        (positions.start, len(content)),
+    ]
+    assert cut(b"no container") == [(0, 12)]
+    assert cut(b"") == [(0, 0)]
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])

@@ -53,7 +53,7 @@ def pushed(bucket: str, tmp_path: Path) -> Pushed:
             [service(f"s{n}", description=f"tides {edition * (n < 3)}") for n in range(SERVICES)],
         )
         assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-        push(artifacts, origin, ids[-1], serial=edition + 1)
+        push(artifacts, origin, serial=edition + 1)
         ids.append(current(artifacts))
         pointers.append((origin / POINTER).read_bytes())
     upload(origin, bucket)

@@ -153,7 +153,7 @@ def test_readiness_and_metrics_say_how_far_behind_a_replica_is(
         assert "error" not in state
         fetched = metric(client, "ratecard_following_fetched_bytes_total")
         assert fetched > 1000
-        origin.answer_with = lambda path: 500 if path.startswith("objects") else None
+        origin.answer_with = lambda path: 500 if path.startswith(("sections", "patches")) else None
         assert build([service("one"), service("two", name="Two")]) == 0
         push(artifacts, origin.bucket, sign=sign)
         eventually(lambda: "error" in following(client))

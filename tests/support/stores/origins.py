@@ -13,13 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
-import msgspec
 import obstore
 
-from service.publishing.frames import compress, map_file
-from service.publishing.patches import make_patch
+from indexer.publishing.bucket import open_bucket
+from indexer.publishing.push import put_copy
+from service.artifacts.downloads import DOWNLOADS, read_download
 from service.replicas.store import open_store
-from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
+from service.snapshot.manifest import FORMAT
 from tests.support.artifacts import current
 from tests.support.running import Json
 
@@ -29,29 +29,21 @@ POINTER = f"pointer-{FORMAT}.json"
 def push(
     artifacts: Path,
     bucket: Path,
-    base: str = "",
     sign: Callable[[bytes], str] | None = None,
     **changes: object,
 ) -> Json:
-    """Put the published snapshot into a folder, and patches from another; return the pointer."""
-    for name in ("manifests", "objects", "patches"):
-        (bucket / name).mkdir(parents=True, exist_ok=True)
-    snapshot = artifacts / "snapshots" / current(artifacts)
-    manifest = copy_manifest(read_manifest(snapshot))
-    digest = hashlib.sha256(manifest).hexdigest()
-    files = json.loads(manifest)["files"]
-    for path, file in files.items():
-        put(bucket / "objects" / f"{file['sha256']}.zst", compress(map_file(snapshot / path)))
-    if base:
-        _put_patches(artifacts / "snapshots" / base, snapshot, files, bucket / "patches")
-    put(bucket / "manifests" / f"{digest}.json", manifest)
+    """Put the published snapshot into a folder, and its patches; return the pointer."""
+    snapshot_id = current(artifacts)
+    downloads = artifacts / DOWNLOADS / snapshot_id
+    put_copy(open_bucket(f"file://{bucket}"), downloads, datetime.now(UTC))
+    digest = read_download(downloads).manifest
     pointer = {
         "format": FORMAT,
-        "id": snapshot.name,
+        "id": snapshot_id,
         "manifest": digest,
         "serial": serial_of(bucket) + 1,
         "published_at": datetime.now(UTC).isoformat(),
-        "kept": [{"id": snapshot.name, "manifest": digest}],
+        "kept": [{"id": snapshot_id, "manifest": digest}],
     } | changes
     put_pointer(bucket, pointer, sign)
     return pointer
@@ -85,31 +77,6 @@ def serial_of(bucket: Path) -> int:
         return 0
     serial: int = json.loads(json.loads(path.read_text())["pointer"])["serial"]
     return serial
-
-
-def put(path: Path, content: bytes) -> None:
-    """Write an object that is not there yet, in one step."""
-    if not path.exists():
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(content)
-        fresh.replace(path)
-
-
-def _put_patches(base: Path, target: Path, files: Json, folder: Path) -> None:
-    before, frames, content = read_manifest(base).files, {}, b""
-    for path, file in files.items():
-        if path in before and before[path].sha256 != file["sha256"]:
-            patch = make_patch(base / path, target / path)
-            frames[path] = {
-                "offset": len(content),
-                "bytes": len(patch),
-                "sha256": hashlib.sha256(patch).hexdigest(),
-            }
-            content += patch
-    name = f"{base.name}-{target.name}"
-    put(folder / f"{name}.zst", content)
-    document = {"from": base.name, "to": target.name, "patches": frames}
-    put(folder / f"{name}.json", msgspec.json.encode(document))
 
 
 class OriginServer:
