@@ -70,7 +70,6 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     with stage(options.out, options.keep) as staging:
         notes = [] if cluster is None else cluster.clean(kept_snapshots(options.out))
         inputs = _gather(options, progress)
-        served = _served_id(options.out)
         with take_fingerprint(inputs, _settings(options)) as fingerprint:
             report = _repeat(options, fingerprint, cluster, progress)
             if report is not None:
@@ -80,7 +79,7 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
                     report = build.run(inputs, fingerprint, cluster)
                 remember(options.out, staging, options.rejects, report)
         write_sources(options.out, staging, inputs, report)
-        _make_downloads(options, report, served, progress)
+        _make_downloads(options, report, progress)
         report.pushed = publisher.publish(options.out, progress)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
@@ -166,11 +165,13 @@ def _repeat(
     return report
 
 
-def _make_downloads(options: BuildOptions, report: Report, base: str, progress: Progress) -> None:
-    """Make the downloads of the published snapshot, with patches from `base`."""
+def _make_downloads(options: BuildOptions, report: Report, progress: Progress) -> None:
+    """Make the downloads of the published snapshot, with patches from the one before."""
     if not options.downloads:
         return
     folder = options.out / SNAPSHOTS / report.snapshot
+    others = (each for each in kept_snapshots(options.out) if each != report.snapshot)
+    base = next(others, "")
     with progress.stage("make the downloads"):
         threads, memory = options.jobs or available_cpus(), options.memory or available_memory()
         try:
@@ -367,14 +368,6 @@ class _Build:
             save(self._options.out, snapshot_id, segments, indexed.columns, facts)
         except OSError as error:
             self._findings.notes.append(f"the next build can reuse nothing of this one: {error}")
-
-
-def _served_id(artifacts: Path) -> str:
-    """Return the id of the served snapshot, empty without one."""
-    try:
-        return read_current(artifacts).id
-    except SnapshotUnavailable:
-        return ""
 
 
 def _served_decisions(artifacts: Path) -> DecisionTable:

@@ -277,6 +277,17 @@ def test_missing_downloads_are_made_when_nothing_changed(artifacts: Path, build:
     verify_downloads(downloads(artifacts), read_manifest(folder(artifacts)))
 
 
+def test_downloads_that_a_killed_build_did_not_make_are_made_with_their_patches(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    base = current(artifacts)
+    assert build([service("a"), service("b")], options=("--no-downloads",)) == 0
+    assert build([service("a"), service("b")]) == 0
+    index = read_download(downloads(artifacts))
+    assert (index.base, index.patches.keys() >= {"records.json"}) == (base, True)
+
+
 def test_downloads_are_pruned_with_their_snapshots(artifacts: Path, build: Build) -> None:
     for number in range(4):
         assert build([service(f"s{number}")], options=("--keep", "2")) == 0
