@@ -57,8 +57,6 @@ TAR_BLOCK = 512
 TAR_END = bytes(2 * TAR_BLOCK)
 PATCH_SHARE = 0.9
 """Share of the archive that the patches may have; larger ones are left out."""
-AHEAD = 16
-"""Pieces that are made before the frame of the first of them is written."""
 REPLACED = "replaced-downloads"
 
 
@@ -150,9 +148,9 @@ def _write(
         patches = ArchiveWriter(patch_file, threads)
         archived = pool.submit(_write_archive, archive, folder, manifest, content, earlier)
         listed = pool.submit(_write_lines, lines, folder)
-        patched = (
-            {} if earlier is None else _write_patches(patches, folder, manifest, earlier, pool)
-        )
+        patched = {}
+        if earlier is not None:
+            patched = _write_patches(patches, folder, manifest, earlier, pool, 2 * threads)
         sections, lines_bytes = archived.result(), listed.result()
         if patches.file.bytes > PATCH_SHARE * archive.file.bytes:
             patch_file.truncate(0)
@@ -238,9 +236,17 @@ def _joined(texts: Iterable[bytes]) -> Iterator[Buffer]:
 
 
 def _write_patches(
-    patches: ArchiveWriter, folder: Path, manifest: Manifest, earlier: _Earlier, pool: Executor
+    patches: ArchiveWriter,
+    folder: Path,
+    manifest: Manifest,
+    earlier: _Earlier,
+    pool: Executor,
+    ahead: int,
 ) -> dict[str, list[Piece]]:
-    """Write the frames of the pieces of the files that changed; returns the pieces by path."""
+    """Write the frames of the pieces of the files that changed; returns the pieces by path.
+
+    At most `ahead` frames are made before the first of them is written, which bounds memory.
+    """
     changed = [
         path
         for path, file in sorted(manifest.served_files.items())
@@ -259,7 +265,7 @@ def _write_patches(
         before, after = map_file(earlier.folder / path), map_file(folder / path)
         for each in plan(before, after):
             pending.append((path, pool.submit(make_piece, before, after, each)))
-            if len(pending) > AHEAD:
+            if len(pending) > ahead:
                 write_next()
     while pending:
         write_next()

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from service.artifacts.downloads import (
     read_download,
     verify_downloads,
 )
+from service.publishing import downloads as making
 from service.publishing.artifacts import stage
 from service.publishing.downloads import make_downloads
 from service.publishing.frames import cut
@@ -235,6 +237,25 @@ def test_the_same_snapshot_gives_the_same_bytes(artifacts: Path, build: Build) -
             manifest = read_manifest(built)
             make_downloads(artifacts, built, manifest, first, threads=threads, memory=memory)
         assert {path.name: path.read_bytes() for path in downloads(artifacts).iterdir()} == made
+
+
+@pytest.mark.parametrize(("memory", "threads"), [(0, 1), (2 * MEMORY, 2)])
+def test_patches_are_made_in_as_many_threads_as_fit_into_the_memory(
+    memory: int, threads: int, artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    class Executor(ThreadPoolExecutor):
+        def __init__(self, workers: int) -> None:
+            started.append(workers)
+            super().__init__(workers)
+
+    assert build([service("a")], options=("--no-downloads",)) == 0
+    monkeypatch.setattr(making, "ThreadPoolExecutor", Executor)
+    with stage(artifacts, None):
+        manifest = read_manifest(folder(artifacts))
+        make_downloads(artifacts, folder(artifacts), manifest, "", threads=8, memory=memory)
+    assert started == [threads]
 
 
 def state_of(path: Path) -> tuple[int, int]:
