@@ -98,37 +98,35 @@ def make_downloads(
 
 
 class _Earlier(NamedTuple):
-    """An earlier snapshot: its folder and files, and the frames of its archive by content."""
+    """An earlier snapshot: its folder and files, its archive and the frames there by content."""
 
     folder: Path
     files: Mapping[str, File]
-    archive: Path
+    archive: Buffer
     frames: Mapping[str, Frame]
 
-    def frame(self, content: str) -> bytes | None:
+    def frame(self, content: str) -> memoryview | None:
         """Return the frame of a section with this hash, None without a whole one."""
         if content not in self.frames:
             return None
         frame = self.frames[content]
-        try:
-            with self.archive.open("rb") as archive:
-                packed = os.pread(archive.fileno(), frame.bytes, frame.offset)
-        except OSError:
-            return None
+        packed = memoryview(self.archive)[frame.offset : frame.offset + frame.bytes]
         return packed if hashlib.sha256(packed).hexdigest() == frame.sha256 else None
 
 
 def _find_earlier(artifacts: Path, base: str) -> _Earlier | None:
-    folder = artifacts / SNAPSHOTS / base
-    with suppress(SnapshotUnavailable):
+    folder, downloads = artifacts / SNAPSHOTS / base, artifacts / DOWNLOADS / base
+    try:
         files = read_manifest(folder).served_files
-        archive = artifacts / DOWNLOADS / base / archive_name(base)
-        frames: Mapping[str, Frame] = {}
-        with suppress(SnapshotUnavailable):
-            sections = read_download(archive.parent).sections.values()
-            frames = {each.content.sha256: each.frame for file in sections for each in file}
-        return _Earlier(folder, files, archive, frames)
-    return None
+    except SnapshotUnavailable:
+        return None
+    try:
+        sections = read_download(downloads).sections.values()
+        archive = map_file(downloads / archive_name(base))
+    except (SnapshotUnavailable, OSError):
+        return _Earlier(folder, files, b"", {})
+    frames = {each.content.sha256: each.frame for file in sections for each in file}
+    return _Earlier(folder, files, archive, frames)
 
 
 def _write(
@@ -199,10 +197,11 @@ def _write_sections(
         section = memoryview(content)[start:stop]
         is_whole = len(section) == whole.bytes
         digest = whole.sha256 if is_whole else hashlib.sha256(section).hexdigest()
-        known = earlier and earlier.frame(digest)
-        frame = (
-            archive.append([known]) if known else archive.compress(chunks_of(section), len(section))
-        )
+        known = earlier.frame(digest) if earlier else None
+        if known is None:
+            frame = archive.compress(chunks_of(section), len(section))
+        else:
+            frame = archive.append(chunks_of(known))
         sections.append(Section(File(len(section), digest), frame))
     return sections
 
