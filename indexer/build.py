@@ -175,9 +175,8 @@ def _make_downloads(options: BuildOptions, report: Report, progress: Progress) -
     with progress.stage("make the downloads"):
         threads, memory = options.jobs or available_cpus(), options.memory or available_memory()
         try:
-            download = make_downloads(
-                options.out, folder, read_manifest(folder), base, threads=threads, memory=memory
-            )
+            manifest = read_manifest(folder)
+            download = make_downloads(options.out, folder, manifest, base, threads, memory)
         except OSError as error:
             raise PublishingFailed(
                 f"{report.snapshot} is served, but its downloads cannot be made: {error}; "

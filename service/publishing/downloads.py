@@ -65,7 +65,6 @@ def make_downloads(
     folder: Path,
     manifest: Manifest,
     base: str,
-    *,
     threads: int = 1,
     memory: int = MEMORY,
 ) -> Download:

@@ -28,13 +28,13 @@ THREADS_FROM = 2**20
 """Bytes from which a frame is compressed in threads. Their number does not change the frame."""
 SMALL = 2**16
 """Bytes up to which neighbouring arrays share a frame, which saves replicas requests."""
-MIN_WINDOW, MAX_WINDOW = 10, 26
+MIN_WINDOW, MAX_WINDOW = 10, 27
 """Logarithms of the bytes that a frame may refer back to, which bounds memory."""
 PREFIXED_LEVEL = 1
 """The level after a prefix: level 3 takes a quarter more time for 1 % fewer bytes."""
 MIN_PREFIX = 8
 """Bytes below which zstd takes no prefix."""
-MIN_MATCH, HASH_RATE_LOG, HASH_LOG = 32, 5, 20
+MIN_MATCH, HASH_RATE_LOG, HASH_LOG = 32, 5, 21
 """Long-distance matching: bytes of the shortest match, logarithms of the bytes for each position
 that is indexed and of the entries of the index. Moved rows of 128 bytes are found; by default zstd
 indexes one position of 128 bytes."""

@@ -20,14 +20,14 @@ from service.errors import DownloadDamaged
 from service.publishing.frames import Buffer, compress, decompress, map_file
 from service.storage.container import Section, sections_of
 
-PIECE = 2**24
-"""Bytes of a file that are one frame of its patch."""
-MAX_PREFIX = 2**25
-"""Bytes of the earlier file that a piece is compressed after."""
+PIECE = 2**25
+"""Bytes of a file that are one frame of its patch; half as many of integers."""
+MAX_PREFIX = 2**26
+"""Bytes of the earlier file that a piece is compressed after; half as many of integers."""
 MAX_SECTIONS = 256
 """Sections of a file, which bound the pieces of its patch."""
-MEMORY = 5 * MAX_PREFIX
-"""Bytes that making one piece takes: the prefix, its differences in two orders, and zstd's."""
+MEMORY = 5 * MAX_PREFIX // 2
+"""Bytes that making a piece takes: of integers the prefix, its differences in two orders, zstd's."""
 WIDTHS: dict[int, Width] = {2: 2, 4: 4, 8: 8}
 
 
@@ -78,7 +78,7 @@ def apply_patch(
     """
     if sum(piece.size for piece in pieces) != size:
         raise DownloadDamaged(f"a patch does not make {size} bytes")
-    if len(pieces) > size // PIECE + MAX_SECTIONS:
+    if len(pieces) > 2 * size // PIECE + MAX_SECTIONS:
         raise DownloadDamaged(f"a patch has {len(pieces)} pieces for {size} bytes")
     before = memoryview(map_file(base))
     with target.open("wb") as file:
@@ -114,15 +114,17 @@ def sums_of(differences: Buffer, width: int) -> Buffer:
 def _cuts(earlier: Section, section: Section) -> Iterator[Cut]:
     """Yield the pieces of a section, each after the part of the earlier section beside it."""
     old, new = earlier.stop - earlier.start, section.stop - section.start
-    for first in range(0, new, PIECE):
-        last = min(first + PIECE, new)
+    width = WIDTHS.get(section.width, 0)
+    size, reach = (PIECE // 2, MAX_PREFIX // 2) if width else (PIECE, MAX_PREFIX)
+    for first in range(0, new, size):
+        last = min(first + size, new)
         middle = (first + last) // 2 * old // new
-        start = max(0, min(middle, old) - MAX_PREFIX // 2) // 8 * 8
+        start = max(0, min(middle, old) - reach // 2) // 8 * 8
         yield Cut(
             slice(section.start + first, section.start + last),
-            slice(earlier.start + start, earlier.start + min(old, start + MAX_PREFIX)),
+            slice(earlier.start + start, earlier.start + min(old, start + reach)),
             slice(earlier.start + min(first, old), earlier.start + min(last, old)),
-            WIDTHS.get(section.width, 0),
+            width,
         )
 
 

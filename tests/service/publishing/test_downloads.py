@@ -235,7 +235,7 @@ def test_the_same_snapshot_gives_the_same_bytes(artifacts: Path, build: Build) -
         with stage(artifacts, None):
             built = folder(artifacts)
             manifest = read_manifest(built)
-            make_downloads(artifacts, built, manifest, first, threads=threads, memory=memory)
+            make_downloads(artifacts, built, manifest, first, threads, memory)
         assert {path.name: path.read_bytes() for path in downloads(artifacts).iterdir()} == made
 
 
@@ -254,7 +254,7 @@ def test_patches_are_made_in_as_many_threads_as_fit_into_the_memory(
     monkeypatch.setattr(making, "ThreadPoolExecutor", Executor)
     with stage(artifacts, None):
         manifest = read_manifest(folder(artifacts))
-        make_downloads(artifacts, folder(artifacts), manifest, "", threads=8, memory=memory)
+        make_downloads(artifacts, folder(artifacts), manifest, "", 8, memory)
     assert started == [threads]
 
 
