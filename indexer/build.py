@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +23,12 @@ from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, Ranking
 from indexer.payments.database import check_payment_files
 from indexer.processes.pool import Pool
-from indexer.processes.resources import available_cpus, plan_memory, release_memory
+from indexer.processes.resources import (
+    anonymous_memory,
+    available_cpus,
+    plan_memory,
+    release_memory,
+)
 from indexer.progress import Progress, track
 from indexer.publishing.publication import Publisher
 from indexer.record_store import Keys, write_ids, write_records
@@ -79,7 +85,8 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
                     report = build.run(inputs, fingerprint, cluster)
                 remember(options.out, staging, options.rejects, report)
         write_sources(options.out, staging, inputs, report)
-        _make_downloads(options, report, progress)
+        memory = plan_memory(options.memory, inputs.size) - anonymous_memory(os.getpid())
+        _make_downloads(options, report, memory, progress)
         report.pushed = publisher.publish(options.out, progress)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
@@ -165,7 +172,7 @@ def _repeat(
     return report
 
 
-def _make_downloads(options: BuildOptions, report: Report, progress: Progress) -> None:
+def _make_downloads(options: BuildOptions, report: Report, memory: int, progress: Progress) -> None:
     """Make the downloads of the published snapshot, with patches from the one before."""
     if not options.downloads:
         return
@@ -173,7 +180,7 @@ def _make_downloads(options: BuildOptions, report: Report, progress: Progress) -
     others = (each for each in kept_snapshots(options.out) if each != report.snapshot)
     base = next(others, "")
     with progress.stage("make the downloads"):
-        threads, memory = options.jobs or available_cpus(), options.memory or available_memory()
+        threads = options.jobs or available_cpus()
         try:
             manifest = read_manifest(folder)
             download = make_downloads(options.out, folder, manifest, base, threads, memory)

@@ -27,7 +27,7 @@ MAX_PREFIX = 2**26
 MAX_SECTIONS = 256
 """Sections of a file, which bound the pieces of its patch."""
 MEMORY = 5 * MAX_PREFIX // 2
-"""Bytes that making a piece takes: of integers the prefix, its differences in two orders, zstd's."""
+"""Bytes that making a piece takes: a prefix of integers, its differences twice, and zstd's own."""
 WIDTHS: dict[int, Width] = {2: 2, 4: 4, 8: 8}
 
 
