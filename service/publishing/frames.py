@@ -75,10 +75,13 @@ class ArchiveWriter:
 
 
 def cut(content: Buffer) -> list[tuple[int, int]]:
-    """Return the bounds of the frames of a file: its arrays, small neighbours together."""
+    """Return the bounds of the frames of a file: its arrays, small neighbours together.
+
+    The header goes with the first array, which changes its length when the header changes.
+    """
     bounds: list[tuple[int, int]] = []
-    for section in sections_of(content):
-        if bounds and section.stop - bounds[-1][0] <= SMALL:
+    for number, section in enumerate(sections_of(content)):
+        if number == 1 or (bounds and section.stop - bounds[-1][0] <= SMALL):
             bounds[-1] = bounds[-1][0], section.stop
         else:
             bounds.append((section.start, section.stop))

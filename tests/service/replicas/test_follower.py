@@ -117,7 +117,7 @@ def test_files_that_did_not_change_are_linked_and_the_others_patched(
     assert current(artifacts) == editions.two
     verify(folder(artifacts))
     one, two = (artifacts / "snapshots" / each for each in (editions.one, editions.two))
-    pairs = [(path, one / path.relative_to(two)) for path in two.rglob("*.npy")]
+    pairs = [(path, one / path.relative_to(two)) for path in two.rglob("*.arrays")]
     unchanged = [new for new, old in pairs if old.read_bytes() == new.read_bytes()]
     earlier = {path.stat().st_ino for path in one.rglob("*")}
     assert all(path.stat().st_ino in earlier for path in unchanged)
