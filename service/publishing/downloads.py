@@ -116,7 +116,7 @@ class _Earlier(NamedTuple):
 def _find_earlier(artifacts: Path, base: str) -> _Earlier | None:
     folder, downloads = artifacts / SNAPSHOTS / base, artifacts / DOWNLOADS / base
     try:
-        files = read_manifest(folder).served_files
+        files = read_manifest(folder).files
     except SnapshotUnavailable:
         return None
     try:
@@ -247,7 +247,7 @@ def _write_patches(
     """
     changed = [
         path
-        for path, file in sorted(manifest.served_files.items())
+        for path, file in sorted(manifest.files.items())
         if path in earlier.files and earlier.files[path].sha256 != file.sha256
     ]
     patched: dict[str, list[Piece]] = {path: [] for path in changed}
