@@ -135,7 +135,7 @@ def test_each_section_of_a_file_is_one_frame_of_the_archive(artifacts: Path, bui
     index = read_download(downloads(artifacts))
     archive = (downloads(artifacts) / archive_name(index.id)).read_bytes()
     manifest = read_manifest(folder(artifacts))
-    assert index.sections.keys() == {MANIFEST, *manifest.served_files}
+    assert index.sections.keys() == {MANIFEST, *manifest.files}
     for path, sections in index.sections.items():
         source = downloads(artifacts) if path == MANIFEST else folder(artifacts)
         content = (source / path).read_bytes()
@@ -155,7 +155,7 @@ def check_patches(artifacts: Path, base: str, tmp_path: Path) -> Download:
     """Check that all patches make the files of the published snapshot; returns their index."""
     index = read_download(downloads(artifacts))
     frames = (downloads(artifacts) / PATCHES).read_bytes()
-    files = read_manifest(folder(artifacts)).served_files
+    files = read_manifest(folder(artifacts)).files
     assert index.base == base
     for path, pieces in index.patches.items():
         made = tmp_path / "made"
@@ -363,7 +363,7 @@ def test_downloads_are_found_by_their_names(artifacts: Path, build: Build) -> No
         assert described[0] == index
         digest = hashlib.sha256(described[1].path.read_bytes()).hexdigest()
         assert digest == described[1].sha256 == index.manifest
-        for path, file in read_manifest(artifacts / SNAPSHOTS / snapshot_id).served_files.items():
+        for path, file in read_manifest(artifacts / SNAPSHOTS / snapshot_id).files.items():
             parts = [found.section(each.content.sha256) for each in index.sections[path]]
             made = b"".join(
                 decompressed(part.path.read_bytes()[part.offset : part.offset + part.bytes])
