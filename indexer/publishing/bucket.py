@@ -9,12 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from service.errors import PublishingFailed
-from service.publishing.durable import sync, write_durably
+from service.publishing.durable import make_folder, sync, write_durably
 from service.replicas.origin import POINTER, without_credentials
 from service.replicas.store import open_store
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from service.publishing.frames import Buffer
 
 LOCK = ".lock"
+CLOCK = "clock"
+"""The object that is put to read the clock of a store."""
+INCOMING = "incoming"
+"""The folder of files that are being written."""
+FOLDERS = ("objects", "manifests", "patches")
 WRITABLE = ("s3", "gs", "az", "file")
 
 
@@ -81,6 +87,12 @@ class Bucket:
         with self._reporting("old objects cannot be removed"):
             obstore.delete(self._store, keys)
 
+    def now(self) -> datetime:
+        """Return the time by the clock of the store, which dates its objects."""
+        self.put(CLOCK, b"")
+        with self._reporting(f"{CLOCK} cannot be read"):
+            return obstore.head(self._store, CLOCK)["last_modified"]
+
     def pointer(self) -> StoredPointer | None:
         """Return the pointer, None before the first publication."""
         with self._reporting(f"{POINTER} cannot be read"):
@@ -119,7 +131,11 @@ class Bucket:
 
 
 class Folder(Bucket):
-    """A bucket in a folder: a lock and a rename replace the pointer, as no condition can."""
+    """A bucket in a folder: a lock and a rename replace the pointer, as no condition can.
+
+    obstore does not flush what it writes to a folder, so that a power cut could leave a pointer to
+    objects that are empty.
+    """
 
     def __init__(self, url: str, store: ObjectStore, path: Path) -> None:
         super().__init__(url, store)
@@ -128,6 +144,18 @@ class Folder(Bucket):
     def objects(self) -> dict[str, StoredObject]:
         """Return all objects in the folder, by key."""
         return {key: each for key, each in super().objects().items() if key != LOCK}
+
+    def put(self, key: str, content: Buffer) -> None:
+        """Put an object, on disk before it has its name; `replace_pointer` flushes the names."""
+        fresh = self._path / INCOMING / uuid4().hex
+        with self._reporting(f"{key} cannot be written"):
+            for each in (fresh, self._path / key):
+                each.parent.mkdir(exist_ok=True)
+            try:
+                write_durably(fresh, content)
+                fresh.replace(self._path / key)
+            finally:
+                fresh.unlink(missing_ok=True)
 
     def pointer(self) -> StoredPointer | None:
         """Return the pointer, None before the first publication."""
@@ -143,6 +171,9 @@ class Folder(Bucket):
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self._read() != before:
                 raise PointerChanged
+            for folder in (*map(self._path.joinpath, FOLDERS), self._path):
+                if folder.is_dir():
+                    sync(folder)
             fresh = self._path / f"{POINTER}.new"
             write_durably(fresh, content)
             fresh.replace(self._path / POINTER)
@@ -168,5 +199,5 @@ def open_bucket(url: str) -> Bucket:
     path = Path(unquote(parts.path))
     if not path.is_absolute() or parts.netloc:
         raise ValueError("a folder to publish to must be named by file:// and its whole path")
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     return Folder(url, open_store(url), path)

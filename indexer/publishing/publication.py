@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,14 +13,15 @@ from msgspec import Struct
 
 from indexer.errors import Misuse
 from indexer.progress import Progress
-from service.artifacts.downloads import DOWNLOADS, POINTER, read_download
+from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER, read_download
 from service.artifacts.pointer import Copy, Pointer
 from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import STAGING, kept_snapshots
 from service.publishing.durable import sync, write_durably
 from service.replicas.failures import FollowingFailed
 from service.replicas.signatures import decode_pointer, encode_pointer, read_private_key
-from service.snapshot.manifest import FORMAT
+from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
+from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:
     from indexer.publishing.bucket import Bucket, StoredPointer
@@ -69,32 +71,47 @@ class Publisher:
         except ValueError as error:
             raise Misuse(str(error)) from error
 
-    def publish(self, artifacts: Path, progress: Progress) -> list[Pushed]:
-        """Publish the served snapshot, if it has downloads; called in `stage`.
+    def is_followed(self, artifacts: Path) -> bool:
+        """Return whether replicas may follow this folder, or a bucket that it is pushed to."""
+        return bool(self._buckets) or (artifacts / POINTER).exists()
 
-        A pointer that names the same already stays, but for a signed one: replicas may refuse old
-        ones. Raises PublishingFailed; what was published then stays.
+    def point(self, artifacts: Path, snapshot_id: str) -> None:
+        """Name a snapshot by the pointer of the artifacts folder; called in `stage`.
+
+        A rollback calls this before it replaces CURRENT, so that the pointer never names what was
+        withdrawn, and a rollback that was killed can be repeated.
         """
-        copies = _copies(artifacts)
-        if not copies:
+        copies, own = _copies(artifacts, snapshot_id), _read_own(artifacts)
+        if self._is_due(own, copies[:1]):
+            _write(artifacts, self._encode(1 + (own.serial if own else 0), copies))
+
+    def publish(self, artifacts: Path, progress: Progress) -> list[Pushed]:
+        """Publish the served snapshot, if it has downloads or a pointer; called in `stage`.
+
+        The pointer names the served snapshot also where that has no downloads, as replicas may
+        keep it and must not stay at another one. A pointer that names it already stays, but for a
+        signed one: replicas may refuse old ones. Raises PublishingFailed; what was published then
+        stays.
+        """
+        served = read_current(artifacts).id
+        if not _has_downloads(artifacts, served):
             if self._buckets:
                 raise PublishingFailed(
                     f"{artifacts}: the served snapshot has no downloads to push; build again"
                 )
-            return []
-        own = None
-        with suppress(FileNotFoundError, FollowingFailed):
-            own = decode_pointer((artifacts / POINTER).read_bytes())
+            if not self.is_followed(artifacts):
+                return []
+        copies, own = _copies(artifacts, served), _read_own(artifacts)
         stored = [bucket.pointer() for bucket in self._buckets]
         known = [None if each is None else self._decode(each) for each in stored]
         serial = 1 + max((each.serial for each in (own, *known) if each), default=0)
-        if self._is_due(own, copies) or any(self._is_due(each, copies[:1]) for each in known):
+        if any(self._is_due(each, copies[:1]) for each in (own, *known)):
             try:
                 _write(artifacts, self._encode(serial, copies))
             except OSError as error:
                 raise PublishingFailed(
-                    f"{artifacts / POINTER}: {error.strerror}; {copies[0].id} is served, but "
-                    "replicas that insist on a signature do not learn of it: build again"
+                    f"{artifacts / POINTER}: {error.strerror}; {served} is served, but replicas "
+                    "that insist on a signature do not learn of it: build again"
                 ) from error
         pushed = []
         for bucket, before, last in zip(self._buckets, stored, known, strict=True):
@@ -117,7 +134,7 @@ class Publisher:
         from indexer.publishing.bucket import PointerChanged  # noqa: PLC0415  # optional
         from indexer.publishing.push import collect_garbage, put_copy  # noqa: PLC0415  # optional
 
-        now = datetime.now(UTC)
+        now = bucket.now()
         put = put_copy(bucket, artifacts / DOWNLOADS / kept[0].id, now)
         if self._is_due(last, kept):
             try:
@@ -160,22 +177,34 @@ class Publisher:
         return encode_pointer(pointer, self._key)
 
 
-def _copies(artifacts: Path) -> list[Copy]:
-    """Return the kept snapshots that have downloads, the served one first; none if it has none."""
-    copies = []
-    for number, snapshot_id in enumerate(kept_snapshots(artifacts)):
-        try:
-            download = read_download(artifacts / DOWNLOADS / snapshot_id)
-        except SnapshotUnavailable:
-            if number == 0:
-                break
-        else:
-            copies.append(Copy(snapshot_id, download.manifest))
-    return copies
+def _has_downloads(artifacts: Path, snapshot_id: str) -> bool:
+    return (artifacts / DOWNLOADS / snapshot_id / INDEX).exists()
+
+
+def _copies(artifacts: Path, snapshot_id: str) -> list[Copy]:
+    """Return a snapshot, with or without downloads, and the other kept ones that have some."""
+    others = [each for each in kept_snapshots(artifacts) if each != snapshot_id]
+    fetchable = [each for each in others if _has_downloads(artifacts, each)]
+    return [_copy(artifacts, each) for each in (snapshot_id, *fetchable)]
+
+
+def _copy(artifacts: Path, snapshot_id: str) -> Copy:
+    """Return a snapshot with the hash of the manifest that its copies have, or would have."""
+    with suppress(SnapshotUnavailable):
+        return Copy(snapshot_id, read_download(artifacts / DOWNLOADS / snapshot_id).manifest)
+    manifest = copy_manifest(read_manifest(artifacts / SNAPSHOTS / snapshot_id))
+    return Copy(snapshot_id, hashlib.sha256(manifest).hexdigest())
+
+
+def _read_own(artifacts: Path) -> Pointer | None:
+    """Return the pointer of the artifacts folder, None without one of this format."""
+    with suppress(FileNotFoundError, FollowingFailed):
+        return decode_pointer((artifacts / POINTER).read_bytes())
+    return None
 
 
 def _write(artifacts: Path, content: bytes) -> None:
-    """Write the pointer of the artifacts folder."""
+    """Replace the pointer of the artifacts folder."""
     fresh = artifacts / STAGING / POINTER
     write_durably(fresh, content)
     fresh.replace(artifacts / POINTER)

@@ -3,7 +3,8 @@
 The layout is that of `service.replicas.origin`. Objects are put before the manifest that names
 them, and that before the pointer. Two publishers may push at once: an object is removed when it is
 older than GARBAGE_AFTER, and one that is used again is put again from REFRESHED_AFTER on, so that
-a removal by another publisher, which does not know of that use, comes too late.
+a removal by another publisher, which does not know of that use, comes too late. The clock of the
+store tells the age of an object: those of two publishers may differ by more than that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from indexer.publishing.bucket import Bucket, StoredObject
+from indexer.publishing.bucket import INCOMING, Bucket, StoredObject
 from indexer.publishing.publication import Pushed
 from service.artifacts.downloads import PATCHES, SectionIndex, archive_name, read_download
 from service.artifacts.pointer import Copy, pointer_file_decoder
@@ -52,8 +53,9 @@ _files = msgspec.json.Decoder(_Files)
 _sections = msgspec.json.Decoder(SectionIndex)
 _pointer = re.compile(r"pointer-[0-9]+\.json")
 _ours = re.compile(
-    r"(?:objects|sections)/[0-9a-f]{64}\.(?:json|zst)|manifests/[0-9a-f]{64}\.json|"
-    r"patches/(?P<base>[0-9a-f]{20})-(?P<target>[0-9a-f]{20})\.(?:json|zst)"
+    r"objects/[0-9a-f]{64}\.zst|manifests/[0-9a-f]{64}\.json|"
+    r"patches/(?P<base>[0-9a-f]{20})-(?P<target>[0-9a-f]{20})\.(?:json|zst)|"
+    rf"{INCOMING}/[0-9a-f]{{32}}"
 )
 
 

@@ -10,6 +10,7 @@ from indexer.progress import Progress
 from indexer.publishing.publication import Publisher
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.publishing.artifacts import stage, write_current, write_history
+from service.publishing.downloads import make_downloads
 from service.records import format_timestamp
 from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
@@ -23,12 +24,15 @@ def roll_back(
     """Serve the newest whole snapshot that was published before the served one.
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
-    `switch` names the index of a snapshot by the alias of a cluster.
+    `switch` names the index of a snapshot by the alias of a cluster. Where replicas may follow,
+    the snapshot gets downloads, and the pointer names it before CURRENT does: a rollback that is
+    killed leaves no pointer at what was withdrawn.
     Returns a description of what was done. Raises SnapshotMissing when there is no such snapshot,
     and ArtifactsBusy while a build is at work.
     """
     if not (artifacts / SNAPSHOTS).is_dir():
         raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to")
+    publisher = publisher or Publisher()
     with stage(artifacts, keep=None):
         history = read_history(artifacts)
         try:
@@ -50,16 +54,26 @@ def roll_back(
             raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to{reasons}")
         if switch is not None and manifest.index is not None:
             switch(manifest.index)
+        notes = []
+        if publisher.is_followed(artifacts):
+            folder = artifacts / SNAPSHOTS / manifest.id
+            try:
+                make_downloads(artifacts, folder, manifest, available_cpus())
+            except OSError as error:
+                notes.append(
+                    f"its downloads cannot be made: {error.strerror}; replicas that do not keep "
+                    "this snapshot stay at the one before"
+                )
+            publisher.point(artifacts, manifest.id)
         write_history(artifacts, history)
         write_current(artifacts, publication.id, publication.checked_at)
-        pushed = (publisher or Publisher()).publish(artifacts, Progress())
+        pushed = publisher.publish(artifacts, Progress())
     built_at = format_timestamp(manifest.built_at)
     done = (
         f"rolled back from {served} to {manifest.id}, built {built_at}, "
         f"{manifest.counts.services:,} services; "
         "the next build publishes again what its sources make"
     )
-    notes = []
     if switch is None and manifest.index is not None:
         notes.append("the alias of the cluster was left; --opensearch-url switches it")
     return "\n".join([*damaged, done, *notes, *map(str, pushed)])

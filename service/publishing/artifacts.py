@@ -1,7 +1,7 @@
 """Publishing to an artifacts folder: a staged snapshot becomes the served one by a rename, or not.
 
-A lock keeps two writers apart. A crash at any instant leaves the old snapshot served, and at worst
-a staging folder that the next writer removes.
+A lock keeps two writers apart. A crash at any instant leaves the old snapshot served or the new
+one, and at worst a staging folder that the next writer removes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,9 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from service.artifacts.downloads import DOWNLOADS
-from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
-from service.publishing.durable import sync, write_durably
-from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, Manifest
+from service.errors import ArtifactsBusy, PublishingFailed, SnapshotDamaged, SnapshotUnavailable
+from service.publishing.durable import make_folder, sync, write_durably
+from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, File, Manifest, check_files
 from service.snapshot.publication import (
     CURRENT,
     EPOCH,
@@ -37,8 +38,8 @@ KEPT = 3
 """Snapshots that stay on disk, unless told otherwise."""
 LOCK = ".lock"
 STAGING = "staging"
-REPLACED = "replaced"
-"""The folder in the staging folder of a snapshot that another one of its id replaces."""
+SYNCS = 16
+"""Files that are flushed at a time: a journal commits many as fast as one."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,10 +64,9 @@ def stage(artifacts: Path, keep: int | None = KEPT) -> Iterator[Path]:
     the snapshots beyond the last `keep`, if that is given, with their downloads. Raises
     ArtifactsBusy while another build holds the lock.
     """
-    (artifacts / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
+    make_folder(artifacts / SNAPSHOTS)
     with _lock(artifacts):
         staging = artifacts / STAGING
-        _restore(artifacts)
         with suppress(FileNotFoundError):
             shutil.rmtree(staging)
         staging.mkdir()
@@ -83,21 +83,18 @@ def publish(artifacts: Path, built: Path, manifest: Manifest) -> None:
     """Make the snapshot in a staging folder the published one; called in `stage`.
 
     Every file is on disk before the manifest, the manifest before the rename, and the rename
-    before CURRENT: a crash at any instant leaves the old snapshot served.
+    before CURRENT: a crash at any instant leaves the old snapshot served. An existing folder of
+    this snapshot is mended, as a service may read it.
     """
-    for parent, names in walk(built):
-        for name in names:
-            sync(Path(parent, name))
-        sync(Path(parent))
+    _sync_content(built)
     write_durably(built / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-    sync(built)
     folder = artifacts / SNAPSHOTS / manifest.id
-    if folder.exists():  # damaged, or built from scratch; `_restore` undoes half an exchange
-        replaced = artifacts / STAGING / REPLACED
-        replaced.mkdir()
-        folder.rename(replaced / manifest.id)
-    built.rename(folder)
-    sync(folder.parent)
+    if folder.exists():
+        _mend(folder, built, manifest)
+    else:
+        sync(built)
+        built.rename(folder)
+        sync(folder.parent)
     make_current(artifacts, manifest.id)
 
 
@@ -124,11 +121,11 @@ def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None
     Raises PublishingFailed where a power cut could undo it.
     """
     fresh = artifacts / STAGING / CURRENT
-    write_durably(fresh, f"{snapshot_id}\n".encode())
+    fresh.write_text(f"{snapshot_id}\n", "ascii")
     if checked_at is not None:
         modified = (checked_at - EPOCH) // timedelta(microseconds=1) * 1000
         os.utime(fresh, ns=(modified, modified))
-        sync(fresh)
+    sync(fresh)
     fresh.replace(artifacts / CURRENT)
     try:
         sync(artifacts)
@@ -191,13 +188,40 @@ def _lock(artifacts: Path) -> Iterator[None]:
             file.close()
 
 
-def _restore(artifacts: Path) -> None:
-    """Put a snapshot back that a killed build moved away, and did not replace."""
-    with suppress(FileNotFoundError):
-        for replaced in (artifacts / STAGING / REPLACED).iterdir():
-            folder = artifacts / SNAPSHOTS / replaced.name
-            if not folder.exists():
-                replaced.rename(folder)
+def _sync_content(folder: Path) -> None:
+    """Flush every file and folder in a folder; the caller flushes the folder itself."""
+    folders = dict(walk(folder))
+    paths = [Path(parent, name) for parent, names in folders.items() for name in names]
+    paths += [Path(parent) for parent in folders if Path(parent) != folder]
+    with ThreadPoolExecutor(SYNCS) as pool:
+        for _ in pool.map(sync, paths):  # raises the first error
+            pass
+
+
+def _mend(folder: Path, built: Path, manifest: Manifest) -> None:
+    """Replace the missing and damaged files of a snapshot by those built again, one by one.
+
+    A file that is open or mapped stays as it was for its readers. The manifest is replaced last:
+    running services open the snapshot again when it changes.
+    """
+    changed = {folder}
+    for name, file in manifest.files.items():
+        path = folder / name
+        if not _is_whole(folder, name, file):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (built / name).replace(path)
+            changed.update(each for each in path.parents if each.is_relative_to(folder))
+    (built / MANIFEST).replace(folder / MANIFEST)
+    for each in changed:
+        sync(each)
+
+
+def _is_whole(folder: Path, name: str, file: File) -> bool:
+    try:
+        check_files(folder, {name: file})
+    except SnapshotDamaged:
+        return False
+    return True
 
 
 def _prune(artifacts: Path, keep: int) -> None:

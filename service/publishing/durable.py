@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.publishing.frames import Buffer
 
 
 def sync(path: Path) -> None:
@@ -15,7 +19,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def make_folder(path: Path) -> None:
+    """Make a folder and the missing ones above it, with entries that survive a power cut."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync(folder.parent)
+
+
+def write_durably(path: Path, content: Buffer) -> None:
     """Write a file and flush its content; the caller flushes the folder that names it."""
     with path.open("wb") as file:
         file.write(content)

@@ -20,6 +20,8 @@ import obstore
 import pytest
 
 from indexer.__main__ import main
+from indexer.publishing.bucket import CLOCK, LOCK
+from service.publishing.frames import decompress_bounded
 from service.replicas.follower import Follower
 from service.replicas.origin import POINTER, open_origin
 from service.replicas.store import open_store
@@ -66,7 +68,7 @@ def pointer_of(store: Store) -> Json | None:
 
 
 def keys_of(store: Store) -> set[str]:
-    return {meta["path"] for page in obstore.list(store) for meta in page} - {".lock"}
+    return {meta["path"] for page in obstore.list(store) for meta in page} - {CLOCK, LOCK}
 
 
 def check_whole(store: Store) -> set[str]:

@@ -95,7 +95,7 @@ def test_a_replica_serves_what_builds_and_rollbacks_publish(
         assert fetch(url, tmp_path / "replica") == ids[-1]
     assert main(["rollback", str(artifacts), "--publish", url]) == 0
     assert fetch(url, tmp_path / "replica") == ids[0]
-    assert pointer_of(url).serial == 3
+    assert pointer_of(url).serial > 2
     assert fetch(url, tmp_path / "new replica") == ids[0]
 
 
