@@ -30,7 +30,8 @@ CLOCK = "clock"
 """The object that is put to read the clock of a store."""
 INCOMING = "incoming"
 """The folder of files that are being written."""
-FOLDERS = ("objects", "manifests", "patches")
+FOLLOWED = ("objects", "manifests")
+"""The folders that replicas cannot do without."""
 WRITABLE = ("s3", "gs", "az", "file")
 
 
@@ -171,7 +172,7 @@ class Folder(Bucket):
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self._read() != before:
                 raise PointerChanged
-            for folder in (*map(self._path.joinpath, FOLDERS), self._path):
+            for folder in (*map(self._path.joinpath, FOLLOWED), self._path):
                 if folder.is_dir():
                     sync(folder)
             fresh = self._path / f"{POINTER}.new"

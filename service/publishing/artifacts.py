@@ -107,12 +107,13 @@ def make_current(artifacts: Path, snapshot_id: str) -> None:
 
 
 def write_history(artifacts: Path, history: Sequence[Publication]) -> None:
-    """Record these publications, oldest first; `write_current` makes them durable."""
+    """Record these publications, oldest first; on disk before CURRENT, which tells their last."""
     existing = [each for each in history if (artifacts / SNAPSHOTS / each.id).exists()]
     content = msgspec.json.format(msgspec.json.encode(existing), indent=2)
     fresh = artifacts / STAGING / HISTORY
     write_durably(fresh, content)
     fresh.replace(artifacts / HISTORY)
+    sync(artifacts)
 
 
 def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None = None) -> None:
