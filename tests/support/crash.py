@@ -13,9 +13,9 @@ import inspect
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -60,6 +60,7 @@ class Sync(NamedTuple):
     site: str
 
 
+T = TypeVar("T")
 Operation = Entry | Write | Sync
 ROOT_NODE = 1
 EMPTY = Version(hashlib.sha256(b"").hexdigest(), 0)
@@ -246,11 +247,9 @@ class Disk:
     def crashes(self) -> Iterator[Mapping[str, Tree]]:
         """Yield what a power cut now may leave in each folder."""
         pending = self._pending
-        yield self._read([])
-        yield self._read(pending)
-        for unit in dict.fromkeys(each.unit for each in pending):
-            yield self._read([each for each in pending if each.unit == unit])
-            yield self._read([each for each in pending if each.unit != unit])
+        for units in choices([each.unit for each in pending]):
+            chosen = set(units)
+            yield self._read([each for each in pending if each.unit in chosen])
         writes = [each for each in pending if isinstance(each, Write)]
         if writes:
             half = writes[-1]._replace(version=self._halve(writes[-1].version))
@@ -292,6 +291,16 @@ class Disk:
                 self._walk(node, f"{path}{name}/", entries, versions, tree)
             else:
                 tree[f"{path}{name}"] = versions.get(node, EMPTY)
+
+
+def choices(pending: Iterable[T]) -> Iterator[Sequence[T]]:
+    """Yield which of the operations that are not durable are on disk."""
+    every = list(dict.fromkeys(pending))
+    yield []
+    yield every
+    for each in every:
+        yield [each]
+        yield [other for other in every if other != each]
 
 
 def lay(tree: Tree, contents: Path, root: Path) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import obstore
 import pytest
+from obstore.store import MemoryStore
 
 from indexer.__main__ import main
+from indexer.publishing import bucket as buckets
+from indexer.publishing import push
 from service.artifacts.downloads import DOWNLOADS, verify_downloads
 from service.artifacts.downloads import POINTER as OWN_POINTER
 from service.errors import SnapshotDamaged, SnapshotMissing
@@ -26,7 +30,7 @@ from service.replicas.signatures import decode_pointer
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import EPOCH, SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import flip_a_bit, folder
+from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.crash import (
     EMPTY,
     THREADS,
@@ -35,11 +39,19 @@ from tests.support.crash import (
     Recording,
     Sync,
     Tree,
+    Version,
     Write,
+    choices,
+    keep,
     lay,
     name_of,
 )
 from tests.support.running import service, write_lines
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+    from service.publishing.frames import Buffer
 
 ARTIFACTS, BUCKET = "artifacts", "bucket"
 SERVICES = 5
@@ -187,9 +199,9 @@ class Publishing:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._root, self._contents = folder / "root", folder / "contents"
+        self._root, self.contents = folder / "root", folder / "contents"
         self._root.mkdir()
-        self._contents.mkdir()
+        self.contents.mkdir()
         self.artifacts, self.bucket = self._root / ARTIFACTS, self._root / BUCKET
 
     def build(self, edition: str, *options: str) -> None:
@@ -207,7 +219,7 @@ class Publishing:
         """Record an act; `between` returns what may be found on the way from before to after."""
         before, pushed = look(self.artifacts), look_at_bucket(self.bucket)
         last = EPOCH if before == Found() else read_current(self.artifacts).checked_at
-        recording = Recorder(self._root, self._contents).record(act)
+        recording = Recorder(self._root, self.contents).record(act)
         after = look(self.artifacts)
         assert isinstance(after, Found)
         found = before if isinstance(before, Found) else after._replace(checked_at=last)
@@ -232,6 +244,14 @@ def checked_last(before: Found, _after: Found) -> Found:
     return before
 
 
+@contextmanager
+def removing_at_once() -> Iterator[None]:
+    """Have a push remove what no copy needs, however young."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(push, "GARBAGE_AFTER", timedelta(0))
+        yield
+
+
 def first_build(publishing: Publishing) -> Scenario:
     return publishing.record(partial(publishing.build, "a"), pointed_last)
 
@@ -239,7 +259,8 @@ def first_build(publishing: Publishing) -> Scenario:
 def build_and_push(publishing: Publishing) -> Scenario:
     options = ("--keep", "1", "--publish", publishing.bucket.as_uri())
     publishing.build("a", *options)
-    return publishing.record(partial(publishing.build, "b", *options), pointed_last)
+    with removing_at_once():
+        return publishing.record(partial(publishing.build, "b", *options), pointed_last)
 
 
 def rollback_and_first_push(publishing: Publishing) -> Scenario:
@@ -341,3 +362,92 @@ def test_a_flush_that_is_left_out_is_noticed(scenarios: Mapping[str, Scenario]) 
             assert is_noticed or not is_each_needed
             is_needed[operation.site] = is_noticed
     assert [site for site, each in is_needed.items() if not each] == []
+
+
+class Requests:
+    """Requests that change a store, recorded from their start to their end."""
+
+    def __init__(self, store: ObjectStore, contents: Path) -> None:
+        self.operations: list[tuple[str, Version | None, bool]] = []
+        """The key, the new content if any, and whether the request has ended."""
+        self.before = {
+            each["path"]: keep(contents, bytes(obstore.get(store, each["path"]).bytes()), 0)
+            for page in obstore.list(store)
+            for each in page
+        }
+        self._contents = contents
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what this process puts and removes."""
+        put, delete = obstore.put, obstore.delete
+
+        def record_put(store: ObjectStore, key: str, content: Buffer, **options: Any) -> None:
+            version = keep(self._contents, bytes(content), 0)
+            self.operations.append((key, version, False))
+            put(store, key, content, **options)
+            self.operations.append((key, version, True))
+
+        def record_delete(store: ObjectStore, keys: list[str]) -> None:
+            self.operations += [(key, None, False) for key in keys]
+            delete(store, keys)
+            self.operations += [(key, None, True) for key in keys]
+
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(obstore, "put", record_put)
+            monkeypatch.setattr(obstore, "delete", record_delete)
+            yield
+
+    def trees(self, without: str = "") -> Iterator[Tree]:
+        """Yield what a publisher may leave that ends at any instant, but for a request of a key."""
+        done: dict[str, Version | None] = dict(self.before)
+        pending: dict[str, Version | None] = {}
+        for key, version, is_over in self.operations:
+            if key == without:
+                continue
+            if is_over:
+                done[key] = pending.pop(key)
+            else:
+                pending[key] = version
+            for chosen in choices(pending):
+                tree = done | {each: pending[each] for each in chosen}
+                yield {each: version for each, version in tree.items() if version is not None}
+
+
+def test_after_each_request_of_a_push_replicas_find_the_old_snapshot_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishing, store = Publishing(tmp_path), MemoryStore()
+    monkeypatch.setattr(buckets, "open_store", lambda _: store)
+    options = ("--keep", "1", "--publish", "s3://catalogue/prod")
+    publishing.build("a", *options)
+    requests = Requests(store, publishing.contents)
+    old = current(publishing.artifacts)
+    with removing_at_once(), requests.recording():
+        publishing.build("b", *options)
+    new = current(publishing.artifacts)
+    removed = [key for key, version, _ in requests.operations if version is None]
+    assert any(key.startswith("objects/") for key in removed)
+
+    found: dict[frozenset[object], object] = {}
+
+    def read(tree: Tree) -> object:
+        files = files_of_bucket(tree, publishing.contents)
+        key = frozenset(files.items())
+        if key not in found:
+            place = tmp_path / f"bucket-{len(found)}"
+            lay(files, publishing.contents, place)
+            try:
+                found[key] = look_at_bucket(place)
+            except Exception as error:  # noqa: BLE001  # whatever cannot be read is a failure
+                found[key] = repr(error)
+        return found[key]
+
+    states = [read(tree) for tree in requests.trees()]
+    assert set(states) == {old, new}
+    assert states[-1] == new
+    needed = {key for key, version, _ in requests.operations if version is not None}
+    needed = {key for key in needed if key.startswith(("objects/", "manifests/"))}
+    assert needed
+    for key in needed:
+        assert set(map(read, requests.trees(without=key))) - {old, new}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from indexer.__main__ import main
+from indexer.publishing import publication
 from indexer.publishing import push as pushing
 from indexer.publishing.bucket import Bucket, PointerChanged, StoredPointer, open_bucket
 from indexer.publishing.publication import Pushed
@@ -308,6 +309,31 @@ def test_every_build_and_rollback_names_what_is_served(build: Build, artifacts: 
     assert main(["rollback", str(artifacts)]) == 0
     pointer = decode_pointer((artifacts / "pointer.json").read_bytes())
     assert (pointer.id, pointer.serial) == (current(artifacts), 3)
+
+
+def test_a_build_without_downloads_leaves_no_pointer_at_what_was_served_before(
+    build: Build, artifacts: Path
+) -> None:
+    assert build(catalogue(0)) == 0
+    assert build(catalogue(1), options=("--no-downloads",)) == 0
+    pointer = decode_pointer((artifacts / "pointer.json").read_bytes())
+    assert (pointer.id, pointer.serial) == (current(artifacts), 2)
+
+
+def test_a_publisher_whose_clock_is_ahead_removes_nothing_that_is_young(
+    url: str, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead:
+        @staticmethod
+        def now(zone: tzinfo) -> datetime:
+            return datetime.now(zone) + 2 * DAY
+
+    assert build(catalogue(0), options=("--publish", url)) == 0
+    bucket, uploaded = open_bucket(url), f"objects/{'a' * 64}.zst"
+    bucket.put(uploaded, b"of another publisher, whose pointer does not name it yet")
+    monkeypatch.setattr(publication, "datetime", Ahead)
+    assert build(catalogue(1), options=("--publish", url)) == 0
+    assert uploaded in bucket.objects()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from indexer.__main__ import main
+from indexer.snapshot import rollback
+from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
+from service.replicas.signatures import decode_pointer
 from service.snapshot.manifest import MANIFEST
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, snapshots
@@ -66,6 +70,49 @@ def test_a_rollback_restores_the_time_of_the_last_check(artifacts: Path, build: 
     assert open_snapshot(artifacts).checked_at > checked_at
     assert roll_back(artifacts) == 0
     assert open_snapshot(artifacts).checked_at == checked_at
+
+
+def pointed(artifacts: Path) -> str:
+    """Return the id of the snapshot that the pointer names."""
+    return decode_pointer((artifacts / POINTER).read_bytes()).id
+
+
+def test_a_rollback_leads_replicas_to_a_snapshot_that_was_built_without_downloads(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")], options=("--no-downloads",)) == 0
+    before = open_snapshot(artifacts)
+    assert build([service("b")]) == 0
+    assert roll_back(artifacts) == 0
+    assert pointed(artifacts) == before.id
+    verify_downloads(artifacts / DOWNLOADS / before.id, before.manifest)
+
+
+def test_a_rollback_whose_downloads_cannot_be_made_is_done_and_says_so(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert build([service("a")], options=("--no-downloads",)) == 0
+    before = open_snapshot(artifacts).id
+    assert build([service("b")]) == 0
+    capsys.readouterr()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(rollback, "make_downloads", fail)
+        assert roll_back(artifacts) == 0
+    assert "its downloads cannot be made: No space left on device" in capsys.readouterr().out
+    assert (open_snapshot(artifacts).id, pointed(artifacts)) == (before, before)
+
+
+def test_a_rollback_makes_no_downloads_that_no_replica_asks_for(
+    artifacts: Path, build: Build
+) -> None:
+    for name in "ab":
+        assert build([service(name)], options=("--no-downloads",)) == 0
+    assert roll_back(artifacts) == 0
+    assert not (artifacts / DOWNLOADS).exists()
+    assert not (artifacts / POINTER).exists()
 
 
 def test_repeated_rollbacks_reach_the_first_publication(

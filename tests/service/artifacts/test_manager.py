@@ -204,6 +204,21 @@ def test_a_damaged_snapshot_is_refused_until_it_is_repaired(
     assert (manager.refusals, manager.swaps) == (1, 1)
 
 
+def test_a_served_snapshot_that_a_build_mends_is_opened_again(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    records = publish(artifacts, "a") / "records.json"
+    manager.open()
+    manager.poll()
+    opened = manager.current()
+    flip_a_bit(records)
+    publish(artifacts, "a")
+    assert opened.find("a") is not None, "what is open stays readable"
+    manager.poll()
+    assert manager.current() is not opened
+    assert (manager.current().id, manager.swaps, manager.refusal) == (opened.id, 1, None)
+
+
 def test_a_snapshot_that_is_repaired_in_place_is_swapped_in(
     artifacts: Path, manager: SnapshotManager
 ) -> None:

@@ -10,13 +10,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from indexer.__main__ import main
-from service.publishing.artifacts import publish, stage
-from service.snapshot.manifest import MANIFEST, copy_manifest, read_manifest
+from service.snapshot.manifest import MANIFEST, copy_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import flip_a_bit, folder, snapshots
 from tests.support.running import ROOT, Build, payment, run_indexer, service, write_lines
@@ -130,52 +128,6 @@ def test_the_staging_folder_of_a_killed_build_is_removed(artifacts: Path, build:
     assert open_snapshot(artifacts).find("b") is not None
 
 
-class Steps:
-    """Records the file operations of publishing, in order."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.done: list[tuple[str, object]] = []
-        really_rename, really_replace, really_open = Path.rename, Path.replace, Path.open
-
-        def fsync(descriptor: int) -> None:
-            self.done.append(("sync", os.fstat(descriptor).st_ino))
-
-        def rename(path: Path, target: Path) -> Path:
-            self.done.append(("rename", target))
-            return really_rename(path, target)
-
-        def replace(path: Path, target: Path) -> Path:
-            self.done.append(("replace", target))
-            return really_replace(path, target)
-
-        def open_file(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-            if mode == "wb":
-                self.done.append(("write", path.name))
-            return really_open(path, mode, *arguments, **options)
-
-        monkeypatch.setattr(os, "fsync", fsync)
-        monkeypatch.setattr(Path, "rename", rename)
-        monkeypatch.setattr(Path, "replace", replace)
-        monkeypatch.setattr(Path, "open", open_file)
-
-
-def republish(artifacts: Path, snapshot: Path) -> None:
-    """Publish a copy of a published snapshot, as a build does."""
-    with stage(artifacts) as staging:
-        shutil.copytree(snapshot, staging / "snapshot")
-        (staging / "snapshot" / "manifest.json").unlink()
-        publish(artifacts, staging / "snapshot", read_manifest(snapshot))
-
-
-@pytest.fixture
-def next_snapshot(tmp_path: Path) -> Path:
-    """A snapshot with a service `new`, published to another folder."""
-    other = tmp_path / "elsewhere"
-    source = write_lines(tmp_path / "next.jsonl", [service("new")])
-    assert main(["build", source, "--out", str(other)]) == 0
-    return folder(other)
-
-
 @pytest.mark.parametrize("fails", ["os.fsync", "pathlib.Path.rename", "pathlib.Path.replace"])
 def test_a_failure_to_publish_is_an_error_and_the_next_build_publishes(
     fails: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
@@ -193,29 +145,6 @@ def test_a_failure_to_publish_is_an_error_and_the_next_build_publishes(
     assert main(["verify", str(artifacts)]) == 0
     assert build([service("new")]) == 0
     assert open_snapshot(artifacts).find("new") is not None
-
-
-def test_files_are_synced_before_the_rename_that_publishes_them(
-    artifacts: Path, build: Build, next_snapshot: Path
-) -> None:
-    assert build([service("old")]) == 0
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        steps = Steps(monkeypatch)
-        republish(artifacts, next_snapshot)
-    published = folder(artifacts)
-    rename = steps.done.index(("rename", published))
-    replace = steps.done.index(("replace", artifacts / "CURRENT"))
-    synced = {path: ("sync", path.stat().st_ino) for path in (published, *published.rglob("*"))}
-    assert all(step in steps.done[:rename] for step in synced.values())
-    written = steps.done.index(("write", "manifest.json"))
-    others = [step for path, step in synced.items() if path.is_file() and path.name != MANIFEST]
-    assert all(step in steps.done[:written] for step in others)
-    before_replace, after_replace = steps.done[rename:replace], steps.done[replace:]
-    assert ("sync", (artifacts / "snapshots").stat().st_ino) in before_replace
-    assert ("sync", (artifacts / "CURRENT").stat().st_ino) in before_replace
-    assert ("sync", (artifacts / "history.json").stat().st_ino) in before_replace
-    assert ("replace", artifacts / "history.json") in before_replace
-    assert ("sync", artifacts.stat().st_ino) in after_replace
 
 
 def test_a_concurrent_build_is_refused(
@@ -269,6 +198,31 @@ def test_a_missing_or_truncated_file_is_repaired_by_a_build(
         assert main(["verify", str(artifacts)]) == 1
     assert build([service("a")], payments=[payment()]) == 0
     assert open_snapshot(artifacts).find("a") is not None
+
+
+def test_a_damaged_snapshot_is_mended_in_its_folder_file_by_file(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    snapshot = folder(artifacts)
+    (snapshot / "notes").write_text("of an operator")
+    before = inodes(snapshot)
+    (snapshot / "ids.json").unlink()
+    flip_a_bit(snapshot / "records.json")
+    with (snapshot / "records.json").open("rb") as reader:
+        assert build([service("a")]) == 0
+        assert reader.read() != (snapshot / "records.json").read_bytes()
+    after = inodes(snapshot)
+    assert after.keys() == before.keys()
+    replaced = {name for name in after if after[name] != before[name]}
+    served = {name for name in replaced if not name.startswith("segments")}
+    assert served == {"ids.json", "records.json", MANIFEST}
+
+
+def inodes(folder: Path) -> dict[str, int]:
+    """Return the inodes of a folder and of all that is in it."""
+    paths = (folder, *folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.stat().st_ino for path in paths}
 
 
 def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build: Build) -> None:
