@@ -21,6 +21,7 @@ from tests.support.stores.object_store import SERVER, ObjectStore, run_object_st
 LONGEST = (
     "test_whoosh_distributions.py",
     "test_crash.py",
+    "test_every_crash.py",
     "test_many_builds.py",
     "test_hostile.py",
     "test_replicas.py",

@@ -1,4 +1,7 @@
-"""Crash safety: builds that are killed, or whose system calls fail."""
+"""Crash safety: builds that are killed, or whose system calls fail, at each of these calls.
+
+`tests/system/test_every_crash.py` tries what a power cut leaves of a publication.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,27 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import cycle, product
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-import numpy as np
 import pytest
 
 from indexer import __main__ as program
 from indexer import build as pipeline
-from indexer.snapshot.identity import list_files
 from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
 from service.publishing.artifacts import KEPT
 from service.snapshot.manifest import SEGMENTS, verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import snapshots
-from tests.support.running import ROOT, SOAK, eventually, run_indexer, serve, service, write_lines
+from tests.support.running import ROOT, SOAK, eventually, serve, service, write_lines
+
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(not SOAK, reason="thousands of builds, for `make soak`"),
+]
 
 TIMEOUT = 30
 """Seconds."""
@@ -37,7 +42,6 @@ TIMEOUT = 30
 KILL = "signal=SIGKILL"
 ERRORS = ("error=ENOSPC", "error=EIO", "error=EACCES")
 FAULTS = (KILL, *ERRORS)
-WRITES = 20
 CALLS = "%file,%desc"
 """Classes of system calls on files, for strace."""
 LINKS = "link,linkat"
@@ -91,7 +95,7 @@ class Builds:
     def __init__(self, folder: Path) -> None:
         self._stderr = folder / "stderr"
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.test_crash", folder, self._stderr],
+            [sys.executable, "-m", "tests.soak.test_crash", folder, self._stderr],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -109,14 +113,6 @@ class Builds:
         """Build without faults."""
         self._start("", source, artifacts)
         return self._wait()
-
-    @contextmanager
-    def stopped(self, function: str, source: str, artifacts: Path) -> Iterator[int]:
-        """Yield the process id of a build that is stopped at the start of a function."""
-        pid = self._start(function, source, artifacts)
-        yield pid
-        self._resume(pid)
-        assert self._wait() == Outcome(0, "")
 
     def trace(self, function: str, source: str, artifacts: Path, *options: str) -> Outcome:
         """Build under strace from the start of a function."""
@@ -337,19 +333,6 @@ def served_hashes(artifacts: Path) -> dict[str, str]:
     }
 
 
-def sample(calls: Sequence[Call], number: int) -> list[Call]:
-    """Return `number` evenly spaced calls."""
-    return [calls[len(calls) * each // number] for each in range(number)]
-
-
-def faults(calls: Sequence[Call], selection: Sequence[Call]) -> Iterator[tuple[Call, str]]:
-    """Yield all faults at all calls in a soak, otherwise one fault at each call of a selection."""
-    if SOAK:
-        yield from product(calls, FAULTS)
-    else:
-        yield from zip(selection, cycle(FAULTS), strict=False)
-
-
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     builds = Builds(tmp_path_factory.mktemp("builds"))
@@ -373,16 +356,13 @@ def injector(builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield injector
 
 
-@pytest.mark.soak
 def test_a_fault_while_writing_changes_nothing(injector: FaultInjector) -> None:
     calls = injector.calls("read_overlays", f"write,{SYNC}")
     first_sync = [call.name for call in calls].index(SYNC)
-    writes = sample(calls[:first_sync], WRITES)
-    for call, fault in faults(writes, sample(writes, 4)):
+    for call, fault in product(calls[:first_sync], FAULTS):
         injector.inject("read_overlays", call, fault)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("has_links", [True, False], ids=["links", "copies"])
 def test_a_fault_while_sharing_segments_changes_nothing(
     injector: FaultInjector, has_links: bool
@@ -394,58 +374,24 @@ def test_a_fault_while_sharing_segments_changes_nothing(
     traced = injector.calls("read_overlays", LINKS, *options)
     calls = [call for call in traced if call.name in names]
     assert len(calls) > LEAST_SHARED
-    for call, fault in faults(calls, sample(calls, len(FAULTS))):
+    for call, fault in product(calls, FAULTS):
         injector.inject("read_overlays", call, fault, *options)
 
 
-@pytest.mark.soak
 def test_a_fault_while_making_downloads_loses_nothing(injector: FaultInjector) -> None:
     calls = injector.calls("make_downloads", CALLS)
     lines = [DOWNLOADS in call.line for call in calls]
-    made = calls[: len(lines) - lines[::-1].index(True)]
-    renames = [call for call in made if call.name.startswith("rename")]
-    assert renames
-    for call, fault in faults(made, sorted({*renames, *sample(made, 6)}, key=made.index)):
+    for call, fault in product(calls[: len(lines) - lines[::-1].index(True)], FAULTS):
         injector.inject("make_downloads", call, fault)
     injector.settle()
 
 
-@pytest.mark.soak
 def test_a_fault_while_publishing_loses_nothing(injector: FaultInjector) -> None:
     calls = injector.calls("publish", CALLS)
-    renames = [call for call in calls if call.name.startswith("rename")]
-    assert len(renames) >= 4
-    last_sync = [call for call in calls if call.name == SYNC][-1]
-    selection = {*renames, last_sync, *sample(calls, 5)}
-    for call, fault in faults(calls, sorted(selection, key=calls.index)):
+    assert len([call for call in calls if call.name.startswith("rename")]) >= 4
+    for call, fault in product(calls, FAULTS):
         injector.inject("publish", call, fault)
     injector.settle()
-
-
-def test_a_truncated_array_is_not_published(tmp_path: Path) -> None:
-    array = tmp_path / "array.npy"
-    np.save(array, np.arange(3))
-    assert list_files(tmp_path, threads=1)
-    array.write_bytes(array.read_bytes()[:-1])
-    with pytest.raises(OSError, match="was not written whole") as raised:
-        list_files(tmp_path, threads=1)
-    assert raised.value.filename == str(array)
-
-
-def test_a_concurrent_build_or_rollback_is_refused(builds: Builds, tmp_path: Path) -> None:
-    old, new, other = (source(tmp_path, name) for name in ("old", "new", "other"))
-    artifacts = tmp_path / "artifacts"
-    assert builds.run(old, artifacts) == Outcome(0, "")
-    with builds.stopped("publish", new, artifacts):
-        for command in (("build", other, "--out", artifacts), ("rollback", artifacts)):
-            process = run_indexer(*command)
-            assert process.returncode == 1
-            assert process.stderr == (
-                f"error: another build is at work in {artifacts}; try again when it ends\n"
-            )
-    service = open_snapshot(artifacts).find("one")
-    assert service is not None
-    assert b"One new" in service
 
 
 if __name__ == "__main__":
