@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BUILDS = 20
 KEPT = 3
 SERVICES = 60
-KILLS = 40 if SOAK else 8
+KILLS = 40
 OLD = timedelta(days=2)
 """More than the day for which objects that nothing names stay."""
 
@@ -137,6 +137,8 @@ def proxied(
         yield bucket, proxy, {"AWS_ENDPOINT_URL": proxy.url}
 
 
+@pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason="test_every_request.py ends at each request")
 def test_a_store_is_whole_whenever_a_build_is_killed(
     proxied: tuple[str, FaultProxy, dict[str, str]], artifacts: Path, tmp_path: Path
 ) -> None:

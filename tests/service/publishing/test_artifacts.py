@@ -207,7 +207,7 @@ def test_a_damaged_snapshot_is_mended_in_its_folder_file_by_file(
     snapshot = folder(artifacts)
     (snapshot / "notes").write_text("of an operator")
     before = inodes(snapshot)
-    (snapshot / "ids.json").unlink()
+    (snapshot / "filters.arrays").unlink()
     flip_a_bit(snapshot / "records.json")
     with (snapshot / "records.json").open("rb") as reader:
         assert build([service("a")]) == 0
@@ -216,7 +216,7 @@ def test_a_damaged_snapshot_is_mended_in_its_folder_file_by_file(
     assert after.keys() == before.keys()
     replaced = {name for name in after if after[name] != before[name]}
     served = {name for name in replaced if not name.startswith("segments")}
-    assert served == {"ids.json", "records.json", MANIFEST}
+    assert served == {"filters.arrays", "records.json", MANIFEST}
 
 
 def inodes(folder: Path) -> dict[str, int]:
