@@ -182,9 +182,8 @@ def _make_downloads(options: BuildOptions, report: Report, memory: int, progress
     with progress.stage("make the downloads"):
         threads = options.jobs or available_cpus()
         try:
-            manifest = read_manifest(folder)
-            download = make_downloads(options.out, folder, manifest, base, threads, memory)
-        except OSError as error:
+            download = make_downloads(options.out, folder, read_manifest(folder), threads, base)
+        except (OSError, SnapshotUnavailable) as error:
             raise PublishingFailed(
                 f"{report.snapshot} is served, but its downloads cannot be made: {error}; "
                 "make room and build again"

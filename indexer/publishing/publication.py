@@ -94,25 +94,25 @@ class Publisher:
         stays.
         """
         served = read_current(artifacts).id
-        if not _has_downloads(artifacts, served):
-            if self._buckets:
-                raise PublishingFailed(
-                    f"{artifacts}: the served snapshot has no downloads to push; build again"
-                )
-            if not self.is_followed(artifacts):
-                return []
-        copies, own = _copies(artifacts, served), _read_own(artifacts)
-        stored = [bucket.pointer() for bucket in self._buckets]
-        known = [None if each is None else self._decode(each) for each in stored]
-        serial = 1 + max((each.serial for each in (own, *known) if each), default=0)
-        if any(self._is_due(each, copies[:1]) for each in (own, *known)):
-            try:
+        try:
+            if not _has_downloads(artifacts, served):
+                if self._buckets:
+                    raise PublishingFailed(
+                        f"{artifacts}: the served snapshot has no downloads to push; build again"
+                    )
+                if not self.is_followed(artifacts):
+                    return []
+            copies, own = _copies(artifacts, served), _read_own(artifacts)
+            stored = [bucket.pointer() for bucket in self._buckets]
+            known = [None if each is None else self._decode(each) for each in stored]
+            serial = 1 + max((each.serial for each in (own, *known) if each), default=0)
+            if any(self._is_due(each, copies[:1]) for each in (own, *known)):
                 _write(artifacts, self._encode(serial, copies))
-            except OSError as error:
-                raise PublishingFailed(
-                    f"{artifacts / POINTER}: {error.strerror}; {served} is served, but replicas "
-                    "that insist on a signature do not learn of it: build again"
-                ) from error
+        except OSError as error:
+            raise PublishingFailed(
+                f"{artifacts / POINTER}: {error.strerror}; {served} is served, but replicas "
+                "that insist on a signature do not learn of it: build again"
+            ) from error
         pushed = []
         for bucket, before, last in zip(self._buckets, stored, known, strict=True):
             kept = [copies[0], *(each for each in (last.kept if last else []) if each != copies[0])]

@@ -59,9 +59,9 @@ def roll_back(
             folder = artifacts / SNAPSHOTS / manifest.id
             try:
                 make_downloads(artifacts, folder, manifest, available_cpus())
-            except OSError as error:
+            except (OSError, SnapshotUnavailable) as error:
                 notes.append(
-                    f"its downloads cannot be made: {error.strerror}; replicas that do not keep "
+                    f"its downloads cannot be made: {error}; replicas that do not keep "
                     "this snapshot stay at the one before"
                 )
             publisher.point(artifacts, manifest.id)
