@@ -62,7 +62,7 @@ def roll_back(
             except (OSError, SnapshotUnavailable) as error:
                 notes.append(
                     f"its downloads cannot be made: {error}; replicas that do not keep "
-                    "this snapshot stay at the one before"
+                    f"{manifest.id} stay at {served}"
                 )
             publisher.point(artifacts, manifest.id)
         write_history(artifacts, history)

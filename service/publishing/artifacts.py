@@ -39,7 +39,7 @@ KEPT = 3
 LOCK = ".lock"
 STAGING = "staging"
 SYNCS = 16
-"""Files that are flushed at a time: a journal commits many as fast as one."""
+"""Files that are flushed at a time: a file system commits many in about the time of one."""
 
 _log = logging.getLogger(__name__)
 
@@ -202,8 +202,8 @@ def _sync_content(folder: Path) -> None:
 def _mend(folder: Path, built: Path, manifest: Manifest) -> None:
     """Replace the missing and damaged files of a snapshot by those built again, one by one.
 
-    A file that is open or mapped stays as it was for its readers. The manifest is replaced last:
-    running services open the snapshot again when it changes.
+    A file that is open or mapped stays as it was for its readers. The manifest is replaced last, as
+    it tells which files are whole.
     """
     changed = {folder}
     for name, file in manifest.files.items():

@@ -1,9 +1,9 @@
 """Every state of a disk that a power cut can leave: file operations, recorded and replayed.
 
-A content is durable once its file is flushed, an entry or a rename once its folder is. Of the
-operations that are not durable at the cut any may have reached the disk: tried are all, none, each
-one alone, all but each one, and all with the last write halved. A staged folder is one operation,
-however many files it has, as nobody reads it before it is renamed.
+The content of a file is durable once the file is flushed, an entry or a rename once its folder is.
+Any operation that is not durable may have reached the disk: the replay tries none, all, each alone,
+all but each, and all with the last write halved. The operations on a staged folder count as one,
+because no reader opens the folder before it is renamed.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ Tree = Mapping[str, Version | None]
 
 
 class Recording(NamedTuple):
-    """Operations on a disk, and those that made it what it was before.
+    """The operations of an act, and those that make the disk as it was before.
 
-    `contents` is a folder with all contents of files, and `folders` has the nodes that are none.
+    contents: a folder with the contents of all files
+    folders: the nodes that are folders
     """
 
     contents: Path
@@ -93,7 +94,8 @@ class Node:
 class Recorder:
     """Records what this process does to the files below a folder, by whatever means.
 
-    Flushing and renaming are patched; all else is found by comparing the folder at each of them.
+    Patches flushing and renaming. Scans the folder at each such call for everything else, as files
+    are also written by other processes and by C.
     """
 
     def __init__(self, root: Path, contents: Path) -> None:

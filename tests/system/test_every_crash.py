@@ -61,9 +61,10 @@ class Scenario:
         self._found: dict[tuple[Part, frozenset[object]], object] = {}
 
     def failures(self, removed: int | None = None) -> Iterator[str]:
-        """Yield what is found after crashes and must not be.
+        """Yield states that crashes leave and that are not allowed.
 
-        Without the operation `removed` only crashes after it are tried, the last instant first.
+        With `removed` the recording lacks this operation: only crashes after its place are tried,
+        the last instant first.
         """
         operations = list(self.operations)
         if removed is not None:
@@ -180,7 +181,6 @@ def mended_served_snapshot(publishing: Publishing) -> Scenario:
     damage(snapshot)
     before = read_files(snapshot)
     scenario = record(publishing, partial(publishing.build, "a", "--no-downloads"), checked_last)
-
     after = read_files(snapshot)
 
     def find_spoiled(artifacts: Path) -> list[str]:
@@ -244,6 +244,7 @@ def test_after_every_crash_the_old_state_is_found_or_the_new_one(
 
 
 def test_a_flush_that_is_left_out_is_noticed(scenarios: Mapping[str, Scenario]) -> None:
+    """Try each file of the first snapshot, and each line that flushes until a scenario needs it."""
     is_needed: dict[str, bool] = {}
     for name, scenario in sorted(scenarios.items(), key=lambda each: len(each[1].operations)):
         for number, operation in enumerate(scenario.operations):

@@ -101,7 +101,10 @@ def test_a_rollback_whose_downloads_cannot_be_made_is_done_and_says_so(
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(rollback, "make_downloads", fail)
         assert roll_back(artifacts) == 0
-    assert "its downloads cannot be made: [Errno 28] No space left on device" in capsys.readouterr().out
+    assert (
+        "its downloads cannot be made: [Errno 28] No space left on device"
+        in capsys.readouterr().out
+    )
     assert (open_snapshot(artifacts).id, pointed(artifacts)) == (before, before)
 
 
