@@ -10,7 +10,7 @@ import signal
 import sys
 from io import TextIOWrapper
 
-from indexer.cli import build, check, diff, evaluate, rollback, search, show, verify
+from indexer.cli import build, check, diff, evaluate, query, rollback, search, show, verify
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
 from indexer.processes.resources import GC_THRESHOLDS
@@ -23,6 +23,7 @@ COMMANDS: dict[str, Command] = {
     "check": check,
     "search": search,
     "show": show,
+    "query": query,
     "diff": diff,
     "verify": verify,
     "rollback": rollback,

@@ -38,8 +38,10 @@ KEPT = 3
 """Snapshots that stay on disk, unless told otherwise."""
 LOCK = ".lock"
 STAGING = "staging"
-SYNCS = 16
-"""Files that are flushed at a time: a file system commits many in about the time of one."""
+WHOOSH = "whoosh"
+"""The folder that has the Whoosh index of each snapshot, for people, beside the snapshots."""
+REPLACED = "replaced"
+"""The folder in the staging folder of a snapshot that another one of its id replaces."""
 
 _log = logging.getLogger(__name__)
 
@@ -241,19 +243,20 @@ def _prune(artifacts: Path, keep: int) -> None:
         ]
         for _, _, path in sorted(others, reverse=True)[keep - 1 :]:
             path.rename(artifacts / STAGING / path.name)
-        _prune_downloads(artifacts)
+        for kind in (DOWNLOADS, WHOOSH):
+            _prune_beside(artifacts, kind)
     except SnapshotUnavailable:
         return
     except OSError as error:  # the build is done, or failed for a reason of its own
         _log.warning("warning: older snapshots cannot be removed: %s", error)
 
 
-def _prune_downloads(artifacts: Path) -> None:
-    """Move the downloads of snapshots that are gone to the staging folder."""
+def _prune_beside(artifacts: Path, kind: str) -> None:
+    """Move the downloads or the indexes of snapshots that are gone to the staging folder."""
     with suppress(FileNotFoundError):
-        for path in (artifacts / DOWNLOADS).iterdir():
+        for path in (artifacts / kind).iterdir():
             if not (artifacts / SNAPSHOTS / path.name).exists():
-                path.rename(artifacts / STAGING / f"{DOWNLOADS}-{path.name}")
+                path.rename(artifacts / STAGING / f"{kind}-{path.name}")
 
 
 def _built_at(path: Path, *, known: bool) -> datetime | None:

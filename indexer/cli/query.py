@@ -1,0 +1,103 @@
+"""`query`: asks the Whoosh index of the published snapshot."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from indexer.cli.command import add_artifacts_option
+from indexer.cli.terminal import answer
+from indexer.errors import IndexerError
+from indexer.text import shorten
+from indexer.whoosh_index.files import open_whoosh_index
+from indexer.whoosh_index.schema import parse_query
+from service.errors import REBUILD
+from service.snapshot.snapshot import Snapshot, open_snapshot
+
+SUMMARY = "list the services that match a query in the language of Whoosh"
+EXAMPLES: tuple[str, ...] = (
+    "query 'description:premium AND category:data'",
+    "query 'name:weather* NOT id:*-example' --ids",
+    "query category:gambling --json | jq -c '.services[] | {(.id): null}' > removals.json",
+)
+
+
+class Match(Struct):
+    """A service that matches."""
+
+    id: str
+    name: str
+
+
+class Matches(Struct):
+    """The services that match, best first, and how many there are without a limit."""
+
+    total: int
+    services: list[Match]
+
+
+class _Name(Struct):
+    """The part of a record that is printed."""
+
+    name: str
+
+
+_record = msgspec.json.Decoder(_Name)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the query and the form of the answer."""
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="QUERY",
+        help="words, which all must match; NAME:WORD for one of the fields id, name, description "
+        "and category; AND, OR, NOT, parentheses; * and ? for any characters",
+    )
+    parser.add_argument("--limit", type=_count, metavar="N", help="how many at most (all)")
+    add_artifacts_option(parser, "where they are published")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--ids", action="store_true", help="print ids alone")
+    form.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the services that match, best first."""
+    query = parse_query(" ".join(options.words))
+    snapshot = open_snapshot(options.artifacts)
+    ids = _search(snapshot, options, query)
+    shown = [Match(each, _name(snapshot, each)) for each in ids[: options.limit]]
+    if options.json:
+        return answer(msgspec.json.encode(Matches(len(ids), shown)))
+    if not shown:
+        print("no service matches", file=sys.stderr)  # noqa: T201  # lists of ids stay empty
+        return 0
+    width = max(len(each.id) for each in shown)
+    lines = [each.id if options.ids else f"{each.id:<{width}}  {each.name}" for each in shown]
+    return answer("\n".join(lines))
+
+
+def _search(snapshot: Snapshot, options: argparse.Namespace, query: Any) -> list[str]:
+    """Return the ids of all services that match: by their score, then by id."""
+    with open_whoosh_index(options.artifacts, snapshot.id).searcher() as searcher:
+        hits = [(-hit.score, hit["id"]) for hit in searcher.search(query, limit=None)]
+    return [service_id for _, service_id in sorted(hits)]
+
+
+def _name(snapshot: Snapshot, service_id: str) -> str:
+    record = snapshot.find(service_id)
+    if record is None:
+        raise IndexerError(
+            f"the Whoosh index has {shorten(service_id)}, and the snapshot has not; {REBUILD}"
+        )
+    return shorten(_record.decode(record).name)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
+    return int(text)
