@@ -77,7 +77,9 @@ def run(options: argparse.Namespace) -> int:
         print("no service matches", file=sys.stderr)  # noqa: T201  # lists of ids stay empty
         return 0
     width = max(len(each.id) for each in shown)
-    lines = [each.id if options.ids else f"{each.id:<{width}}  {each.name}" for each in shown]
+    lines = [
+        each.id if options.ids else f"{each.id:<{width}}  {shorten(each.name)}" for each in shown
+    ]
     return answer("\n".join(lines))
 
 
@@ -94,7 +96,7 @@ def _name(snapshot: Snapshot, service_id: str) -> str:
         raise IndexerError(
             f"the Whoosh index has {shorten(service_id)}, and the snapshot has not; {REBUILD}"
         )
-    return shorten(_record.decode(record).name)
+    return _record.decode(record).name
 
 
 def _count(text: str) -> int:

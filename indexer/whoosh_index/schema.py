@@ -68,8 +68,8 @@ def parse_query(text: str) -> Query:
     for leaf in leaves:
         if isinstance(leaf, Phrase):
             raise Misuse(
-                f'the index has no positions for the phrase "{shorten(" ".join(leaf.words))}"; '
-                "write the words without double quotes"
+                f"{shorten(text)!r}: the index has no positions for its phrase; write the words "
+                "without double quotes"
             )
         field = leaf.field()
         if not isinstance(leaf, Every) and field is not None and field not in SCHEMA:
