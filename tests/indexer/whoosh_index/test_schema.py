@@ -82,6 +82,7 @@ def test_words_fields_booleans_and_wildcards_select_services(
         ('rain AND (sun OR name:"all harbours")', "no positions for its phrase"),
         ("title:rain", "no field 'title'; its fields are category, description, id, name"),
         ("rain AND (sun OR https://x.example)", "no field 'https'"),
+        ("title:*", "no field 'title'"),
         ("", "it has no words"),
         ("-- !", "it has no words"),
         ("(rain", "a parenthesis is missing"),
