@@ -66,6 +66,7 @@ def describe_index(folder: Path, known: dict[str, File]) -> None:
     files = {
         path.name: known.get(path.name) or File(path.stat().st_size, sha256(path))
         for path in sorted(folder.iterdir())
+        if path.name != DESCRIPTION
     }
     description = Description(hash_program(), files)
     (folder / DESCRIPTION).write_bytes(msgspec.json.encode(description))

@@ -1,32 +1,36 @@
 """Writing the Whoosh index of a snapshot: that of an earlier one, and a segment of what changed.
 
-Only what all distributions of Whoosh offer publicly is used.
+A first index is written in parts, by several processes, as one Whoosh writer takes as long as all
+other work of a build. Only what all distributions of Whoosh offer publicly is used.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from whoosh import index
+from whoosh.filedb.filestore import FileStorage
+from whoosh.index import TOC
 
 from indexer.errors import IndexerError
+from indexer.processes.pool import wait_for
 from indexer.record_store import KEY_SIZE, Keys, load_array
 from indexer.segments.postings import GONE, FieldPostings, Numbers
 from indexer.segments.segment import read_keys, read_segment
-from indexer.whoosh_index.files import check_index, describe_index
+from indexer.whoosh_index.files import DESCRIPTION, check_index, describe_index
 from indexer.whoosh_index.schema import FIELDS, SCHEMA
 from service.errors import SnapshotUnavailable
 from service.publishing.artifacts import STAGING, WHOOSH
 from service.snapshot.manifest import File
-from service.snapshot.publication import SNAPSHOTS
 from service.storage.record_store import IdTable
 
 MOST_SEGMENTS = 32
@@ -37,42 +41,58 @@ POSTINGS_MEMORY = 64  # MiB
 """Postings that Whoosh holds before it spills a sorted run to disk."""
 KEYS = "documents.npy"
 """The keys of the documents in the order of their numbers, zeros for those that are deleted."""
-WRITE_LOCK = "MAIN_WRITELOCK"
+INDEX = "MAIN"
+"""The name that Whoosh gives an index, with which the files of its segments begin."""
+WRITE_LOCK = f"{INDEX}_WRITELOCK"
 """An empty file that a Whoosh writer leaves behind, of use to a second writer alone."""
 
 
-def update_whoosh_index(
-    artifacts: Path, snapshot_id: str, before: str, segments: Sequence[tuple[Path, Numbers]]
-) -> None:
-    """Write the index of a published snapshot, from that of the snapshot `before` if it is whole.
+def start_whoosh_index(
+    submit: Callable[..., Future[Path]],
+    parts: int,
+    artifacts: Path,
+    before: str,
+    snapshot: Path,
+    segments: Sequence[tuple[Path, Numbers]],
+) -> list[Future[Path]]:
+    """Start to write the index of a snapshot that may still be staged; called in `stage`.
 
-    `segments` are the folders of segments with the ordinals of their services, or GONE. An index
-    that is whole stays. Called in `stage`; raises IndexerError.
+    Returns the calls for `publish_whoosh_index`: one that continues the index of the snapshot
+    `before` if there is such an index, else `parts` calls at most. `segments` are the folders of
+    segments with the ordinals of their services, or GONE.
+    """
+    earlier, staged = artifacts / WHOOSH / before, artifacts / STAGING / WHOOSH
+    parts = 1 if (earlier / DESCRIPTION).exists() else max(1, min(parts, len(segments)))
+    staged.mkdir()
+    return [
+        submit(write_part, staged / str(part), earlier, snapshot, segments[part::parts])
+        for part in range(parts)
+    ]
+
+
+def publish_whoosh_index(artifacts: Path, snapshot_id: str, parts: Sequence[Future[Path]]) -> None:
+    """Wait for the parts of the index of a published snapshot, and publish them as one.
+
+    An index that is whole stays. Called in `stage`; raises IndexerError.
     """
     folder = artifacts / WHOOSH / snapshot_id
-    staged = artifacts / STAGING / WHOOSH
     try:
+        written = [wait_for(part) for part in parts]
         if _check(folder) is not None:
             return
-        _write(staged, artifacts / WHOOSH / before, artifacts / SNAPSHOTS / snapshot_id, segments)
+        if len(written) > 1:
+            _join(written)
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(exist_ok=True)
-        staged.rename(folder)
+        written[0].rename(folder)
     except Exception as error:
         raise IndexerError(f"{folder}: the Whoosh index is not written: {error}") from error
 
 
-def _check(folder: Path) -> dict[str, File] | None:
-    """Return the files of an index, or None if it is not whole."""
-    with suppress(IndexerError, SnapshotUnavailable):
-        return check_index(folder)
-    return None
-
-
-def _write(
+def write_part(
     staged: Path, before: Path, snapshot: Path, segments: Sequence[tuple[Path, Numbers]]
-) -> None:
-    """Write an index that has the services of the segments."""
+) -> Path:
+    """Write an index that has the services of the segments; returns its folder."""
     keys = [_sortable(read_keys(path)) for path, _ in segments]
     live = np.concatenate(
         [
@@ -99,20 +119,15 @@ def _write(
         with suppress(Exception):  # which closes the files as far as the commit left them open
             writer.cancel()
         raise
-    (staged / WRITE_LOCK).unlink(missing_ok=True)
     documents = np.concatenate([documents, *added])
-    count, _ = _count(staged)
-    if count != len(documents):
-        raise IndexerError(f"it has {count} documents, not {len(documents)}")
-    np.save(staged / KEYS, documents.view(np.uint8).reshape(-1, KEY_SIZE))
-    describe_index(staged, known)
+    _finish(staged, documents.view(np.uint8).reshape(-1, KEY_SIZE), known)
+    return staged
 
 
 def _continue(
     staged: Path, before: Path, live: npt.NDArray[np.bytes_]
 ) -> tuple[dict[str, File], npt.NDArray[np.bytes_]]:
-    """Link the files of an earlier index, if it is worth to; returns them, and its documents."""
-    shutil.rmtree(staged, ignore_errors=True)
+    """Link the files of an earlier index and return them with its documents, or begin a new one."""
     staged.mkdir()
     files = _check(before)
     if files is not None:
@@ -130,6 +145,34 @@ def _continue(
             return known, documents
     index.create_in(str(staged), SCHEMA)
     return {}, _sortable(np.empty((0, KEY_SIZE), np.uint8))
+
+
+def _finish(folder: Path, documents: Keys, known: dict[str, File]) -> None:
+    """Write what describes an index, having counted its documents."""
+    (folder / WRITE_LOCK).unlink(missing_ok=True)
+    count, _ = _count(folder)
+    if count != len(documents):
+        raise IndexerError(f"it has {count} documents, not {len(documents)}")
+    np.save(folder / KEYS, documents)
+    describe_index(folder, known)
+
+
+def _join(parts: Sequence[Path]) -> None:
+    """Move the segments of all parts into the first, and list them in its table of contents."""
+    target = parts[0]
+    tables = [TOC.read(FileStorage(str(part)), INDEX) for part in parts]
+    known: dict[str, File] = {}
+    for part in parts:
+        own = {name: file for name, file in check_index(part).items() if name.startswith(INDEX)}
+        for name in own:
+            (part / name).rename(target / name)
+        known |= own
+    documents = np.concatenate([load_array(part / KEYS) for part in parts])
+    for path in target.glob("*.toc"):
+        path.unlink()
+    segments = list(chain.from_iterable(table.segments for table in tables))
+    TOC(SCHEMA, segments, tables[0].generation + 1).write(FileStorage(str(target)), INDEX)
+    _finish(target, documents, known)
 
 
 def _count(folder: Path) -> tuple[int, int]:
@@ -164,6 +207,13 @@ def _transpose(field: FieldPostings, numbers: Numbers, count: int) -> Iterator[d
     for start, stop in pairwise(bounds):
         terms = [field.terms[owner] for owner in owners[start:stop]]
         yield dict(zip(terms, counts[start:stop], strict=True))
+
+
+def _check(folder: Path) -> dict[str, File] | None:
+    """Return the files of an index, or None if it is not whole."""
+    with suppress(IndexerError, SnapshotUnavailable):
+        return check_index(folder)
+    return None
 
 
 def _sortable(keys: Keys) -> npt.NDArray[np.bytes_]:

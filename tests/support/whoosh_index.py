@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 import numpy as np
 from whoosh.query import Query
@@ -17,10 +19,11 @@ from indexer.segments.segment import Origin, SegmentWriter
 from indexer.segments.texts import ServiceText
 from indexer.whoosh_index.files import open_whoosh_index
 from indexer.whoosh_index.schema import parse_query
-from indexer.whoosh_index.update import update_whoosh_index
+from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
 from service.publishing.artifacts import WHOOSH, stage
 from tests.support.artifacts import current, listed
 
+T = TypeVar("T")
 Texts = tuple[str, str, str]
 """Name, description and category."""
 Catalogue = Mapping[str, Texts]
@@ -46,7 +49,18 @@ def write_index(
             gone = ("gone", ("gone", "gone", "gone"))
             _write_segment(path, [(ids[n], services[ids[n]]) for n in own.tolist()] + [gone])
             written.append((path, np.append(own, np.int32(GONE))))
-        update_whoosh_index(artifacts, snapshot_id, before, written)
+        parts = start_whoosh_index(submit, segments, artifacts, before, folder, written)
+        publish_whoosh_index(artifacts, snapshot_id, parts)
+
+
+def submit(function: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Call a function in this process."""
+    future = Future[T]()
+    try:
+        future.set_result(function(*arguments))
+    except Exception as error:  # noqa: BLE001  # raised by the future
+        future.set_exception(error)
+    return future
 
 
 def index_published(artifacts: Path) -> Path:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,13 +16,13 @@ from indexer.errors import IndexerError
 from indexer.whoosh_index import update
 from indexer.whoosh_index.files import check_index, open_whoosh_index
 from indexer.whoosh_index.schema import FIELDS
-from indexer.whoosh_index.update import KEYS, update_whoosh_index
+from indexer.whoosh_index.update import KEYS, publish_whoosh_index, start_whoosh_index
 from service.publishing.artifacts import WHOOSH, stage
 from service.search.analysis import term_of, words_of
 from tests.support.artifacts import flip_a_bit
 from tests.support.running import examples
 from tests.support.searching import IDENTIFIERS, WORDS
-from tests.support.whoosh_index import Catalogue, ids_of, write_index
+from tests.support.whoosh_index import Catalogue, ids_of, submit, write_index
 
 VOCABULARY = [*WORDS[:7], *IDENTIFIERS[:2], "the", "é", "天気"]
 texts = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
@@ -78,6 +79,16 @@ def test_an_update_keeps_the_files_of_the_index_before_and_adds_a_segment(tmp_pa
     assert ids_of(tmp_path, "two", "renamed OR more") == {"s3", "new"}
     check_answers(tmp_path, "two", changed)
     check_answers(tmp_path, "one", SERVICES)  # which shares its file
+
+
+def test_a_first_index_is_written_in_parts_and_an_update_in_one(tmp_path: Path) -> None:
+    write_index(tmp_path, "one", SERVICES, segments=3)
+    assert len(files(tmp_path, "one")) == 3
+    check_answers(tmp_path, "one", SERVICES)
+    changed = dict(list(SERVICES.items())[2:]) | {"new": ("new", "", "")}
+    write_index(tmp_path, "two", changed, "one", segments=3)
+    assert len(files(tmp_path, "two")) == 4
+    check_answers(tmp_path, "two", changed)
 
 
 def test_an_update_without_changes_adds_no_segment(tmp_path: Path) -> None:
@@ -191,9 +202,11 @@ def test_a_catalogue_without_services_has_an_index(tmp_path: Path) -> None:
 
 def test_an_index_that_cannot_be_written_is_reported_and_nothing_is_left(tmp_path: Path) -> None:
     write_index(tmp_path, "one", SERVICES)
-    (tmp_path / "snapshots" / "two").mkdir()
-    with stage(tmp_path, keep=None), pytest.raises(IndexerError, match=r"two: .* is not written"):
-        update_whoosh_index(tmp_path, "two", "one", [])
+    with stage(tmp_path, keep=None):
+        missing = [(tmp_path / "missing", np.zeros(1, np.int32))]
+        parts = start_whoosh_index(submit, 1, tmp_path, "one", tmp_path / "two", missing)
+        with pytest.raises(IndexerError, match=r"two: .* is not written: .* No such file"):
+            publish_whoosh_index(tmp_path, "two", parts)
     assert {path.name for path in (tmp_path / WHOOSH).iterdir()} == {"one"}
     assert not (tmp_path / "staging").exists()
     check_answers(tmp_path, "one", SERVICES)
