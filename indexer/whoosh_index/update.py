@@ -41,6 +41,7 @@ POSTINGS_MEMORY = 64  # MiB
 """Postings that Whoosh holds before it spills a sorted run to disk."""
 KEYS = "documents.npy"
 """The keys of the documents in the order of their numbers, zeros for those that are deleted."""
+NO_KEYS = np.empty((0, KEY_SIZE), np.uint8)
 INDEX = "MAIN"
 """The name that Whoosh gives an index, with which the files of its segments begin."""
 WRITE_LOCK = f"{INDEX}_WRITELOCK"
@@ -93,13 +94,9 @@ def write_part(
     staged: Path, before: Path, snapshot: Path, segments: Sequence[tuple[Path, Numbers]]
 ) -> Path:
     """Write an index that has the services of the segments; returns its folder."""
-    keys = [_sortable(read_keys(path)) for path, _ in segments]
-    live = np.concatenate(
-        [
-            _sortable(np.empty((0, KEY_SIZE), np.uint8)),
-            *(own[ordinals != GONE] for own, (_, ordinals) in zip(keys, segments, strict=True)),
-        ]
-    )
+    keys = _sortable(np.concatenate([NO_KEYS, *(read_keys(path) for path, _ in segments)]))
+    ordinals = np.concatenate([np.empty(0, np.int32), *(own for _, own in segments)])
+    live = keys[ordinals != GONE]
     known, documents = _continue(staged, before, live)
     ids = IdTable(snapshot)
     writer: Any = index.open_dir(str(staged)).writer(limitmb=POSTINGS_MEMORY)
@@ -108,18 +105,18 @@ def write_part(
         for number in np.flatnonzero(deleted).tolist():
             writer.delete_document(number)
         documents[deleted] = b""
-        added = []
-        for own, (path, ordinals) in zip(keys, segments, strict=True):
-            rows = np.flatnonzero((ordinals != GONE) & ~np.isin(own, documents))
-            added.append(own[rows])
-            for ordinal, terms in zip(ordinals[rows].tolist(), _terms(path, rows), strict=True):
+        is_new = (ordinals != GONE) & ~np.isin(keys, documents)
+        bounds = np.cumsum([len(own) for _, own in segments])[:-1]
+        for (path, own), flags in zip(segments, np.split(is_new, bounds), strict=True):
+            rows = np.flatnonzero(flags)
+            for ordinal, terms in zip(own[rows].tolist(), _terms(path, rows), strict=True):
                 writer.add_document(id=ids[ordinal], **terms)
         writer.commit(merge=False)
     except BaseException:
         with suppress(Exception):  # which closes the files as far as the commit left them open
             writer.cancel()
         raise
-    documents = np.concatenate([documents, *added])
+    documents = np.concatenate([documents, keys[is_new]])
     _finish(staged, documents.view(np.uint8).reshape(-1, KEY_SIZE), known)
     return staged
 
@@ -144,7 +141,7 @@ def _continue(
                     shutil.copyfile(before / name, staged / name)
             return known, documents
     index.create_in(str(staged), SCHEMA)
-    return {}, _sortable(np.empty((0, KEY_SIZE), np.uint8))
+    return {}, _sortable(NO_KEYS)
 
 
 def _finish(folder: Path, documents: Keys, known: dict[str, File]) -> None:
