@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from indexer.catalogue.intake import refresh_accepted
 from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.overlays import read_overlays
 from indexer.encoder.packaged import StaticEncoder, load_encoder
+from indexer.errors import IndexerError
 from indexer.indexing import Indexer, IndexReport
 from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, Ranking
@@ -43,8 +45,17 @@ from indexer.sources.fact_store import FactsDamaged, FactStore, open_facts
 from indexer.sources.findings import Findings, collect_findings
 from indexer.sources.fingerprint import Fingerprint, hash_program, take_fingerprint
 from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
+from indexer.whoosh_index.files import check_index
+from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
 from service.errors import PublishingFailed, SnapshotUnavailable
-from service.publishing.artifacts import earlier_ids, kept_snapshots, make_current, publish, stage
+from service.publishing.artifacts import (
+    WHOOSH,
+    earlier_ids,
+    kept_snapshots,
+    make_current,
+    publish,
+    stage,
+)
 from service.publishing.downloads import make_downloads
 from service.records import Counts
 from service.snapshot.manifest import (
@@ -80,13 +91,12 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             report = _repeat(options, fingerprint, cluster, progress)
             if report is not None:
                 refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
+                _make_downloads(options, report, plan_memory(options.memory, inputs.size), progress)
             else:
                 with _opened(staging, options, inputs, encoder, progress) as build:
                     report = build.run(inputs, fingerprint, cluster)
                 remember(options.out, staging, options.rejects, report)
         write_sources(options.out, staging, inputs, report)
-        memory = plan_memory(options.memory, inputs.size) - anonymous_memory(os.getpid())
-        _make_downloads(options, report, memory, progress)
         report.pushed = publisher.publish(options.out, progress)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
@@ -168,12 +178,19 @@ def _repeat(
         if not cluster.has(options.out / SNAPSHOTS / manifest.id, manifest.index):
             return None
         cluster.keep(manifest.index)
+    try:
+        check_index(options.out / WHOOSH / manifest.id)
+    except (IndexerError, SnapshotUnavailable):
+        return None
     make_current(options.out, manifest.id)
     return report
 
 
 def _make_downloads(options: BuildOptions, report: Report, memory: int, progress: Progress) -> None:
-    """Make the downloads of the published snapshot, with patches from the one before."""
+    """Make the downloads of the published snapshot, with patches from the one before.
+
+    `memory` is that of the build, of which this process has a part already.
+    """
     if not options.downloads:
         return
     folder = options.out / SNAPSHOTS / report.snapshot
@@ -182,7 +199,9 @@ def _make_downloads(options: BuildOptions, report: Report, memory: int, progress
     with progress.stage("make the downloads"):
         threads = options.jobs or available_cpus()
         try:
-            download = make_downloads(options.out, folder, read_manifest(folder), threads, base)
+            manifest = read_manifest(folder)
+            left = memory - anonymous_memory(os.getpid())
+            download = make_downloads(options.out, folder, manifest, base, threads, left)
         except (OSError, SnapshotUnavailable) as error:
             raise PublishingFailed(
                 f"{report.snapshot} is served, but its downloads cannot be made: {error}; "
@@ -279,7 +298,6 @@ class _Build:
         manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
         loaded = 0 if cluster is None else self._load(cluster, manifest)
         self._publish(manifest)
-        self._save(manifest.id, indexed)
         assembled.intake.store()
         report = make_report(
             manifest,
@@ -292,6 +310,12 @@ class _Build:
             depends_on_time=assembled.depends_on_time,
         )
         report.loaded = loaded
+        segments = [(each.stored.path, each.ordinals) for each in indexed.segments]
+        served = self._options.out / SNAPSHOTS / manifest.id
+        parts = start_whoosh_index(self._pool, self._options.out, before, served, segments)
+        _make_downloads(self._options, report, self._pool.memory, self._progress)
+        self._finish_whoosh_index(manifest.id, parts)
+        self._save(manifest.id, indexed)
         return report
 
     def check(self, inputs: Inputs) -> Report:
@@ -363,6 +387,14 @@ class _Build:
             manifest.built_at, manifest.earlier = existing.built_at, existing.earlier
         with self._progress.stage("publish"):
             publish(self._options.out, self._built, manifest)
+
+    def _finish_whoosh_index(self, snapshot_id: str, parts: Sequence[Future[Path]]) -> None:
+        """Publish the Whoosh index; the snapshot is published, whether or not it can be written."""
+        with self._progress.stage("write the Whoosh index"):
+            try:
+                publish_whoosh_index(self._options.out, snapshot_id, parts)
+            except IndexerError as error:
+                self._findings.notes.append(str(error))
 
     def _save(self, snapshot_id: str, indexed: IndexReport) -> None:
         """Leave what the next build reuses; the snapshot is published, whether or not it can."""

@@ -58,7 +58,7 @@ def roll_back(
         if publisher.is_followed(artifacts):
             folder = artifacts / SNAPSHOTS / manifest.id
             try:
-                make_downloads(artifacts, folder, manifest, available_cpus())
+                make_downloads(artifacts, folder, manifest, served, available_cpus())
             except (OSError, SnapshotUnavailable) as error:
                 notes.append(
                     f"its downloads cannot be made: {error}; replicas that do not keep "

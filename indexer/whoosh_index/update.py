@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import chain, pairwise
@@ -22,10 +22,10 @@ from whoosh.filedb.filestore import FileStorage
 from whoosh.index import TOC
 
 from indexer.errors import IndexerError
-from indexer.processes.pool import wait_for
+from indexer.processes.pool import Pool, wait_for
 from indexer.record_store import KEY_SIZE, Keys, load_array
 from indexer.segments.postings import GONE, FieldPostings, Numbers
-from indexer.segments.segment import read_keys, read_segment
+from indexer.segments.segment import read_segment
 from indexer.whoosh_index.files import DESCRIPTION, check_index, describe_index
 from indexer.whoosh_index.schema import FIELDS, SCHEMA
 from service.errors import SnapshotUnavailable
@@ -49,8 +49,7 @@ WRITE_LOCK = f"{INDEX}_WRITELOCK"
 
 
 def start_whoosh_index(
-    submit: Callable[..., Future[Path]],
-    parts: int,
+    pool: Pool,
     artifacts: Path,
     before: str,
     snapshot: Path,
@@ -59,14 +58,14 @@ def start_whoosh_index(
     """Start to write the index of a snapshot that may still be staged; called in `stage`.
 
     Returns the calls for `publish_whoosh_index`: one that continues the index of the snapshot
-    `before` if there is such an index, else `parts` calls at most. `segments` are the folders of
+    `before` if there is such an index, else one for each process. `segments` are the folders of
     segments with the ordinals of their services, or GONE.
     """
     earlier, staged = artifacts / WHOOSH / before, artifacts / STAGING / WHOOSH
-    parts = 1 if (earlier / DESCRIPTION).exists() else max(1, min(parts, len(segments)))
+    parts = 1 if (earlier / DESCRIPTION).exists() else max(1, min(pool.workers, len(segments)))
     staged.mkdir()
     return [
-        submit(write_part, staged / str(part), earlier, snapshot, segments[part::parts])
+        pool.submit(write_part, staged / str(part), earlier, snapshot, segments[part::parts])
         for part in range(parts)
     ]
 
@@ -94,7 +93,7 @@ def write_part(
     staged: Path, before: Path, snapshot: Path, segments: Sequence[tuple[Path, Numbers]]
 ) -> Path:
     """Write an index that has the services of the segments; returns its folder."""
-    keys = _sortable(np.concatenate([NO_KEYS, *(read_keys(path) for path, _ in segments)]))
+    keys = _sortable(np.concatenate([NO_KEYS, *(read_segment(path).keys for path, _ in segments)]))
     ordinals = np.concatenate([np.empty(0, np.int32), *(own for _, own in segments)])
     live = keys[ordinals != GONE]
     known, documents = _continue(staged, before, live)
@@ -198,11 +197,12 @@ def _transpose(field: FieldPostings, numbers: Numbers, count: int) -> Iterator[d
     documents = numbers[field.documents]
     present = np.flatnonzero(documents != GONE)
     order = present[np.argsort(documents[present], kind="stable")]
-    owners = np.repeat(np.arange(len(field.terms)), field.sizes)[order].tolist()
+    texts = field.terms.texts()
+    owners = np.repeat(np.arange(len(texts)), field.sizes)[order].tolist()
     counts = field.counts[order].astype(np.int64).tolist()
     bounds = np.searchsorted(documents[order], np.arange(count + 1)).tolist()
     for start, stop in pairwise(bounds):
-        terms = [field.terms[owner] for owner in owners[start:stop]]
+        terms = [texts[owner] for owner in owners[start:stop]]
         yield dict(zip(terms, counts[start:stop], strict=True))
 
 

@@ -40,8 +40,8 @@ LOCK = ".lock"
 STAGING = "staging"
 WHOOSH = "whoosh"
 """The folder that has the Whoosh index of each snapshot, for people, beside the snapshots."""
-REPLACED = "replaced"
-"""The folder in the staging folder of a snapshot that another one of its id replaces."""
+SYNCS = 16
+"""Files that are flushed at a time: a file system commits many in about the time of one."""
 
 _log = logging.getLogger(__name__)
 
