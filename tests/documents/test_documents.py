@@ -37,8 +37,6 @@ from service.cli import Parser
 from service.http.metrics import SHARED_FOLDER
 from service.server.options import option
 from service.settings import ServerSettings, describe, variable
-from service.snapshot.manifest import MANIFEST
-from service.snapshot.publication import SNAPSHOTS, read_current
 from service.web.pages import PAGES
 from tests.support.artifacts import current
 from tests.support.clients.mirror import published_lines
@@ -183,22 +181,6 @@ def test_the_architecture_document_has_every_dependency_and_no_other() -> None:
     rows = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
     cells = [re.sub(r" \(extra .*\)", "", row) for row in rows if row.strip("-")]
     assert {name for cell in cells for name in cell.split(", ")} == declared
-
-
-def test_the_architecture_document_has_every_file_of_a_snapshot(sample: Path) -> None:
-    section = ARCHITECTURE[ARCHITECTURE.index("| file |") :].partition("\n\n")[0]
-    cells = re.findall(r"^\| (`.+?`) \|", section, re.MULTILINE)
-    patterns = [
-        re.compile(re.sub(r"<\w+>|\\\*", r"[\\w.]+", re.escape(name)) + (".+" * name.endswith("/")))
-        for cell in cells
-        for name in quoted(cell)
-    ]
-    folder = sample / SNAPSHOTS / read_current(sample).id
-    names = {*json.loads((folder / MANIFEST).read_bytes())["files"], MANIFEST}
-    described = {name for name in names if any(each.fullmatch(name) for each in patterns)}
-    assert names == described
-    unused = [each.pattern for each in patterns if not any(map(each.fullmatch, names))]
-    assert unused == []
 
 
 def test_the_operations_document_has_the_folder_of_shared_metrics() -> None:

@@ -21,7 +21,6 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.publishing.bucket import CLOCK, LOCK
-from service.publishing.frames import decompress_bounded
 from service.replicas.follower import Follower
 from service.replicas.origin import POINTER, open_origin
 from service.replicas.store import open_store

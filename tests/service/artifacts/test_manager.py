@@ -297,7 +297,7 @@ def test_the_hashes_of_the_first_snapshot_are_verified_in_the_background(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
     published = publish(artifacts, "a")
-    flip_a_bit(published / "summaries.json")
+    flip_a_bit(published / "summaries.arrays")
     manager.open()
     assert (manager.current().id, manager.refusal) == (published.name, None)
     manager.poll()

@@ -18,6 +18,7 @@ from service.storage.container import (
     ALIGNMENT,
     MAGIC,
     Array,
+    ArraysWriter,
     Layout,
     arrays_path,
     open_arrays,
@@ -135,6 +136,15 @@ def test_arrays_are_streamed_in_the_order_of_the_layout(tmp_path: Path) -> None:
         writing_arrays(tmp_path / "rows", LAYOUT) as writer,
     ):
         writer.write("items", np.zeros(1, np.int32))
+
+
+def test_pieces_of_several_types_are_no_array(tmp_path: Path) -> None:
+    pieces = [np.zeros(2, np.int32), np.zeros(2, np.uint16)]
+    with (tmp_path / "rows").open("wb") as file:
+        writer = ArraysWriter(file, LAYOUT)
+        writer.write("offsets", np.zeros(3, np.int64))
+        with pytest.raises(ValueError, match="the pieces of items are not alike"):
+            writer.stream("items", pieces)
 
 
 def changed(array: int, field: int, value: Any) -> bytes:
