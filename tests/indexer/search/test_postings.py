@@ -1,0 +1,71 @@
+"""Compiling by ranges of terms gives the same bytes, however the terms are divided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.search.config import SEARCH_CONFIG
+from service.storage.container import open_arrays
+from service.storage.layouts import LEXICON, POSTINGS
+from tests.support.running import examples
+from tests.support.searching import WORDS, Service, compiled
+
+texts = st.lists(st.sampled_from(WORDS[:9]), max_size=6).map(" ".join)
+paths = st.lists(st.tuples(texts, texts), max_size=3)
+services = st.lists(st.builds(Service, texts, texts, texts, paths, paths), max_size=9)
+
+DIVISIONS = {
+    "a range for each term": ("indexer.search.postings.RANGE_POSTINGS", 1),
+    "few postings sorted at a time": ("indexer.search.impacts.CHUNK", 2),
+    "each term added up by document": ("indexer.search.impacts.FREQUENT", 0),
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "postings").iterdir()}
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(services, st.sampled_from([*DIVISIONS]))
+def test_any_division_of_the_terms_gives_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, given_services: list[Service], division: str
+) -> None:
+    whole, divided = (tmp_path_factory.mktemp("compiled") for _ in range(2))
+    compiled(whole, given_services)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*DIVISIONS[division])
+        compiled(divided, given_services)
+    assert contents(divided) == contents(whole)
+
+
+def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    given_services = [
+        Service(
+            WORDS[n % 50],
+            "common " + " ".join(rng.choice(WORDS, 3)),
+            endpoints=[("common", WORDS[n % 3]), ("path", "common")],
+        )
+        for n in range(2000)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("indexer.search.impacts.FREQUENT", 100)
+        patch.setattr("indexer.search.impacts.CHUNK", 300)
+        patch.setattr("indexer.search.postings.RANGE_POSTINGS", 2000)
+        index = compiled(tmp_path, given_services)
+    lexicon = open_arrays(tmp_path / "postings" / "lexicon", LEXICON)
+    postings = open_arrays(tmp_path / "postings" / "postings", POSTINGS)
+    of_documents, rows = lexicon["document_frequencies"], postings["rows"]
+    counted = np.diff(postings["offsets"])
+    dense = np.flatnonzero(rows >= 0)
+    assert rows[dense].tolist() == list(range(len(dense)))
+    counted[dense] = np.bitwise_count(postings["bits"]).sum(axis=1)
+    assert counted.tolist() == of_documents.tolist()
+    assert (dense == np.flatnonzero(of_documents > 4000 * SEARCH_CONFIG.dense_share)).all()
+    (common,) = index.parser.parse("common").known
+    assert of_documents[common.terms[0][0]] == 4000
