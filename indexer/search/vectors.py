@@ -19,6 +19,10 @@ from service.storage.container import writing_arrays
 from service.storage.layouts import VECTORS
 
 BATCH = 1024  # vectors
+BLOCK = 1 << 16
+"""Vectors whose cells are looked up at a time, in some 30 MB."""
+CELLS_SUMMED = 256
+"""Cells whose vectors are added up at a time."""
 CELLS = 10
 """Cells by the square root of the number of documents: to build them takes the power of 1.5."""
 SAMPLE = 12
@@ -37,16 +41,16 @@ PROBED_GROUPS = 6
 def add_services(
     vectors: EncodedTexts, services: EncodedTexts, service_of: Numbers
 ) -> EncodedTexts:
-    """Return the sums of the vectors of documents and those of their services, each of length 1."""
-    sums, inverse_lengths = np.empty_like(vectors.rows), np.empty(len(vectors.rows), np.float32)
-    for start in range(0, len(sums), BATCH):
+    """Add to the vectors of documents those of their services, each of length 1, in place."""
+    rows, inverse_lengths = vectors
+    for start in range(0, len(rows), BATCH):
         batch = slice(start, start + BATCH)
         owners = service_of[batch]
-        sums[batch], inverse_lengths[batch] = add_vectors(
-            EncodedTexts(vectors.rows[batch], vectors.inverse_lengths[batch]),
+        rows[batch], inverse_lengths[batch] = add_vectors(
+            EncodedTexts(rows[batch], inverse_lengths[batch]),
             EncodedTexts(services.rows[owners], services.inverse_lengths[owners]),
         )
-    return EncodedTexts(sums, inverse_lengths)
+    return vectors
 
 
 def write_vectors(path: Path, vectors: EncodedTexts) -> None:
@@ -54,15 +58,17 @@ def write_vectors(path: Path, vectors: EncodedTexts) -> None:
 
     Zeros are in no cell: they would fill that of the first centroid.
     """
-    rows = vectors.rows
-    present, absent = np.flatnonzero(rows.any(axis=1)), np.flatnonzero(~rows.any(axis=1))
+    rows, inverse_lengths = vectors
+    present, absent = np.flatnonzero(inverse_lengths), np.flatnonzero(inverse_lengths == 0)
     count, cells = 1, np.zeros(len(present), np.int64)
     centroids = np.zeros((1, rows.shape[1]), np.int8)
     if len(present) > LEAST_PROBED:
         count = int(CELLS * sqrt(len(present)))
-        centroids = _find_centroids(rows[present], count)
-        cells = _nearest(rows[present], centroids)
-        centroids = _means(rows[present], cells, centroids)
+        centroids = _find_centroids(rows, present, count)
+        for start in range(0, len(present), BLOCK):
+            block = slice(start, start + BLOCK)
+            cells[block] = _nearest(rows[present[block]], centroids)
+        centroids = _means(rows, present, cells, centroids)
     bounds = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(cells, minlength=count), out=bounds[1:])
     order = np.concatenate((present[np.argsort(cells, kind="stable")], absent))
@@ -71,19 +77,20 @@ def write_vectors(path: Path, vectors: EncodedTexts) -> None:
     batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
     with writing_arrays(path, VECTORS) as writer:
         writer.stream("rows", (rows[batch] for batch in batches or [order]))
-        writer.write("inverse_lengths", vectors.inverse_lengths[order])
+        writer.write("inverse_lengths", inverse_lengths[order])
         writer.write("documents", order.astype(np.int32))
         writer.write("positions", positions)
         writer.write("bounds", bounds)
         writer.write("centroids", centroids)
 
 
-def _find_centroids(rows: Rows, count: int) -> Rows:
+def _find_centroids(rows: Rows, present: npt.NDArray[np.int64], count: int) -> Rows:
     """Return the centroids of k-means with cosine similarity over an even sample of the vectors."""
-    sample = rows[:: max(1, len(rows) // (count * SAMPLE))]
+    sample = rows[present[:: max(1, len(present) // (count * SAMPLE))]]
     centroids = _spread(sample, count)
+    every = np.arange(len(sample))
     for _ in range(ITERATIONS):
-        centroids = _means(sample, _nearest(sample, centroids), centroids)
+        centroids = _means(sample, every, _nearest(sample, centroids), centroids)
     return centroids
 
 
@@ -94,7 +101,8 @@ def _nearest(rows: Rows, centroids: Rows) -> npt.NDArray[np.int64]:
     """
     leaders = _spread(centroids, int(GROUPS * sqrt(len(centroids))))
     for _ in range(GROUP_ITERATIONS):
-        leaders = _means(centroids, _most_similar(centroids, leaders, 1)[:, 0], leaders)
+        similar = _most_similar(centroids, leaders, 1)[:, 0]
+        leaders = _means(centroids, np.arange(len(centroids)), similar, leaders)
     members = _by_group(_most_similar(centroids, leaders, GROUPS_OF_CENTROID), len(leaders))
     candidates = _by_group(_most_similar(rows, leaders, PROBED_GROUPS), len(leaders))
     cells = np.zeros(len(rows), np.int64)
@@ -154,13 +162,26 @@ def _cosines(
     return products
 
 
-def _means(rows: Rows, cells: npt.NDArray[np.integer], centroids: Rows) -> Rows:
-    """Return the mean direction of the vectors of each cell; an empty one keeps its centroid."""
+def _means(
+    rows: Rows,
+    numbers: npt.NDArray[np.int64],
+    cells: npt.NDArray[np.integer],
+    centroids: Rows,
+) -> Rows:
+    """Return the mean direction of the vectors of each cell; an empty one keeps its centroid.
+
+    `cells` are those of the vectors of these numbers.
+    """
     order = np.argsort(cells, kind="stable")
     present, starts = np.unique(cells[order], return_index=True)
+    bounds = np.append(starts, len(order))
+    sums = np.empty((len(present), rows.shape[1]), np.int32)
+    for start in range(0, len(present), CELLS_SUMMED):
+        own = bounds[start : start + CELLS_SUMMED + 1]
+        members = rows[numbers[order[own[0] : own[-1]]]]
+        # One sum a cell: `np.add.reduceat` takes ten times as long along the first axis.
+        for cell, of_cell in enumerate(np.split(members, own[1:-1] - own[0]), start):
+            sums[cell] = of_cell.sum(axis=0, dtype=np.int32)
     means = centroids.copy()
-    # One sum a cell: `np.add.reduceat` takes ten times as long along the first axis.
-    members = np.split(rows[order], starts[1:])
-    sums = [own.sum(axis=0, dtype=np.int32) for own in members]
-    means[present] = quantise_rows(np.array(sums)).rows
+    means[present] = quantise_rows(sums).rows
     return means
