@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,18 +40,6 @@ def _joined(texts: Iterable[bytes]) -> Iterator[bytes]:
     for text in texts:
         yield comma + text
         comma = b","
-
-
-def load_array(path: Path) -> npt.NDArray[Any]:
-    """Read an array of this build; raises OSError for one that was not written whole.
-
-    NumPy does not report that the end of an array could not be written.
-    """
-    try:
-        array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise OSError(errno.EIO, "was not written whole; is the disk full?", str(path)) from error
-    return array
 
 
 class Run(NamedTuple):

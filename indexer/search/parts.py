@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,14 +29,14 @@ FIELDS_OF_SERVICES = {
 
 
 class Part(NamedTuple):
-    """The postings of some documents by field, and their vocabulary: the term of each word.
+    """The postings of some documents by field, and their words: each with a blank and its term.
 
     Documents are ordinals, or with `of_services` those of services, each of whose documents has
     the fields, unless the service is a document of its own.
     """
 
     fields: dict[str, FieldPostings]
-    vocabulary: dict[str, str]
+    words: Sequence[bytes]
     of_services: bool = False
 
 
@@ -76,8 +76,7 @@ def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = Non
     """
     fields = {name: field.renumber(documents) for name, field in analysed.fields.items()}
     words = analysed.words.renumber(documents if owners is None else owners)
-    entries = (entry.decode().partition(" ") for entry in words.terms.texts())
-    return Part(fields, {word: term for word, _, term in entries})
+    return Part(fields, words.terms.texts())
 
 
 def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> Iterator[Part]:
@@ -90,9 +89,9 @@ def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> 
         FIELDS_OF_SERVICES[name]: field.renumber(documents.own)
         for name, field in services.fields.items()
     }
-    yield Part(own, services.vocabulary)
+    yield Part(own, services.words)
     shared = {FIELDS_OF_ENDPOINTS[name]: field for name, field in services.fields.items()}
-    yield Part(shared, {}, of_services=True)
+    yield Part(shared, (), of_services=True)
     if documents.endpoints[-1]:
         numbers = endpoint_numbers(segment.first_endpoints, ordinals, documents.endpoints)
         yield part_of(segment.endpoints, numbers, ordinals)

@@ -52,7 +52,7 @@ def compile_postings(
     endpoints = int(documents.endpoints[-1])
     penalties = _size_penalties(documents, config)
     write_arrays(folder / "groups", GROUPS, {"penalties": penalties})
-    runs, terms, path, vocabulary = write_runs(staging, parts, documents, prior, config)
+    runs, terms, path, words = write_runs(staging, parts, documents, prior, config)
     catalogue = Catalogue(path, endpoints, penalties, config)
     tasks = [
         (
@@ -68,7 +68,7 @@ def compile_postings(
         folder / "postings", [path for path, *_ in tasks], len(prior) * config.dense_share
     )
     write_query_expansion(
-        folder, vocabulary, terms, document_frequencies, group_frequencies, pool, config
+        folder, words, terms, document_frequencies, group_frequencies, pool, config
     )
     write_names(folder, names)
     postings = int(document_frequencies.sum(dtype=np.int64))

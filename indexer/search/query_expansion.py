@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import comb
 from pathlib import Path
 
@@ -36,21 +36,22 @@ Deletions = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
 
 def write_query_expansion(
     folder: Path,
-    vocabulary: Mapping[str, str],
+    entries: Iterable[bytes],
     terms: Sequence[bytes],
     document_frequencies: npt.NDArray[np.integer],
     service_frequencies: npt.NDArray[np.integer],
     pool: Pool,
     config: SearchConfig,
 ) -> None:
-    """Write the terms, the words of a vocabulary (word → term), their deletions and corrections.
+    """Write the terms, the words, their deletions and corrections.
 
+    An entry is a word, a blank, and its term; no character of a word sorts before the blank.
     Frequencies, the counts of documents and of services, are aligned with `terms`.
     """
-    # The order of code points is that of UTF-8.
-    words = sorted(vocabulary)
-    number = {term.decode(): position for position, term in enumerate(terms)}
-    word_terms = np.array([number[vocabulary[word]] for word in words], dtype=np.int32)
+    pairs = [entry.split(b" ") for entry in sorted(entries)]
+    words = [word.decode() for word, _ in pairs]
+    number = {term: position for position, term in enumerate(terms)}
+    word_terms = np.array([number[term] for _, term in pairs], dtype=np.int32)
     frequencies = service_frequencies[word_terms].astype(np.int64)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
     two_deletions = pool.submit(

@@ -68,13 +68,13 @@ class Runs(NamedTuple):
     """The runs of a catalogue in the order of their fields, its terms in byte order, its words.
 
     documents: the path of DOCUMENTS
-    vocabulary: the term of each word
+    words: each with a blank and its term
     """
 
     runs: list[Run]
     terms: list[bytes]
     documents: Path
-    vocabulary: dict[str, str]
+    words: set[bytes]
 
 
 def write_runs(
@@ -83,13 +83,13 @@ def write_runs(
     """Write the postings of parts, of which one is in memory at a time."""
     folder.mkdir()
     numbers = defaultdict[bytes, int](count().__next__)  # numbered as they come
-    vocabulary: dict[str, str] = {}
+    words: set[bytes] = set()
     fields = {name: number for number, name in enumerate(config.field_weights)}
     lengths = _Lengths(documents, len(fields))
     runs = []
     for position, part in enumerate(parts):
         path = folder / f"part {position}"
-        vocabulary |= part.vocabulary
+        words.update(part.words)
         own = [(fields[name], each) for name, each in part.fields.items()]
         for start, (field, each) in zip(_starts(own), own, strict=True):
             lengths.add(field, each, of_services=part.of_services)
@@ -105,7 +105,7 @@ def write_runs(
     ranks[[numbers[term] for term in in_order]] = np.arange(len(in_order))
     runs = [run._replace(terms=ranks[run.terms]) for run in runs]
     lengths.write(folder / "documents", prior, config.length_normalisation)
-    return Runs(sorted(runs, key=_field), in_order, folder / "documents", vocabulary)
+    return Runs(sorted(runs, key=_field), in_order, folder / "documents", words)
 
 
 def divide_terms(

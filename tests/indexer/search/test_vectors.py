@@ -99,7 +99,7 @@ def test_an_endpoint_is_the_sum_of_its_own_vector_and_that_of_its_service(tmp_pa
     service_of = np.sort(rng.integers(0, 50, 600)).astype(np.int32)
     own.rows[9] = -services.rows[service_of[9]]
     own.inverse_lengths[9] = services.inverse_lengths[service_of[9]]
-    own_copy = EncodedTexts(*(array.copy() for array in own))
+    own_copy = EncodedTexts(own.rows.copy(), own.inverse_lengths.copy())
     write_vectors(tmp_path / "vectors", add_services(own_copy, services, service_of))
     vectors = VectorIndex(tmp_path / "vectors", 600, DIMENSIONS, None)
     asked = query(cluster(1)[0])

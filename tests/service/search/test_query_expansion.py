@@ -70,11 +70,9 @@ def expander_of(
 ) -> QueryExpander:
     """Write and open the expander of words that are their own terms, of so many documents."""
     documents, services = np.array(of_documents), np.array([*of_services.values()])
-    vocabulary = {word: word for word in of_services}
-    terms = [word.encode() for word in vocabulary]
-    write_query_expansion(
-        folder, vocabulary, terms, documents, services, one_process(), SEARCH_CONFIG
-    )
+    terms = [word.encode() for word in of_services]
+    entries = [b"%b %b" % (term, term) for term in terms]
+    write_query_expansion(folder, entries, terms, documents, services, one_process(), SEARCH_CONFIG)
     return QueryExpander(folder, Header(count, 0, count, len(terms), 0, SEARCH_CONFIG))
 
 
