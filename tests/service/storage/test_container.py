@@ -139,7 +139,7 @@ def test_arrays_are_streamed_in_the_order_of_the_layout(tmp_path: Path) -> None:
 
 
 def test_pieces_of_several_types_are_no_array(tmp_path: Path) -> None:
-    pieces = [np.zeros(2, np.int32), np.zeros(2, np.uint16)]
+    pieces: list[npt.NDArray[Any]] = [np.zeros(2, np.int32), np.zeros(2, np.uint16)]
     with (tmp_path / "rows").open("wb") as file:
         writer = ArraysWriter(file, LAYOUT)
         writer.write("offsets", np.zeros(3, np.int64))
