@@ -23,7 +23,7 @@ from whoosh.index import TOC
 
 from indexer.errors import IndexerError
 from indexer.processes.pool import Pool, wait_for
-from indexer.record_store import KEY_SIZE, Keys, load_array
+from indexer.record_store import KEY_SIZE, Keys
 from indexer.segments.postings import GONE, FieldPostings, Numbers
 from indexer.segments.segment import read_segment
 from indexer.whoosh_index.files import DESCRIPTION, check_index, describe_index
@@ -127,7 +127,7 @@ def _continue(
     staged.mkdir()
     files = _check(before)
     if files is not None:
-        documents = _sortable(load_array(before / KEYS))
+        documents = _sortable(np.load(before / KEYS, allow_pickle=False))
         count, segments = _count(before)
         remaining = np.count_nonzero(np.isin(documents, live))
         worth = segments < MOST_SEGMENTS and remaining >= (1 - MOST_DELETED) * len(documents)
@@ -163,7 +163,7 @@ def _join(parts: Sequence[Path]) -> None:
         for name in own:
             (part / name).rename(target / name)
         known |= own
-    documents = np.concatenate([load_array(part / KEYS) for part in parts])
+    documents = np.concatenate([np.load(part / KEYS, allow_pickle=False) for part in parts])
     for path in target.glob("*.toc"):
         path.unlink()
     segments = list(chain.from_iterable(table.segments for table in tables))

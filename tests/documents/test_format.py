@@ -19,7 +19,7 @@ def test_the_document_is_written_from_the_table() -> None:
 
 def test_the_table_has_every_file_of_a_snapshot_and_no_other(sample: Path) -> None:
     folder = sample / SNAPSHOTS / read_current(sample).id
-    names = {*read_manifest(folder).served_files, MANIFEST}
+    names = {*read_manifest(folder).files, MANIFEST}
     described = {name: [each for each in FILES if fnmatchcase(name, each)] for name in names}
     assert all(len(patterns) == 1 for patterns in described.values()), described
     assert {pattern for patterns in described.values() for pattern in patterns} == {*FILES}

@@ -25,7 +25,7 @@ from indexer import __main__ as program
 from indexer import build as pipeline
 from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
 from service.publishing.artifacts import KEPT
-from service.snapshot.manifest import SEGMENTS, verify
+from service.snapshot.manifest import verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import snapshots
@@ -332,11 +332,9 @@ def source(folder: Path, name: str) -> str:
 
 
 def served_hashes(artifacts: Path) -> dict[str, str]:
-    """Return the hashes of the files of the published snapshot, but for the segments."""
+    """Return the hashes of the files of the published snapshot."""
     files = verify(artifacts / SNAPSHOTS / read_current(artifacts).id).files
-    return {
-        name: file.sha256 for name, file in files.items() if not name.startswith(f"{SEGMENTS}/")
-    }
+    return {name: file.sha256 for name, file in files.items()}
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,13 @@ from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from indexer.report import Report
 from indexer.segments.segment import read_segment
-from indexer.segments.store import LEVELS, MAX_GONE, MERGE_FACTOR, TEXTS
+from indexer.segments.store import LEVELS, MAX_GONE, MERGE_FACTOR
 from indexer.sources.catalogue_file import name_source
 from service.publishing.artifacts import KEPT
-from service.snapshot.manifest import SEGMENTS, File, verify
+from service.snapshot.manifest import File, verify
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.services import change_service, make_service
-from tests.support.artifacts import disk_usage, folder
+from tests.support.artifacts import disk_usage, folder, segments
 from tests.support.running import SOAK, Json
 
 EARLY = 9
@@ -139,11 +139,9 @@ def most_segments() -> int:
 
 def indexed_services(artifacts: Path) -> int:
     """Return the number of services in the segments of the published snapshot, dead ones too."""
-    texts = folder(artifacts) / SEGMENTS / TEXTS
-    return sum(len(read_segment(path.with_suffix("")).keys) for path in texts.iterdir())
+    return sum(len(read_segment(path.with_suffix("")).keys) for path in segments(artifacts))
 
 
 def served_files(artifacts: Path) -> dict[str, File]:
-    """Verify the published snapshot; return its files, but for those kept for the next build."""
-    files = verify(folder(artifacts)).files
-    return {name: file for name, file in files.items() if not name.startswith(f"{SEGMENTS}/")}
+    """Verify the published snapshot; return its files."""
+    return verify(folder(artifacts)).files

@@ -15,6 +15,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+from indexer.segments.reuse import REUSE
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json
 
@@ -30,6 +31,7 @@ STAGES = {
     "compile",
     "make the downloads",
     "publish",
+    "write the Whoosh index",
 }
 """The stages of a build with payments."""
 
@@ -47,6 +49,13 @@ def current(artifacts: Path) -> str:
 def folder(artifacts: Path) -> Path:
     """Return the folder of the published snapshot."""
     return artifacts / "snapshots" / current(artifacts)
+
+
+def segments(artifacts: Path) -> list[Path]:
+    """Return the files of the segments that the build of the published snapshot left."""
+    reuse = artifacts / REUSE
+    left = json.loads((reuse / f"{current(artifacts)}.json").read_bytes())
+    return [reuse / f"{digest}.arrays" for digest in left["segments"]]
 
 
 def disk_usage(artifacts: Path) -> int:

@@ -19,7 +19,7 @@ from indexer.cli.main import main
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
-from indexer.segments.kept import Kept
+from indexer.segments.reuse import KeptRecords
 from indexer.sources.decisions import FILE, DecisionTable
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import find_inputs
@@ -181,7 +181,7 @@ def _take_in(
         staging,
         options,
         served or DecisionTable(),
-        Kept(staging, []).records,
+        KeptRecords(),
         KnownRecords(),
         findings,
         Progress(quiet=True),

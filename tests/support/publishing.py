@@ -17,7 +17,7 @@ from indexer.publishing import push
 from service.artifacts.downloads import DOWNLOADS, verify_downloads
 from service.artifacts.downloads import POINTER as OWN_POINTER
 from service.errors import SnapshotDamaged, SnapshotMissing
-from service.publishing.frames import decompress_bounded
+from service.publishing.frames import decompress
 from service.replicas.failures import FollowingFailed
 from service.replicas.origin import POINTER, open_origin
 from service.replicas.signatures import decode_pointer
@@ -71,10 +71,14 @@ def look_at_bucket(bucket: Path) -> str:
     origin = open_origin(bucket.as_uri())
     pointer = decode_pointer(origin.pointer())
     for copy in pointer.kept:
-        for file in _manifest.decode(origin.manifest(copy.manifest)).files.values():
-            packed = (bucket / f"objects/{file.sha256}.zst").read_bytes()
-            content = decompress_bounded(packed, file.bytes)
-            assert hashlib.sha256(content).hexdigest() == file.sha256
+        sections = origin.sections(copy.manifest)
+        for path, file in _manifest.decode(origin.manifest(copy.manifest)).files.items():
+            digest = hashlib.sha256()
+            for section in sections[path]:
+                packed = (bucket / f"sections/{section.sha256}.zst").read_bytes()
+                for piece in decompress(packed, section.bytes):
+                    digest.update(piece)
+            assert digest.hexdigest() == file.sha256
     return pointer.id
 
 

@@ -35,7 +35,7 @@ from service.storage.container import open_arrays
 from service.storage.layouts import GROUPS
 from tests.support.running import Json, endpoint, service, write_lines
 
-ORIGIN = Origin("", "", endpoints=True)
+ORIGIN = Origin("", endpoints=True)
 Document = tuple[str, str, str]
 """Name, description and category."""
 

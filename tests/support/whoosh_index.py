@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
 
 import numpy as np
 from whoosh.query import Query
 
-from indexer.processes.resources import WHOOSH_MEMORY
+from indexer.columns.records import Contents
+from indexer.processes.pool import Pool
 from indexer.record_store import KEY_SIZE, write_ids
 from indexer.segments.postings import GONE
 from indexer.segments.segment import Origin, SegmentWriter
-from indexer.segments.texts import ServiceText
 from indexer.whoosh_index.files import open_whoosh_index
 from indexer.whoosh_index.schema import parse_query
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
 from service.publishing.artifacts import WHOOSH, stage
 from tests.support.artifacts import current, listed
 
-T = TypeVar("T")
 Texts = tuple[str, str, str]
 """Name, description and category."""
 Catalogue = Mapping[str, Texts]
@@ -49,18 +46,9 @@ def write_index(
             gone = ("gone", ("gone", "gone", "gone"))
             _write_segment(path, [(ids[n], services[ids[n]]) for n in own.tolist()] + [gone])
             written.append((path, np.append(own, np.int32(GONE))))
-        parts = start_whoosh_index(submit, segments, artifacts, before, folder, written)
-        publish_whoosh_index(artifacts, snapshot_id, parts)
-
-
-def submit(function: Callable[..., T], *arguments: Any) -> Future[T]:
-    """Call a function in this process."""
-    future = Future[T]()
-    try:
-        future.set_result(function(*arguments))
-    except Exception as error:  # noqa: BLE001  # raised by the future
-        future.set_exception(error)
-    return future
+        with Pool(segments, 2**30) as pool:
+            parts = start_whoosh_index(pool, artifacts, before, folder, written)
+            publish_whoosh_index(artifacts, snapshot_id, parts)
 
 
 def index_published(artifacts: Path) -> Path:
@@ -83,9 +71,9 @@ def ids_of(artifacts: Path, snapshot_id: str, query: str | Query) -> set[str]:
 
 
 def _write_segment(path: Path, services: Sequence[tuple[str, Texts]]) -> None:
-    writer = SegmentWriter(path, Origin("", "", endpoints=False), WHOOSH_MEMORY, None)
+    writer = SegmentWriter(path, Origin("", endpoints=False), None)
     for service_id, (name, description, category) in services:
         text = repr((service_id, name, description, category)).encode()
         key = hashlib.sha256(text).digest()[:KEY_SIZE]
-        writer.add(key, ServiceText(name, description, [], category))
+        writer.add(key, Contents((name, description, category, ""), []))
     writer.finish()

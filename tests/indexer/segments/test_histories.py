@@ -23,18 +23,18 @@ from indexer.record_store import KEY_SIZE
 from indexer.report import Report
 from indexer.segments import indexing, store
 from indexer.segments.postings import GONE
+from indexer.segments.reuse import REUSE
 from indexer.segments.segment import read_segment
 from indexer.segments.store import (
-    TEXTS,
     StoredSegment,
     UsedSegment,
     choose_merged,
     selections,
 )
 from indexer.sources.catalogue_file import name_source
-from service.snapshot.manifest import MANIFEST, SEGMENTS, File, verify
+from service.snapshot.manifest import MANIFEST, File, verify
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import current, flip_a_bit, folder, snapshots
+from tests.support.artifacts import current, flip_a_bit, folder, segments, snapshots
 from tests.support.running import Json, endpoint, examples, service
 
 WORDS = ("weather", "forecast", "forecasts", "forecasting", "maps", "map", "seas", "GPTMaps")
@@ -103,20 +103,11 @@ def publish(
 
 
 def served_files(artifacts: Path) -> dict[str, bytes]:
-    """Return the files of the published snapshot, but for the segments and the manifest."""
+    """Return the files of the published snapshot, but for the manifest."""
     root = folder(artifacts)
     files = (path for path in root.rglob("*") if path.is_file())
     names = {path.relative_to(root).as_posix(): path for path in files}
-    return {
-        name: path.read_bytes()
-        for name, path in names.items()
-        if not name.startswith(f"{SEGMENTS}/") and name != MANIFEST
-    }
-
-
-def segments(artifacts: Path) -> list[Path]:
-    """Return the files of the segments of the published snapshot."""
-    return sorted((folder(artifacts) / SEGMENTS / TEXTS).glob("*"))
+    return {name: path.read_bytes() for name, path in names.items() if name != MANIFEST}
 
 
 def named(*names: str) -> dict[str, Json]:
@@ -215,16 +206,10 @@ def make_foreign(path: Path) -> None:
     path.write_bytes(content.replace(b'"endpoints":true', b'"endpoints":null'))
 
 
-def link_elsewhere(path: Path) -> None:
-    moved = path.rename(path.parents[3] / "elsewhere")
-    path.symlink_to(moved)
-
-
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a bit": flip_a_bit,
     "a missing end": lambda path: path.write_bytes(path.read_bytes()[:-1]),
     "another origin": make_foreign,
-    "a link": link_elsewhere,
     "nothing left": Path.unlink,
 }
 
@@ -243,18 +228,21 @@ def test_damaged_segments_are_indexed_again(tmp_path: Path, damage: str) -> None
     assert served_files(tmp_path / "artifacts") == reused
 
 
-@pytest.mark.parametrize("name", ["records", "program"])
-def test_damaged_columns_are_read_from_the_records_again(tmp_path: Path, name: str) -> None:
-    catalogue = named(*WORDS)
+@pytest.mark.parametrize(
+    ("name", "indexed"), [("columns", 1), ("facts", 1), ("program", len(WORDS))]
+)
+def test_damaged_leftovers_are_derived_again(tmp_path: Path, name: str, indexed: int) -> None:
+    catalogue, artifacts = named(*WORDS), tmp_path / "artifacts"
     publish(tmp_path, catalogue)
-    kept = folder(tmp_path / "artifacts") / SEGMENTS / name
-    flip_a_bit(next(kept.iterdir()) if kept.is_dir() else kept)
+    index = artifacts / REUSE / f"{current(artifacts)}.json"
+    left = json.loads(index.read_bytes())
+    flip_a_bit(index if name == "program" else artifacts / REUSE / f"{left[name]}.arrays")
+    assert main(["verify", str(artifacts)]) == 0
     catalogue["s00"]["name"] = "oceans"
-    report = publish(tmp_path, catalogue)
-    assert report.indexed == (1 if name == "records" else len(WORDS))
-    reused = served_files(tmp_path / "artifacts")
+    assert publish(tmp_path, catalogue).indexed == indexed
+    reused = served_files(artifacts)
     publish(tmp_path, catalogue, from_scratch=True)
-    assert served_files(tmp_path / "artifacts") == reused
+    assert served_files(artifacts) == reused
 
 
 def test_segments_of_all_snapshots_are_used_after_a_rollback(tmp_path: Path) -> None:
@@ -266,35 +254,41 @@ def test_segments_of_all_snapshots_are_used_after_a_rollback(tmp_path: Path) -> 
     assert report.indexed == 1
 
 
-def test_a_snapshot_is_whole_without_those_that_share_its_segments(tmp_path: Path) -> None:
+def test_leftovers_stay_as_long_as_a_kept_snapshot_uses_them(tmp_path: Path) -> None:
     artifacts = tmp_path / "artifacts"
     first = publish(tmp_path, named(*WORDS)).snapshot
-    last = publish(tmp_path, named(*WORDS, "oceans")).snapshot
-    shared = segments(artifacts)
-    assert {path.stat().st_nlink for path in shared} == {1, 2}
-    shutil.rmtree(artifacts / "snapshots" / first)
-    verify(artifacts / "snapshots" / last)
-    assert publish(tmp_path, named(*WORDS, "rivers")).indexed == 1
+    for number in range(6):
+        publish(tmp_path, named(*WORDS, *["oceans", "rivers", "lakes"][: number % 3 + 1]))
+        shared = segments(artifacts)
+        assert all(path.exists() for path in shared)
+    indexes = {path.stem for path in (artifacts / REUSE).glob("*.json")}
+    assert snapshots(artifacts) <= indexes
+    assert first not in indexes
+    used = {
+        digest
+        for index in (artifacts / REUSE).glob("*.json")
+        for left in [json.loads(index.read_bytes())]
+        for digest in (*left["segments"], left["columns"], left["facts"])
+    }
+    assert {path.stem for path in (artifacts / REUSE).glob("*.arrays")} == used
 
 
-def test_segments_are_copied_where_there_are_no_hard_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("os.link", refuse)
-    publish(tmp_path, named(*WORDS))
-    assert publish(tmp_path, named(*WORDS, "oceans")).indexed == 1
-    verify(folder(tmp_path / "artifacts"))
+def test_a_build_that_can_leave_nothing_is_published(tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    artifacts.mkdir()
+    (artifacts / REUSE).write_text("no folder")
+    report = publish(tmp_path, named(*WORDS))
+    assert any("the next build can reuse nothing of this one" in note for note in report.notes)
+    assert open_snapshot(artifacts).search("weather").total == 1
+    assert publish(tmp_path, named(*WORDS, "oceans")).indexed == len(WORDS) + 1
 
 
-def test_the_service_does_not_need_the_segments(tmp_path: Path) -> None:
+def test_the_service_does_not_need_the_leftovers(tmp_path: Path) -> None:
     artifacts = tmp_path / "artifacts"
     publish(tmp_path, named(*WORDS))
-    shutil.rmtree(folder(artifacts) / SEGMENTS)
+    shutil.rmtree(artifacts / REUSE)
     assert open_snapshot(artifacts).search("weather").total == 1
-    assert main(["verify", str(artifacts)]) == 1
+    assert main(["verify", str(artifacts)]) == 0
 
 
 def test_a_build_from_scratch_replaces_what_is_kept(tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ from indexer.record_store import run_of, write_records
 from indexer.segments import indexing
 from indexer.segments.indexing import index_in_parts, part_count
 from indexer.segments.segment import read_segment
-from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, TEXTS, divide
-from service.snapshot.manifest import SEGMENTS
+from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import folder
+from tests.support.artifacts import folder, segments
 from tests.support.running import Build, service, write_lines
 from tests.support.searching import ORIGIN, WORDS
 from tests.support.workers import several_cpus
@@ -99,7 +98,7 @@ def test_builds_with_and_without_parts_publish_the_same_files(
     with several_cpus(3):
         assert build(records) == 0
     one, parts = folder(tmp_path / "one"), folder(artifacts)
-    assert len(list((parts / SEGMENTS / TEXTS).iterdir())) == 3
+    assert len(segments(parts.parents[1])) == 3
     assert one.name == parts.name
     assert {path.name: path.read_bytes() for path in (parts / "postings").iterdir()} == {
         path.name: path.read_bytes() for path in (one / "postings").iterdir()
@@ -116,6 +115,6 @@ def test_a_large_catalogue_is_indexed_by_all_cpus(
     records = [service(f"s{n:04}", endpoints=[]) for n in range(count)]
     source = write_lines(tmp_path / "source.jsonl", records)
     assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-    assert len(list((folder(artifacts) / SEGMENTS / TEXTS).iterdir())) == 2
+    assert len(segments(artifacts)) == 2
     hits = open_snapshot(artifacts).search("one", limit=2, offset=indexing.SMALLEST_PART - 1)
     assert (hits.total, hits.ids) == (count, ["s2499", "s2500"])

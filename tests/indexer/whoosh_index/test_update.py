@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import IndexerError
+from indexer.processes.pool import Pool
 from indexer.whoosh_index import update
 from indexer.whoosh_index.files import check_index, open_whoosh_index
 from indexer.whoosh_index.schema import FIELDS
@@ -22,7 +23,7 @@ from service.search.analysis import term_of, words_of
 from tests.support.artifacts import flip_a_bit
 from tests.support.running import examples
 from tests.support.searching import IDENTIFIERS, WORDS
-from tests.support.whoosh_index import Catalogue, ids_of, submit, write_index
+from tests.support.whoosh_index import Catalogue, ids_of, write_index
 
 VOCABULARY = [*WORDS[:7], *IDENTIFIERS[:2], "the", "é", "天気"]
 texts = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
@@ -204,8 +205,8 @@ def test_an_index_that_cannot_be_written_is_reported_and_nothing_is_left(tmp_pat
     write_index(tmp_path, "one", SERVICES)
     with stage(tmp_path, keep=None):
         missing = [(tmp_path / "missing", np.zeros(1, np.int32))]
-        parts = start_whoosh_index(submit, 1, tmp_path, "one", tmp_path / "two", missing)
-        with pytest.raises(IndexerError, match=r"two: .* is not written: .* No such file"):
+        parts = start_whoosh_index(Pool(1, 0), tmp_path, "one", tmp_path / "two", missing)
+        with pytest.raises(IndexerError, match=r"two: .* is not written: .*No such file"):
             publish_whoosh_index(tmp_path, "two", parts)
     assert {path.name for path in (tmp_path / WHOOSH).iterdir()} == {"one"}
     assert not (tmp_path / "staging").exists()

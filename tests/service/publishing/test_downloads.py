@@ -32,7 +32,7 @@ from service.publishing.artifacts import stage
 from service.publishing.downloads import make_downloads
 from service.publishing.frames import cut
 from service.publishing.patches import MEMORY, apply_patch
-from service.snapshot.manifest import MANIFEST, SEGMENTS, copy_manifest, read_manifest, verify
+from service.snapshot.manifest import MANIFEST, copy_manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, decompressed, flip_a_bit, folder, listed, snapshots
@@ -106,7 +106,6 @@ def test_the_extracted_archive_is_a_whole_snapshot_without_segments(
     shutil.copy(artifacts / "CURRENT", copy)
     manifest = verify(folder(copy))
     assert manifest.files == read_manifest(folder(artifacts)).files
-    assert not (folder(copy) / SEGMENTS).exists()
     assert main(["verify", str(copy)]) == 0
     copied, original = open_snapshot(copy), open_snapshot(artifacts)
     assert copied.search("word5 common").ids == original.search("word5 common").ids

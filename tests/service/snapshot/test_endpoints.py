@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
-from indexer.segments.store import TEXTS
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import ENDPOINT_FACETS
 from service.filtering.filters import Filters
 from service.networks import network_key
 from service.search.analysis import term_of, words_of
 from service.search.config import SEARCH_CONFIG as CONFIG
-from service.snapshot.manifest import SEGMENTS, read_manifest
+from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.artifacts import segments
 from tests.support.running import Build, Json, endpoint, examples, priced, service, write_lines
 from tests.support.searching import WORDS, rank_endpoints
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
@@ -372,7 +372,7 @@ def test_parts_of_the_listing_are_indexed_as_one(
         (folder,) = (artifacts / "snapshots").iterdir()
         folders.append(folder)
     one, parts = folders
-    assert len(list((parts / SEGMENTS / TEXTS).iterdir())) == 3
+    assert len(segments(parts.parents[1])) == 3
     assert served_files(one) == served_files(parts)
 
 
