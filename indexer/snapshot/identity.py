@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
 from indexer.snapshot.compare import Changes, count_changes
-from service.errors import SnapshotDamaged, SnapshotUnavailable
+from service.errors import SnapshotUnavailable
 from service.publishing.artifacts import walk
 from service.snapshot.manifest import File, Manifest, read_manifest, sha256, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
-from service.storage.memory_map import open_array
 
 
 def list_files(
     folder: Path, threads: int, known: Mapping[str, File] = MappingProxyType({})
 ) -> dict[str, File]:
-    """Return the size and hash of each file by its path in the folder; `known` are not read again.
-
-    Raises OSError, also for an array that was not written whole.
-    """
+    """Return each file by its path in the folder; `known` ones are not read again."""
     paths = (Path(parent, name) for parent, names in walk(folder) for name in names)
     by_name = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
     unknown = [path for name, path in by_name.items() if name not in known]
-    # In this thread alone: NumPy parses headers with ast, which threads break in CPython 3.11.
-    for path in unknown:
-        if path.suffix == ".npy":
-            _check_array(path)
     with ThreadPoolExecutor(threads) as pool:
         described = dict(zip(unknown, pool.map(_describe, unknown), strict=True))
     return dict(known) | {
@@ -59,11 +50,3 @@ def since_last(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
 
 def _describe(path: Path) -> File:
     return File(path.stat().st_size, sha256(path))
-
-
-def _check_array(path: Path) -> None:
-    """Raise OSError for a truncated array: NumPy does not report that its end was not written."""
-    try:
-        open_array(path)
-    except SnapshotDamaged as error:
-        raise OSError(errno.EIO, "was not written whole; is the disk full?", str(path)) from error

@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.record_store import write_ids, write_record_store
-from service.errors import SnapshotDamaged
-from service.storage.memory_map import open_array
 from service.storage.record_store import IdTable, RecordStore
 
 values = st.lists(st.text(max_size=5), max_size=9)
@@ -46,11 +44,3 @@ def test_the_id_table_finds_exact_ids_only(tmp_path: Path) -> None:
     assert [table.find(service_id) for service_id in ids] == list(range(300))
     for other in ("", "service-300", "SERVICE-1", "ﷺ", "\ud800"):
         assert table.find(other) is None
-
-
-@pytest.mark.parametrize("content", [b"", b"text", None])
-def test_an_invalid_array_file_is_damaged(tmp_path: Path, content: bytes | None) -> None:
-    if content is not None:
-        (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(SnapshotDamaged, match=r"a\.npy"):
-        open_array(tmp_path / "a.npy")
