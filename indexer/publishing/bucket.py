@@ -30,7 +30,7 @@ CLOCK = "clock"
 """The object that is put to read the clock of a store."""
 INCOMING = "incoming"
 """The folder of files that are being written."""
-FOLLOWED = ("objects", "manifests")
+FOLLOWED = ("sections", "manifests")
 """The folders that replicas cannot do without."""
 WRITABLE = ("s3", "gs", "az", "file")
 

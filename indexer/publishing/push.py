@@ -53,7 +53,7 @@ _files = msgspec.json.Decoder(_Files)
 _sections = msgspec.json.Decoder(SectionIndex)
 _pointer = re.compile(r"pointer-[0-9]+\.json")
 _ours = re.compile(
-    r"objects/[0-9a-f]{64}\.zst|manifests/[0-9a-f]{64}\.json|"
+    r"(?:objects|sections)/[0-9a-f]{64}\.(?:json|zst)|manifests/[0-9a-f]{64}\.json|"
     r"patches/(?P<base>[0-9a-f]{20})-(?P<target>[0-9a-f]{20})\.(?:json|zst)|"
     rf"{INCOMING}/[0-9a-f]{{32}}"
 )

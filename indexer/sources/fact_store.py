@@ -167,8 +167,6 @@ def open_facts(path: Path, program: str, spool: Path | None = None) -> FactStore
         raise FactsDamaged(str(error)) from error
     if arrays["program"].tobytes() != program.encode():
         raise FactsDamaged(f"{path} was written by another program")
-    if not _is_consistent(arrays):
-        raise FactsDamaged(f"{path} holds other arrays than those of facts")
     return FactStore(arrays, spool)
 
 
@@ -176,17 +174,3 @@ def hash_text(text: bytes, method: str = "") -> bytes:
     """Return the hash by which a record is known, or a resource that is read with a method."""
     content = b"%b\n%b" % (method.encode(), text) if method else text
     return blake2b(content, digest_size=DIGEST_SIZE).digest()
-
-
-def _is_consistent(arrays: Arrays) -> bool:
-    """Whether the order is that of the hashes, and the offsets are those of the facts."""
-    hashes, order = arrays["hashes"].view(_HASHES).ravel(), arrays["order"]
-    offsets = arrays["offsets"]
-    if len(order) and not 0 <= order.min() <= order.max() < len(order):
-        return False
-    hashes = hashes[order]
-    return bool(
-        (hashes[1:] > hashes[:-1]).all()
-        and (np.diff(offsets) > 0).all()
-        and (offsets[0], offsets[-1]) == (0, len(arrays["facts"]))
-    )

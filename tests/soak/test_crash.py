@@ -44,13 +44,8 @@ ERRORS = ("error=ENOSPC", "error=EIO", "error=EACCES")
 FAULTS = (KILL, *ERRORS)
 CALLS = "%file,%desc"
 """Classes of system calls on files, for strace."""
-LINKS = "link,linkat"
-COPY = "sendfile"
-"""The system call of `shutil.copyfile`."""
 UNCHANGED_SERVICES = 20
 """Services that all snapshots have, so that their segments are shared."""
-LEAST_SHARED = 20
-"""Files of the segments that a build shares with the snapshots before."""
 
 ALLOCATION = "mmap"
 """A call that is excluded, as its number varies from run to run."""
@@ -365,21 +360,6 @@ def test_a_fault_while_writing_changes_nothing(injector: FaultInjector) -> None:
     first_sync = [call.name for call in calls].index(SYNC)
     for call, fault in product(calls[:first_sync], FAULTS):
         injector.inject("read_overlays", call, fault)
-
-
-@pytest.mark.parametrize("has_links", [True, False], ids=["links", "copies"])
-def test_a_fault_while_sharing_segments_changes_nothing(
-    injector: FaultInjector, has_links: bool
-) -> None:
-    options: list[str] = []
-    if not has_links:
-        options = ["-e", f"trace={LINKS},{COPY},{SYNC}", "-e", f"inject={LINKS}:error=EXDEV"]
-    names = LINKS.split(",") if has_links else [COPY]
-    traced = injector.calls("read_overlays", LINKS, *options)
-    calls = [call for call in traced if call.name in names]
-    assert len(calls) > LEAST_SHARED
-    for call, fault in product(calls, FAULTS):
-        injector.inject("read_overlays", call, fault, *options)
 
 
 def test_a_fault_while_making_downloads_loses_nothing(injector: FaultInjector) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.publishing import push
-from service.artifacts.downloads import DOWNLOADS, verify_downloads
+from service.artifacts.downloads import DOWNLOADS, SectionIndex, verify_downloads
 from service.artifacts.downloads import POINTER as OWN_POINTER
 from service.errors import SnapshotDamaged, SnapshotMissing
 from service.publishing.frames import decompress
@@ -33,6 +33,7 @@ SERVICES = 5
 DAMAGED = "the served snapshot is damaged"
 
 _manifest = msgspec.json.Decoder(Manifest)
+_sections = msgspec.json.Decoder(SectionIndex)
 
 
 class Found(NamedTuple):
@@ -92,9 +93,9 @@ def files_of_bucket(tree: Tree, contents: Path) -> Tree:
     names = [POINTER]
     with suppress(FollowingFailed, msgspec.MsgspecError):
         for copy in decode_pointer(read(POINTER)).kept:
-            names.append(f"manifests/{copy.manifest}.json")
-            files = _manifest.decode(read(names[-1])).files
-            names += [f"objects/{file.sha256}.zst" for file in files.values()]
+            names += [f"manifests/{copy.manifest}.json", f"sections/{copy.manifest}.json"]
+            files = _sections.decode(read(names[-1])).sections
+            names += [f"sections/{each.sha256}.zst" for file in files.values() for each in file]
     return {name: tree[name] for name in names if name in tree}
 
 

@@ -85,7 +85,7 @@ def test_after_each_request_of_a_push_replicas_find_the_old_snapshot_or_the_new_
         publishing.build("b", *options)
     new = current(publishing.artifacts)
     removed = [key for key, version, _ in requests.operations if version is None]
-    assert any(key.startswith("objects/") for key in removed)
+    assert any(key.startswith("sections/") for key in removed)
 
     found: dict[frozenset[object], object] = {}
 

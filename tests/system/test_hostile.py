@@ -590,9 +590,9 @@ def file_names(artifacts: Path) -> set[str]:
     (snapshot,) = (artifacts / "snapshots").iterdir()
     assert re.fullmatch("[0-9a-f]{20}", snapshot.name)
     names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*")}
-    # Whoosh names its files randomly, a segment is named by a hash of its texts, and an accepted
+    # Whoosh names its files randomly, what the next build reuses by hashes, and an accepted
     # copy by the path of its source.
-    random = re.compile("MAIN_[0-9a-z]{16}|(?<=/texts/)[0-9a-f]{20}|(?<=accepted/)[^/]+")
+    random = re.compile("MAIN_[0-9a-z]{16}|(?<=reuse/)[0-9a-f]{64}|(?<=accepted/)[^/]+")
     return {random.sub("", name.replace(snapshot.name, "")) for name in names}
 
 

@@ -30,7 +30,7 @@ WORDS_ALONE = Ranking(is_semantic=False)
 def publish(
     artifacts: Path, records: list[Json], payments: list[Json] | None = None, **options: Any
 ) -> Report:
-    """Build records into an artifacts folder."""
+    """Build records into an artifacts folder, in this process, where tests change the program."""
     source = artifacts.with_name("source.jsonl")
     write_lines(source, records)
     sources = [name_source(str(source))]
@@ -40,7 +40,12 @@ def publish(
         sources.append(name_source(str(file), Kind.PAYMENTS))
     return build_snapshot(
         BuildOptions(
-            sources=tuple(sources), out=artifacts, ranking=WORDS_ALONE, downloads=False, **options
+            sources=tuple(sources),
+            out=artifacts,
+            ranking=WORDS_ALONE,
+            downloads=False,
+            jobs=1,
+            **options,
         )
     )
 

@@ -58,8 +58,10 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
         "history.json",
         "last.json",
         "pointer.json",
+        "reuse",
         "snapshots",
         "sources.json",
+        "whoosh",
     }
 
 
