@@ -27,7 +27,7 @@ from indexer.sources.records import SourceRecord
 from indexer.x402.readings import ReadResource
 from service.snapshot.manifest import read_manifest
 from service.storage.container import Arrays, open_arrays, write_arrays
-from tests.support.artifacts import current, listed, overlays, reported
+from tests.support.artifacts import current, folder, listed, overlays, reported
 from tests.support.running import Build, endpoint, examples, payment, service
 from tests.support.sources.x402 import resource
 from tests.support.workers import kill_itself
