@@ -72,6 +72,10 @@ if TYPE_CHECKING:
     from indexer.opensearch.loading import SearchCluster
 
 
+LARGE = 16 * 2**20
+"""Bytes of sources from which worker processes start while the sources are read."""
+
+
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
     """Build and publish a snapshot, under the lock of the artifacts folder.
 
@@ -225,6 +229,8 @@ def _opened(
         Pool(options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)) as pool,
         collect_findings(options.rejects, inputs.paths) as findings,
     ):
+        if inputs.size >= LARGE:
+            pool.start()
         reuse = ReuseStore(options.out, snapshots)
         yield _Build(staging, options, encoder, reuse, findings, progress, pool)
 

@@ -110,15 +110,15 @@ class Indexer:
                     indexed.other_documents,
                     indexed.other_vectors,
                 )
-            write_columns(self._staging / "columns", columns)
-            write_summaries(built, columns)
-            write_filters(built / "filters", columns, [entry.calls for entry in entries])
-            outliers = find_outliers(columns)
+            kept = self._staging / "columns"
+            write_columns(kept, columns)
+            calls = [entry.calls for entry in entries]
+            outliers = self._pool.submit(_write_listing, built, kept, calls)
             runs = self._staging / "runs"
             _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
             if vectors is not None:
                 wait_for(vectors)
-        return IndexReport(outliers, counts, used, self._staging / "columns")
+            return IndexReport(wait_for(outliers), counts, used, kept)
 
     def _update_segments(
         self, keys: Keys, encoder: Path | None
@@ -164,6 +164,14 @@ class Indexer:
             used = use_segments([*others, *(open_written(path) for path, _ in tasks)], keys)
         added = sum(len(each.keys) for each in written)
         return used, SegmentCounts(added, len(used), len(merged)), columns
+
+
+def _write_listing(built: Path, kept: Path, calls: Sequence[int]) -> list[Outlier]:
+    """Write the summaries and filters of services from columns; returns suspicious prices."""
+    columns = open_columns(kept)
+    write_summaries(built, columns)
+    write_filters(built / "filters", columns, calls)
+    return find_outliers(columns)
 
 
 def _take(

@@ -106,6 +106,12 @@ class Pool:
         for worker in started:
             worker.close()
 
+    def start(self) -> None:
+        """Start all processes, for a build that is known to need them."""
+        if self.workers > 1:
+            for _ in range(self.workers):
+                self._threads.submit(self._run, Call(_ignore, (0,)), _ignore)
+
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Call a function in a worker; `wait_for` returns the result or raises its exception."""
         if self.workers > 1:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.processes.pool import Pool
+from indexer.processes.pool import Pool, wait_for
 from indexer.search.impacts import DENSE, RANGE, Catalogue, compile_terms
 from indexer.search.parts import Documents, Part
 from indexer.search.query_expansion import write_names, write_query_expansion
@@ -63,6 +63,7 @@ def compile_postings(
         )
         for own in divide_terms(runs, len(terms), RANGE_POSTINGS, documents)
     ]
+    named = pool.submit(write_names, folder, names)
     pool.map(compile_terms, tasks)
     document_frequencies, group_frequencies = _join_ranges(
         folder / "postings", [path for path, *_ in tasks], len(prior) * config.dense_share
@@ -70,7 +71,7 @@ def compile_postings(
     write_query_expansion(
         folder, words, terms, document_frequencies, group_frequencies, pool, config
     )
-    write_names(folder, names)
+    wait_for(named)
     postings = int(document_frequencies.sum(dtype=np.int64))
     header = Header(len(prior), endpoints, len(names), len(terms), postings, config)
     (folder / "header.json").write_bytes(msgspec.json.encode(header))

@@ -26,7 +26,7 @@ from indexer.processes.pool import Pool, wait_for
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.segments.postings import GONE, FieldPostings, Numbers
 from indexer.segments.segment import read_segment
-from indexer.whoosh_index.files import DESCRIPTION, check_index, describe_index
+from indexer.whoosh_index.files import check_index, describe_index
 from indexer.whoosh_index.schema import FIELDS, SCHEMA
 from service.errors import SnapshotUnavailable
 from service.publishing.artifacts import STAGING, WHOOSH
@@ -62,7 +62,7 @@ def start_whoosh_index(
     segments with the ordinals of their services, or GONE.
     """
     earlier, staged = artifacts / WHOOSH / before, artifacts / STAGING / WHOOSH
-    parts = 1 if (earlier / DESCRIPTION).exists() else max(1, min(pool.workers, len(segments)))
+    parts = 1 if _check(earlier) is not None else max(1, min(pool.workers, len(segments)))
     staged.mkdir()
     return [
         pool.submit(write_part, staged / str(part), earlier, snapshot, segments[part::parts])

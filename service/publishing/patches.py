@@ -2,8 +2,8 @@
 
 Each array is patched from the array of its name, in pieces of bounded size: a piece is a zstd frame
 that has as prefix the part of the earlier array where its content stood. Integers shift wherever a
-service moves in the listing, so that a piece of them is also tried as differences, of which zstd
-finds more in those of the earlier array; the smaller frame is taken.
+service moves in the listing, so that pieces of them are compressed as differences, of which zstd
+finds more in those of the earlier array.
 """
 
 from __future__ import annotations
@@ -59,12 +59,10 @@ def make_piece(before: Buffer, after: Buffer, cut: Cut) -> tuple[Piece, bytes]:
     if len(same) == size and np.array_equal(_bytes(same), _bytes(content)):
         return Piece(cut.same.start, cut.same.stop, size, 0, 0, 0), b""
     prefix, width = memoryview(before)[cut.base], cut.width
-    frame = compress(content, prefix)
     if width:
-        plain = frame
         frame = compress(differences_of(content, width), differences_of(prefix, width))
-        if len(plain) <= len(frame):
-            frame, width = plain, 0
+    else:
+        frame = compress(content, prefix)
     return Piece(cut.base.start, cut.base.stop, size, 0, len(frame), width), frame
 
 
