@@ -234,7 +234,7 @@ def test_a_failing_build_ends_its_workers(
 
     before = children()
     monkeypatch.setattr("indexer.indexing._write_vectors", never_end)
-    monkeypatch.setattr("indexer.indexing.write_filters", fail)
+    monkeypatch.setattr("indexer.indexing._compile", fail)
     with several_cpus(2):
         assert build([service("a"), service("b")]) == 1
     assert children() == before
