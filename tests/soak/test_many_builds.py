@@ -88,7 +88,7 @@ class History:
     def copy(self, folder: Path) -> History:
         """Return a copy that goes on by itself."""
         history = History(folder, deepcopy(self._catalogue))
-        # With hard links, as snapshots share segments and files are replaced, never modified.
+        # With hard links: files of published snapshots and of the reuse store are never modified.
         shutil.copytree(self.artifacts, history.artifacts, copy_function=os.link)
         return history
 

@@ -64,6 +64,12 @@ def disk_usage(artifacts: Path) -> int:
     return sum({(state.st_dev, state.st_ino): state.st_size for state in states}.values())
 
 
+def inodes(folder: Path) -> dict[str, int]:
+    """Return the inodes of a folder and of all that is in it."""
+    paths = (folder, *folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.stat().st_ino for path in paths}
+
+
 def flip_a_bit(path: Path) -> None:
     """Damage a file without changing its size."""
     content = bytearray(path.read_bytes())

@@ -105,7 +105,7 @@ def test_after_each_request_of_a_push_replicas_find_the_old_snapshot_or_the_new_
     assert set(states) == {old, new}
     assert states[-1] == new
     needed = {key for key, version, _ in requests.operations if version is not None}
-    needed = {key for key in needed if key.startswith(("objects/", "manifests/"))}
+    needed = {key for key in needed if key.startswith(("sections/", "manifests/"))}
     assert needed
     for key in needed:
         assert set(map(read, requests.trees(without=key))) - {old, new}

@@ -67,8 +67,7 @@ def bench_engines(count: int) -> None:
 
 
 def _print_builds(own: Report, loaded: Report, folder: Path) -> None:
-    postings = [*(folder / "own").glob("**/postings/*.npy")]
-    size = sum(path.stat().st_size for path in postings if "segments" not in path.parts)
+    size = sum(path.stat().st_size for path in (folder / "own").glob("**/postings/*"))
     load = loaded.stages["load the cluster"] + loaded.stages["copy the shards"]
     print("\n| engine | build (s) | of it loading (s) | postings (MB) |\n|---|---|---|---|")
     print(f"| embedded | {own.seconds:.1f} | | {size / 1e6:.0f} |")

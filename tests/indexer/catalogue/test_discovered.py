@@ -19,7 +19,7 @@ from indexer.build import build_snapshot
 from indexer.options import BuildOptions, Denial, Policy, Ranking, SourceOptions, Stablecoin
 from indexer.report import Report
 from indexer.x402.grouping import group_resources
-from service.snapshot.manifest import MANIFEST, read_manifest
+from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed
 from tests.support.running import Json, endpoint, examples, service, write_lines
 from tests.support.sources.x402 import accept, resource, v1, v2
@@ -137,16 +137,12 @@ def test_a_history_of_builds_serves_the_bytes_of_builds_that_know_nothing(
 def publish(
     base: Path, step: Step, *, from_scratch: bool = False
 ) -> tuple[dict[str, str], list[Any]]:
-    """Build a step; return the hashes of the files that are served, and the tallies."""
+    """Build a step; return the hashes of the files of the snapshot, and the tallies."""
     report = build(base, step, from_scratch=from_scratch)
-    files = read_manifest(folder(base / "artifacts")).files.items()
-    served = {name: file.sha256 for name, file in files if is_served(name)}
+    files = read_manifest(folder(base / "artifacts")).files
+    served = {name: file.sha256 for name, file in files.items()}
     tallies = [structs.replace(each, read_at=None) for each in report.sources]
     return served, [tallies, report.first_findings]
-
-
-def is_served(name: str) -> bool:
-    return name != MANIFEST and not name.startswith("segments/")
 
 
 def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:

@@ -296,12 +296,7 @@ def publish(source: Path, artifacts: Path) -> tuple[dict[str, str], Any]:
         sources=(name_source(str(source)),), out=artifacts, max_rejects=Fraction(1), ranking=WORDS
     )
     report = build_snapshot(options)
-    manifest = read_manifest(folder(artifacts))
-    files = manifest.files.items()
-    served = {name: file.sha256 for name, file in files if is_reproducible(name)}
+    files = read_manifest(folder(artifacts)).files
+    served = {name: file.sha256 for name, file in files.items()}
     tallies = [structs.replace(each, read_at=None) for each in report.sources]
     return served, (tallies, report.findings, report.first_findings)
-
-
-def is_reproducible(name: str) -> bool:
-    return not name.startswith(("segments/", "whoosh/"))

@@ -41,7 +41,6 @@ def test_the_current_snapshot_is_described_as_its_manifest_and_readiness_do(
     assert client.get("/v1/snapshots").json() == {"snapshots": [described]}
     _envelope.decode(response.content)
     manifest = json.loads((folder(sample) / MANIFEST).read_bytes())
-    expected = {path for path in manifest["files"] if not path.startswith("segments/")}
     archives = [file["path"] for file in described["downloads"]]
     assert archives == [f"{described['id']}.jsonl.zst", f"{described['id']}.tar.zst"]
     for file in described["downloads"]:
@@ -51,7 +50,7 @@ def test_the_current_snapshot_is_described_as_its_manifest_and_readiness_do(
             archive.headers["etag"],
         )
     paths = [file["path"] for file in described["files"]]
-    assert paths == sorted(expected)
+    assert paths == sorted(manifest["files"])
     for file in described["files"]:
         path = folder(sample) / file["path"]
         assert (file["bytes"], file["sha256"]) == (path.stat().st_size, sha256(path))

@@ -20,7 +20,7 @@ from indexer.__main__ import main
 from service.artifacts.manager import SnapshotManager
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.snapshot import Snapshot
-from tests.support.artifacts import current, flip_a_bit, folder
+from tests.support.artifacts import current, flip_a_bit, folder, inodes
 from tests.support.running import Build, eventually, payment, service, write_lines
 
 
@@ -217,6 +217,23 @@ def test_a_served_snapshot_that_a_build_mends_is_opened_again(
     manager.poll()
     assert manager.current() is not opened
     assert (manager.current().id, manager.swaps, manager.refusal) == (opened.id, 1, None)
+
+
+@pytest.mark.parametrize("name", ["records.json", "filters.arrays", "postings/terms.arrays"])
+def test_the_watcher_serves_what_a_build_mends_in_place(
+    name: str, artifacts: Path, manager: SnapshotManager
+) -> None:
+    published = publish(artifacts, "a")
+    manager.start()
+    eventually(lambda: serves(manager, "a"))
+    flip_a_bit(published / name)
+    before = inodes(published)
+    publish(artifacts, "a")
+    eventually(lambda: manager.swaps == 1)
+    assert (manager.current().id, manager.refusal) == (published.name, None)
+    after = inodes(published)
+    assert {path for path in after if after[path] != before[path]} == {name, "manifest.json"}
+    eventually(lambda: not any("(deleted)" in path for path in mapped(artifacts)))
 
 
 def test_a_snapshot_that_is_repaired_in_place_is_swapped_in(

@@ -94,7 +94,7 @@ def test_an_empty_catalogue_has_no_lines(artifacts: Path, build: Build) -> None:
 
 
 @needs_zstd
-def test_the_extracted_archive_is_a_whole_snapshot_without_segments(
+def test_the_extracted_archive_is_a_whole_snapshot(
     artifacts: Path, build: Build, tmp_path: Path
 ) -> None:
     assert build(catalogue(300), payments=[payment()]) == 0
