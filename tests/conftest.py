@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,8 +118,12 @@ def artifacts(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def build(artifacts: Path) -> Build:
-    """Return a function that builds into `artifacts`, from files or from lists of records."""
+def build(artifacts: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """Return a function that builds into `artifacts`, from files or from lists of records.
+
+    Slow stages print no lines, so that errors do not depend on the speed of the machine.
+    """
+    monkeypatch.setattr("indexer.progress.MIN_SECONDS", math.inf)
 
     def build(*sources: Any, payments: Any = None, options: tuple[str, ...] = ()) -> int:
         folder = artifacts.parent

@@ -362,7 +362,7 @@ def test_deeply_nested_records_are_rejected_and_others_listed(
     }
 
 
-@pytest.mark.parametrize(("name", "harm"), [("ids.json", "ones"), ("records.json", "zeros")])
+@pytest.mark.parametrize(("name", "harm"), [("ids.arrays", "ones"), ("records.json", "zeros")])
 def test_a_build_replaces_a_damaged_snapshot(
     name: str, harm: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,7 @@ def test_without_a_terminal_each_long_stage_has_a_plain_line(
     output = capsys.readouterr()
     assert "compile:" not in output.out
     assert ESCAPE not in output.err
-    assert set(re.findall(r"^([a-z ]+): [0-9.]+ s$", output.err, re.MULTILINE)) == STAGES
+    assert set(re.findall(r"^([A-Za-z ]+): [0-9.]+ s$", output.err, re.MULTILINE)) == STAGES
     for option in ("--quiet", "--json"):
         assert build([service("b")], options=(option,)) == 0
         assert capsys.readouterr().err == ""

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from indexer.__main__ import main
 from indexer.build import build_snapshot
 from indexer.columns import records
-from indexer.errors import IndexerError
 from indexer.options import STATIC_RANKING, BuildOptions, Ranking
 from indexer.record_store import KEY_SIZE
 from indexer.report import Report
@@ -340,21 +339,6 @@ def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="No space left"):
         publish(tmp_path, named(*WORDS, "oceans"))
     assert served_files(tmp_path / "artifacts") == before
-
-
-def test_a_snapshot_that_a_killed_build_moved_away_is_put_back(tmp_path: Path) -> None:
-    artifacts = tmp_path / "artifacts"
-    publish(tmp_path, named(*WORDS))
-    published, before = folder(artifacts), served_files(artifacts)
-    replaced = artifacts / "staging" / "replaced"
-    replaced.mkdir(parents=True)
-    published.rename(replaced / published.name)
-    (tmp_path / "source.jsonl").write_text("{")
-    with pytest.raises(IndexerError):
-        build_snapshot(
-            BuildOptions(sources=(name_source(str(tmp_path / "source.jsonl")),), out=artifacts)
-        )
-    assert served_files(artifacts) == before
 
 
 def of_size(live: int, gone: int, bytes_of_service: int = 1) -> UsedSegment:
