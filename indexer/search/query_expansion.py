@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import comb
@@ -48,10 +49,14 @@ def write_query_expansion(
     An entry is a word, a blank, and its term; no character of a word sorts before the blank.
     Frequencies, the counts of documents and of services, are aligned with `terms`.
     """
-    pairs = [entry.split(b" ") for entry in sorted(entries)]
-    words = [word.decode() for word, _ in pairs]
     number = {term: position for position, term in enumerate(terms)}
-    word_terms = np.array([number[term] for _, term in pairs], dtype=np.int32)
+    words, term_numbers = [], array("i")
+    for entry in sorted(entries):
+        word, term = entry.split(b" ")
+        words.append(word.decode())
+        term_numbers.append(number[term])
+    del number
+    word_terms = np.asarray(term_numbers, np.int32)
     frequencies = service_frequencies[word_terms].astype(np.int64)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
     two_deletions = pool.submit(
