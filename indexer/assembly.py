@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Catalogue, Listed
 from indexer.catalogue.derived_ids import plain_id
-from indexer.catalogue.intake import Intake
+from indexer.catalogue.intake import Accepted, Intake
 from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.normaliser import Normaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
@@ -46,6 +46,7 @@ FUTURE = "is more than an hour in the future"
 class Assembled(Struct):
     """The services of a build in listing order, with what was read and decided for them.
 
+    accepted, rules: the sources that were accepted, and the digest of the rules for them
     reused: the number of records that the last build had validated
     depends_on_time: whether a later build of the same inputs may differ
     """
@@ -53,7 +54,8 @@ class Assembled(Struct):
     listing: list[Listed]
     catalogue: Catalogue
     discovery: Discovery
-    intake: Intake
+    accepted: list[Accepted]
+    rules: str
     reused: int
     decisions: Decisions
     payments: int
@@ -153,7 +155,8 @@ class Assembler:
                 listing=listing,
                 catalogue=catalogue,
                 discovery=discovery,
-                intake=intake,
+                accepted=intake.accepted,
+                rules=rules.digest,
                 reused=normaliser.reused,
                 decisions=self._decisions,
                 payments=count,

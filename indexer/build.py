@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from indexer.assembly import Assembled, Assembler, payment_inputs
-from indexer.catalogue.catalogue import Entry
-from indexer.catalogue.intake import refresh_accepted
+from indexer.catalogue.intake import refresh_accepted, store_accepted
 from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.overlays import read_overlays
 from indexer.encoder.packaged import StaticEncoder, load_encoder
@@ -29,7 +28,6 @@ from indexer.processes.resources import (
     anonymous_memory,
     available_cpus,
     plan_memory,
-    release_memory,
 )
 from indexer.progress import Progress, track
 from indexer.publishing.publication import Publisher
@@ -95,7 +93,8 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             report = _repeat(options, fingerprint, cluster, progress)
             if report is not None:
                 refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
-                _make_downloads(options, report, plan_memory(options.memory, inputs.size), progress)
+                left = plan_memory(options.memory, inputs.size) - anonymous_memory(os.getpid())
+                _make_downloads(options, report, left, progress)
             else:
                 with _opened(staging, options, inputs, encoder, progress) as build:
                     report = build.run(inputs, fingerprint, cluster)
@@ -193,7 +192,7 @@ def _repeat(
 def _make_downloads(options: BuildOptions, report: Report, memory: int, progress: Progress) -> None:
     """Make the downloads of the published snapshot, with patches from the one before.
 
-    `memory` is that of the build, of which this process has a part already.
+    `memory` is what may be taken for them.
     """
     if not options.downloads:
         return
@@ -204,8 +203,7 @@ def _make_downloads(options: BuildOptions, report: Report, memory: int, progress
         threads = options.jobs or available_cpus()
         try:
             manifest = read_manifest(folder)
-            left = memory - anonymous_memory(os.getpid())
-            download = make_downloads(options.out, folder, manifest, base, threads, left)
+            download = make_downloads(options.out, folder, manifest, base, threads, memory)
         except (OSError, SnapshotUnavailable) as error:
             raise PublishingFailed(
                 f"{report.snapshot} is served, but its downloads cannot be made: {error}; "
@@ -238,12 +236,15 @@ def _opened(
 class _Stored(NamedTuple):
     """The services and resources of a build, as they are stored.
 
+    endpoints: their count
+    calls: of each service, in the last 30 days
     keys: hashes of the services
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
     """
 
-    entries: list[Entry]
+    endpoints: int
+    calls: list[int]
     keys: Keys
     files: dict[str, File]
     listed: ListedResources
@@ -252,8 +253,7 @@ class _Stored(NamedTuple):
 
     @property
     def counts(self) -> Counts:
-        endpoints = sum(entry.endpoints for entry in self.entries)
-        return Counts(len(self.entries), endpoints, len(self.listed.keys), self.payments)
+        return Counts(len(self.calls), self.endpoints, len(self.listed.keys), self.payments)
 
 
 class _Build:
@@ -296,30 +296,33 @@ class _Build:
         """Build and publish; returns the report."""
         with self._assembler.assemble(inputs, self._built) as assembled:
             stored = self._store(assembled)
+        accepted, rules, reused = assembled.accepted, assembled.rules, assembled.reused
+        depends_on_time = assembled.depends_on_time
+        del assembled  # as large as the catalogue, which is on disk
         before, changes = since_last(self._options.out, self._built)
-        indexed = self._indexer.write(stored.entries, stored.keys, stored.listed, stored.offers)
-        release_memory()
-        is_dated = assembled.depends_on_time or fingerprint is None or not fingerprint.is_current()
+        indexed = self._indexer.write(stored.calls, stored.keys, stored.listed, stored.offers)
+        self._pool.renew()
+        is_dated = depends_on_time or fingerprint is None or not fingerprint.is_current()
         manifest = self._describe(stored)
         manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
         loaded = 0 if cluster is None else self._load(cluster, manifest)
         self._publish(manifest)
-        assembled.intake.store()
+        store_accepted(self._options.out, accepted, rules, self._findings, self._now)
         report = make_report(
             manifest,
             self._findings,
             before,
             changes,
             indexed.outliers,
-            assembled.reused,
+            reused,
             indexed.counts,
-            depends_on_time=assembled.depends_on_time,
+            depends_on_time=depends_on_time,
         )
         report.loaded = loaded
         segments = [(each.stored.path, each.ordinals) for each in indexed.segments]
         served = self._options.out / SNAPSHOTS / manifest.id
         parts = start_whoosh_index(self._pool, self._options.out, before, served, segments)
-        _make_downloads(self._options, report, self._pool.memory, self._progress)
+        _make_downloads(self._options, report, self._pool.left(len(parts)), self._progress)
         self._finish_whoosh_index(manifest.id, parts)
         self._save(manifest.id, indexed)
         return report
@@ -357,8 +360,9 @@ class _Build:
         with self._progress.stage("write the resources"):
             listed = write_resources(self._built / "resources", listings, len(ids), offers)
         assembled.decisions.write(self._built)
-        entries = [each.entry for each in assembled.listing]
-        return _Stored(entries, keys, files, listed, offers, assembled.payments)
+        endpoints = sum(each.entry.endpoints for each in assembled.listing)
+        calls = [each.entry.calls for each in assembled.listing]
+        return _Stored(endpoints, calls, keys, files, listed, offers, assembled.payments)
 
     def _describe(self, stored: _Stored) -> Manifest:
         """Hash the files; returns their manifest."""

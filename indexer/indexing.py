@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import Entry
 from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.columns.files import open_columns, write_columns
 from indexer.columns.record_columns import RecordColumns, find_keys
@@ -81,21 +80,25 @@ class Indexer:
         self._progress = progress
 
     def write(
-        self, entries: Sequence[Entry], keys: Keys, listed: ListedResources, offers: OfferWriter
+        self, calls: Sequence[int], keys: Keys, listed: ListedResources, offers: OfferWriter
     ) -> IndexReport:
         """Index the services, in listing order, and their endpoints and listed resources.
 
-        `keys` are the hashes of the stored services.
+        `calls` are those of the last 30 days, and `keys` the hashes of the stored services.
         """
         built, ranking = self._built, self._options.ranking
         encoder = None
         if self._encoder is not None:
             encoder = built / "encoder"
             write_encoder(encoder, self._encoder)
-        used, counts, columns = self._update_segments(keys, encoder)
+        kept = self._staging / "columns"
+        used, counts = self._update_segments(kept, keys, encoder)
+        self._pool.renew()
+        columns = open_columns(kept)
         segments = [(each.stored.path, each.ordinals) for each in used]
         names = columns.service_runs["name"].strings()
-        prior = np.array([popularity(entry.enriched, entry.calls) for entry in entries])
+        enriched = columns.services["enriched"].tolist()
+        prior = np.array([popularity(*each) for each in zip(enriched, calls, strict=True)])
         with self._progress.stage("compile"):
             indexed = write_endpoints(
                 built, columns, listed, offers, encoder, indexed=self._options.endpoints
@@ -110,9 +113,6 @@ class Indexer:
                     indexed.other_documents,
                     indexed.other_vectors,
                 )
-            kept = self._staging / "columns"
-            write_columns(kept, columns)
-            calls = [entry.calls for entry in entries]
             outliers = self._pool.submit(_write_listing, built, kept, calls)
             runs = self._staging / "runs"
             _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
@@ -121,9 +121,12 @@ class Indexer:
             return IndexReport(wait_for(outliers), counts, used, kept)
 
     def _update_segments(
-        self, keys: Keys, encoder: Path | None
-    ) -> tuple[list[UsedSegment], SegmentCounts, RecordColumns]:
-        """Read the records and index the texts that are new, and merge segments."""
+        self, path: Path, keys: Keys, encoder: Path | None
+    ) -> tuple[list[UsedSegment], SegmentCounts]:
+        """Read the records, index the texts that are new, and merge segments.
+
+        The columns of the records are written to `path`, as mapped files take no memory.
+        """
         name = "" if self._encoder is None else self._encoder.name
         origin = Origin(name, self._options.endpoints)
         folder = self._staging / "segments"
@@ -149,6 +152,7 @@ class Indexer:
                 stage.advance,
             )
         columns = _take(columns, rows, [open_columns(part.columns) for part in indexed], new)
+        write_columns(path, columns)
         keys = columns.texts
         written = [open_written(part.segment) for part in indexed if part.segment is not None]
         used = use_segments([*kept, *written], keys)
@@ -163,7 +167,7 @@ class Indexer:
             others = [each.stored for each in used if all(each is not one for one in merged)]
             used = use_segments([*others, *(open_written(path) for path, _ in tasks)], keys)
         added = sum(len(each.keys) for each in written)
-        return used, SegmentCounts(added, len(used), len(merged)), columns
+        return used, SegmentCounts(added, len(used), len(merged))
 
 
 def _write_listing(built: Path, kept: Path, calls: Sequence[int]) -> list[Outlier]:

@@ -59,7 +59,9 @@ class Reading(Struct):
 class Accepted(NamedTuple):
     """A source that was accepted as it is now, and where its last accepted copy is kept."""
 
-    reading: Reading
+    input: Input
+    tally: Tally
+    listings: Listings
     source: AcceptedSource
 
 
@@ -87,29 +89,6 @@ class Intake:
             self._catalogue.sources.append(each.options)
             self._take(each, progress)
 
-    def store(self) -> None:
-        """Keep what was accepted, once it is published; a fault is noted, as nothing is lost."""
-        remove_unused(self._options.out, self._now)
-        for accepted in self.accepted:
-            try:
-                self._store(*accepted)
-            except OSError as error:
-                name = accepted.reading.input.name
-                self._findings.notes.append(f"{name}: is not kept for the next build: {error}")
-
-    def _store(self, reading: Reading, source: AcceptedSource) -> None:
-        tally, path = reading.tally, reading.input.file
-        if path is not None:
-            source.store(
-                reading.input.options,
-                path,
-                reading.listings,
-                tally.read_at or self._now,
-                tally.malformed / max(tally.records, 1),
-                self._rules.digest,
-                is_lines=reading.input.is_lines,
-            )
-
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
         mark = self._findings.mark()
@@ -131,7 +110,7 @@ class Intake:
                 return
             reading = self._read(last, tally, progress, has_new_rules=False)
         else:
-            self.accepted.append(Accepted(reading, source))
+            self.accepted.append(Accepted(each, tally, reading.listings, source))
         self._findings.notes += reading.notes
         self._catalogue.accept(reading.entries)
         self._discovery.accept(reading.found)
@@ -264,6 +243,31 @@ class Intake:
         return replace(
             each, path=str(copy), is_lines=state.is_lines, read_at=state.read_at, failure=None
         )
+
+
+def store_accepted(
+    artifacts: Path, accepted: Iterable[Accepted], rules: str, findings: Findings, now: datetime
+) -> None:
+    """Keep published sources for the next build; a fault is noted, as nothing is lost.
+
+    `rules` is the digest of the rules that they were read by.
+    """
+    remove_unused(artifacts, now)
+    for each, tally, listings, source in accepted:
+        if each.file is None:
+            continue
+        try:
+            source.store(
+                each.options,
+                each.file,
+                listings,
+                tally.read_at or now,
+                tally.malformed / max(tally.records, 1),
+                rules,
+                is_lines=each.is_lines,
+            )
+        except OSError as error:
+            findings.notes.append(f"{each.name}: is not kept for the next build: {error}")
 
 
 def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) -> None:

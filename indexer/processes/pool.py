@@ -26,6 +26,7 @@ from typing import IO, Any, NamedTuple, Self, TypeVar, cast
 from indexer.errors import IndexerError
 from indexer.processes.resources import (
     GC_THRESHOLDS,
+    WORKER_MEMORY,
     anonymous_memory,
     release_memory,
     worker_count,
@@ -111,6 +112,25 @@ class Pool:
         if self.workers > 1:
             for _ in range(self.workers):
                 self._threads.submit(self._run, Call(_ignore, (0,)), _ignore)
+
+    def renew(self) -> None:
+        """End the idle processes that kept much, and return what this one has freed.
+
+        Called between stages: the caches of one are of no use to the next.
+        """
+        with self._lock:
+            large = [worker for worker in self._idle if worker.memory > WORKER_MEMORY // 2]
+            self._idle = [worker for worker in self._idle if worker not in large]
+            self._started.difference_update(large)
+        for worker in large:
+            worker.kill()
+            worker.close()
+        release_memory()
+
+    def left(self, busy: int) -> int:
+        """Return the bytes of memory beside this process and so many workers."""
+        workers = busy * WORKER_MEMORY if self.workers > 1 else 0
+        return self.memory - anonymous_memory(os.getpid()) - workers
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Call a function in a worker; `wait_for` returns the result or raises its exception."""

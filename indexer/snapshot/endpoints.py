@@ -17,7 +17,7 @@ import numpy.typing as npt
 from indexer.columns.ragged import RaggedWriter, concatenate_ragged, positions, ragged_texts
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, Endpoint, decode_service
-from indexer.encoder.encoding import open_text_encoder
+from indexer.encoder.encoding import open_pieces, open_text_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
 from indexer.record_store import write_record_store
@@ -292,4 +292,5 @@ def _analyse(
         if text_encoder is not None:
             text_encoder.add(path, description)
     vectors = None if text_encoder is None else text_encoder.encoded()
+    open_pieces.cache_clear()  # the last texts of the build
     return part_of(fields.analyse(), documents), vectors
