@@ -19,6 +19,7 @@ from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import BuildOptions
 from indexer.processes.pool import Pool, wait_for
+from indexer.processes.resources import release_memory
 from indexer.progress import Progress
 from indexer.record_store import Keys
 from indexer.search.filters import write_filters
@@ -103,6 +104,7 @@ class Indexer:
             indexed = write_endpoints(
                 built, columns, listed, offers, encoder, indexed=self._options.endpoints
             )
+            release_memory()
             vectors = None
             if indexed.other_vectors is not None:
                 vectors = self._pool.submit(
@@ -229,4 +231,6 @@ def _write_vectors(
     dimensions = vectors.rows.shape[1]
     of_documents = gather_vectors(own, len(documents.services), dimensions)
     of_services = gather_vectors(services, len(documents.own), dimensions)
-    write_vectors(built / "vectors", add_services(of_documents, of_services, documents.services))
+    vectors = add_services(of_documents, of_services, documents.services)
+    del of_services, of_documents
+    write_vectors(built / "vectors", vectors)

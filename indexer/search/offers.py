@@ -112,6 +112,8 @@ class OfferWriter:
     ) -> dict[str, FacetValues]:
         """Write the offers; returns the values of OFFER_FACETS that endpoints have by them.
 
+        Nothing may be called afterwards.
+
         entries: how many of the first offers are entries of `accepts`
         owners: int32[offers], the ordinals of their endpoints, or NONE
         """
@@ -138,10 +140,12 @@ class OfferWriter:
         labels = ragged_texts([network_label(name).encode() for name in networks.spellings])
         spellings = ragged_texts([name.encode() for name in schemes.spellings])
         counted = np.where(shadowed, NONE, owners)
-        return {
+        values = {
             "network": FacetValues(networks.of_endpoints(owners, endpoints), labels),
             "scheme": FacetValues(schemes.of_endpoints(counted, endpoints), spellings),
         }
+        vars(self).clear()  # the writer lives as long as the build
+        return values
 
     def _shadowed(self, owners: npt.NDArray[np.int32], endpoints: int) -> npt.NDArray[np.bool_]:
         """Return which offers are on a test network where the endpoint has one on a main network.

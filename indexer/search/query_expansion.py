@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import comb
 from pathlib import Path
 
@@ -37,7 +37,7 @@ Deletions = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
 
 def write_query_expansion(
     folder: Path,
-    entries: Iterable[bytes],
+    entries: Sequence[bytes],
     terms: Sequence[bytes],
     document_frequencies: npt.NDArray[np.integer],
     service_frequencies: npt.NDArray[np.integer],
@@ -46,12 +46,12 @@ def write_query_expansion(
 ) -> None:
     """Write the terms, the words, their deletions and corrections.
 
-    An entry is a word, a blank, and its term; no character of a word sorts before the blank.
-    Frequencies, the counts of documents and of services, are aligned with `terms`.
+    An entry is a word, a blank, and its term; entries ascend, as words do: none of their characters
+    sorts before the blank. Frequencies, the counts of documents and of services, are aligned with `terms`.
     """
     number = {term: position for position, term in enumerate(terms)}
     words, term_numbers = [], array("i")
-    for entry in sorted(entries):
+    for entry in entries:
         word, term = entry.split(b" ")
         words.append(word.decode())
         term_numbers.append(number[term])
@@ -178,13 +178,18 @@ def _deletions(
     groups = defaultdict(list)
     for position, frequency in zip(positions, frequencies[positions].tolist(), strict=True):
         groups[-frequency.bit_length(), len(words[position])].append(position)
-    hashes, members = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int32)]
+    counts = {
+        length: sum(comb(length, count) for count in range(fewest, most + 1))
+        for _, length in groups
+    }
+    total = sum(counts[length] * len(group) for (_, length), group in groups.items())
+    hashes, members = np.empty(total, np.uint64), np.empty(total, np.int32)
+    stop = 0
     for (_, length), group in sorted(groups.items()):
-        skipped = sum(comb(length, count) for count in range(fewest))
         for start in range(0, len(group), BATCH):
             batch = group[start : start + BATCH]
             codes = letter_codes([words[position] for position in batch])
-            remainders = deletion_hashes(codes, most)[:, skipped:]
-            hashes.append(remainders.ravel())
-            members.append(np.repeat(np.array(batch, dtype=np.int32), remainders.shape[1]))
-    return np.concatenate(hashes), np.concatenate(members)
+            own = slice(stop, stop := stop + counts[length] * len(batch))
+            hashes[own] = deletion_hashes(codes, most)[:, -counts[length] :].ravel()
+            members[own] = np.repeat(np.array(batch, np.int32), counts[length])
+    return hashes, members

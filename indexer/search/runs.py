@@ -68,13 +68,13 @@ class Runs(NamedTuple):
     """The runs of a catalogue in the order of their fields, its terms in byte order, its words.
 
     documents: the path of DOCUMENTS
-    words: each with a blank and its term
+    words: each with a blank and its term, in byte order
     """
 
     runs: list[Run]
     terms: list[bytes]
     documents: Path
-    words: set[bytes]
+    words: list[bytes]
 
 
 def write_runs(
@@ -105,7 +105,7 @@ def write_runs(
     ranks[[numbers[term] for term in in_order]] = np.arange(len(in_order))
     runs = [run._replace(terms=ranks[run.terms]) for run in runs]
     lengths.write(folder / "documents", prior, config.length_normalisation)
-    return Runs(sorted(runs, key=_field), in_order, folder / "documents", words)
+    return Runs(sorted(runs, key=_field), in_order, folder / "documents", sorted(words))
 
 
 def divide_terms(
