@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.processes.pool import Pool, wait_for
+from indexer.processes.resources import release_memory
 from indexer.search.impacts import DENSE, RANGE, Catalogue, compile_terms
 from indexer.search.parts import Documents, Part
 from indexer.search.query_expansion import write_names, write_query_expansion
@@ -68,6 +69,7 @@ def compile_postings(
     document_frequencies, group_frequencies = _join_ranges(
         folder / "postings", [path for path, *_ in tasks], len(prior) * config.dense_share
     )
+    release_memory()
     write_query_expansion(
         folder, words, terms, document_frequencies, group_frequencies, pool, config
     )

@@ -46,8 +46,8 @@ def write_query_expansion(
 ) -> None:
     """Write the terms, the words, their deletions and corrections.
 
-    An entry is a word, a blank, and its term; entries ascend, and so do words, whose characters all
-    sort after the blank. Frequencies, the counts of documents and of services, are aligned with
+    An entry is a word, a blank, and its term; entries ascend, as words do: none of their characters
+    sorts before the blank. Frequencies, the counts of documents and of services, are aligned with
     `terms`.
     """
     number = {term: position for position, term in enumerate(terms)}

@@ -93,8 +93,9 @@ def differences_of(content: Buffer, width: int) -> Buffer:
     whole = len(content) // width * width
     items = np.frombuffer(content, f"<u{width}", whole // width)
     result = np.empty(len(content), np.uint8)
-    planes = np.diff(items, prepend=items.dtype.type(0)).view(np.uint8).reshape(-1, width).T
-    result[:whole].reshape(width, -1)[:] = planes
+    differences = items.copy()
+    differences[1:] -= items[:-1]
+    result[:whole].reshape(width, -1)[:] = differences.view(np.uint8).reshape(-1, width).T
     result[whole:] = _bytes(content)[whole:]
     return result.data
 

@@ -20,6 +20,9 @@ HASH_MASK = (1 << 64) - 1
 TAG_MASK = 0xFF
 NO_LIMIT = 1 << 31
 
+COUNTED = 1 << 18
+"""Hashes that are counted at a time: to count all takes twice their memory."""
+
 
 class HashTable:
     """Maps 64-bit hashes to int32 values; the bucket of a hash is its highest `64 - shift` bits.
@@ -71,9 +74,11 @@ def write_hash_table(path: Path, hashes: Hashes, values: npt.NDArray[np.int32]) 
     packed |= np.arange(len(hashes), dtype=np.uint64)
     packed.sort()
     starts = np.zeros((1 << bits) + 1, dtype=np.int32)
-    buckets = (packed >> np.uint64(bits)).view(np.int64)
-    np.cumsum(np.bincount(buckets, minlength=1 << bits), out=starts[1:])
-    del buckets  # as large as the hashes
+    for start in range(0, len(packed), COUNTED):
+        buckets = (packed[start : start + COUNTED] >> np.uint64(bits)).view(np.int64)
+        counts = np.bincount(buckets - buckets[0])
+        starts[buckets[0] + 1 : buckets[-1] + 2] += counts.astype(np.int32)
+    np.cumsum(starts, out=starts)
     packed &= np.uint64((1 << bits) - 1)
     order = packed.view(np.int64)
     values, tags = values.astype(np.int32, copy=False)[order], hashes.astype(np.uint8)[order]
