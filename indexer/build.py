@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from indexer.assembly import Assembled, Assembler, payment_inputs
 from indexer.catalogue.intake import refresh_accepted, store_accepted
-from indexer.catalogue.known_records import KnownRecords
+from indexer.catalogue.known_records import open_known_records, program_of_facts
 from indexer.catalogue.overlays import read_overlays
 from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import IndexerError
@@ -39,9 +38,8 @@ from indexer.segments.store import SegmentCounts
 from indexer.snapshot.identity import find_whole, list_files, since_last
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
-from indexer.sources.fact_store import FactsDamaged, FactStore, open_facts
 from indexer.sources.findings import Findings, collect_findings
-from indexer.sources.fingerprint import Fingerprint, hash_program, take_fingerprint
+from indexer.sources.fingerprint import Fingerprint, take_fingerprint
 from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
 from indexer.whoosh_index.files import check_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
@@ -277,7 +275,7 @@ class _Build:
         self._indexer = Indexer(staging, options, encoder, pool, reuse, progress)
         served = DecisionTable() if options.forget else _served_decisions(options.out)
         with progress.stage("read what is kept"):
-            self._known = _known_records(reuse, options, staging)
+            self._known = open_known_records(reuse, options.policy, staging)
         self._assembler = Assembler(
             staging,
             options,
@@ -319,12 +317,9 @@ class _Build:
             depends_on_time=depends_on_time,
         )
         report.loaded = loaded
-        segments = [(each.stored.path, each.ordinals) for each in indexed.segments]
-        served = self._options.out / SNAPSHOTS / manifest.id
-        parts = start_whoosh_index(self._pool, self._options.out, before, served, segments)
-        _make_downloads(self._options, report, self._pool.left(len(parts)), self._progress)
-        self._finish_whoosh_index(manifest.id, parts)
-        self._save(manifest.id, indexed)
+        with self._left_behind(before, manifest.id, indexed) as processes:
+            left = self._pool.left(processes)
+            _make_downloads(self._options, report, left, self._progress)
         return report
 
     def check(self, inputs: Inputs) -> Report:
@@ -392,29 +387,38 @@ class _Build:
 
     def _publish(self, manifest: Manifest) -> None:
         """Publish the snapshot; a whole one of its id stays, and learns of the inputs."""
-        existing = find_whole(self._options.out, manifest.id, self._pool.jobs)
-        if existing is not None:
-            manifest.built_at, manifest.earlier = existing.built_at, existing.earlier
+        with suppress(SnapshotUnavailable):
+            existing = read_manifest(self._options.out / SNAPSHOTS / manifest.id)
+            if existing.files == manifest.files:
+                manifest.built_at, manifest.earlier = existing.built_at, existing.earlier
         with self._progress.stage("publish"):
             publish(self._options.out, self._built, manifest)
 
-    def _finish_whoosh_index(self, snapshot_id: str, parts: Sequence[Future[Path]]) -> None:
-        """Publish the Whoosh index; the snapshot is published, whether or not it can be written."""
-        with self._progress.stage("write the Whoosh index"):
-            try:
-                publish_whoosh_index(self._options.out, snapshot_id, parts)
-            except IndexerError as error:
-                self._findings.notes.append(str(error))
+    @contextmanager
+    def _left_behind(self, before: str, snapshot_id: str, indexed: IndexReport) -> Iterator[int]:
+        """Write the Whoosh index beside the body, and then the files that the next build reuses.
 
-    def _save(self, snapshot_id: str, indexed: IndexReport) -> None:
-        """Leave what the next build reuses; the snapshot is published, whether or not it can."""
-        segments = [(each.stored.path, each.stored.file) for each in indexed.segments]
-        facts = self._staging / "facts"
+        Yields the number of processes at work. The snapshot is published: a failure is a note.
+        """
+        artifacts, facts = self._options.out, self._staging / "facts"
+        folder = artifacts / SNAPSHOTS / snapshot_id
+        placed = [(each.stored.path, each.ordinals) for each in indexed.segments]
+        parts = start_whoosh_index(self._pool, artifacts, before, folder, placed)
         try:
-            self._known.facts.write(facts, _program_of_facts(self._options))
-            save(self._options.out, snapshot_id, segments, indexed.columns, facts)
-        except OSError as error:
-            self._findings.notes.append(f"the next build can reuse nothing of this one: {error}")
+            yield len(parts)
+        finally:
+            notes = self._findings.notes
+            with self._progress.stage("write the Whoosh index"):
+                try:
+                    publish_whoosh_index(artifacts, snapshot_id, parts)
+                except IndexerError as error:
+                    notes.append(str(error))
+            segments = [(each.stored.path, each.stored.file) for each in indexed.segments]
+            try:
+                self._known.facts.write(facts, program_of_facts(self._options.policy))
+                save(artifacts, snapshot_id, segments, indexed.columns, facts)
+            except OSError as error:
+                notes.append(f"the next build can reuse nothing of this one: {error}")
 
 
 def _served_decisions(artifacts: Path) -> DecisionTable:
@@ -425,17 +429,3 @@ def _served_decisions(artifacts: Path) -> DecisionTable:
     except SnapshotUnavailable:
         return DecisionTable()
     return read_decisions(folder, files)
-
-
-def _known_records(reuse: ReuseStore, options: BuildOptions, staging: Path) -> KnownRecords:
-    """Return the source records that the last build validated, none where it kept none."""
-    for path in reuse.facts():
-        with suppress(FactsDamaged):
-            facts = open_facts(path, _program_of_facts(options), staging)
-            return KnownRecords(facts, reuse.records)
-    return KnownRecords(FactStore(folder=staging))
-
-
-def _program_of_facts(options: BuildOptions) -> str:
-    """Return the program that derives facts, with the only option on which facts depend."""
-    return f"{hash_program()} {options.policy.stablecoins!r}"

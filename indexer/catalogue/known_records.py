@@ -7,15 +7,25 @@ kept: it is restored from the source, or read from the last snapshot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from indexer.catalogue.record import Facts, Normalised, normalise, restore
+from indexer.options import Policy
 from indexer.record_store import record_key
-from indexer.segments.reuse import NOT_KEPT, KeptRecords
-from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
+from indexer.segments.reuse import NOT_KEPT, KeptRecords, ReuseStore
+from indexer.sources.fact_store import (
+    UNKNOWN,
+    FactsDamaged,
+    FactStore,
+    hash_text,
+    open_facts,
+)
+from indexer.sources.fingerprint import hash_program
 from indexer.sources.records import SourceRecord
 from indexer.x402.readings import ReadResource
 from indexer.x402.resource import Outline
@@ -93,3 +103,20 @@ def answer_of(normalised: Normalised, flags: Sequence[bool] = ()) -> Answer:
     """Return a normalised record as a worker sends it."""
     text, facts = normalised
     return Answer(text, record_key(text), _encode(facts), flags)
+
+
+def open_known_records(reuse: ReuseStore, policy: Policy, staging: Path) -> KnownRecords:
+    """Return the source records that the last build validated, none where it left none.
+
+    New facts are spooled to the folder `staging`.
+    """
+    for path in reuse.facts():
+        with suppress(FactsDamaged):
+            facts = open_facts(path, program_of_facts(policy), staging)
+            return KnownRecords(facts, reuse.records)
+    return KnownRecords(FactStore(folder=staging))
+
+
+def program_of_facts(policy: Policy) -> str:
+    """Return the program that derives facts, with the only option on which facts depend."""
+    return f"{hash_program()} {policy.stablecoins!r}"

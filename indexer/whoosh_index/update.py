@@ -63,7 +63,6 @@ def start_whoosh_index(
     """
     earlier, staged = artifacts / WHOOSH / before, artifacts / STAGING / WHOOSH
     parts = 1 if _check(earlier) is not None else max(1, min(pool.workers, len(segments)))
-    staged.mkdir()
     return [
         pool.submit(write_part, staged / str(part), earlier, snapshot, segments[part::parts])
         for part in range(parts)
@@ -124,7 +123,7 @@ def _continue(
     staged: Path, before: Path, live: npt.NDArray[np.bytes_]
 ) -> tuple[dict[str, File], npt.NDArray[np.bytes_]]:
     """Link the files of an earlier index and return them with its documents, or begin a new one."""
-    staged.mkdir()
+    staged.mkdir(parents=True)
     files = _check(before)
     if files is not None:
         documents = _sortable(np.load(before / KEYS, allow_pickle=False))
