@@ -470,3 +470,32 @@ def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
     assert published == written
     assert report["services"] == len(snapshot.services) > len(written)
     assert report["endpoints"] == snapshot.manifest.counts.endpoints
+
+
+def test_a_build_that_cannot_write_its_whoosh_index_is_published_and_says_so(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifacts.mkdir()
+    (artifacts / "whoosh").write_text("no folder")
+    assert build([service("a")], options=("--json",)) == 0
+    report = reported(capsys)
+    assert any("the Whoosh index is not written" in note for note in report["notes"])
+    assert open_snapshot(artifacts).id == report["snapshot"]
+    (artifacts / "whoosh").unlink()
+    assert build([service("a")], options=("--json",)) == 0
+    assert reported(capsys)["notes"] == []
+    assert main(["query", "name:one", "--artifacts", str(artifacts), "--ids"]) == 0
+    assert capsys.readouterr().out == "a\n"
+
+
+def test_downloads_that_cannot_be_made_leave_what_the_next_build_reuses(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifacts.mkdir()
+    (artifacts / "downloads").write_text("no folder")
+    assert build([service("a")]) == 1
+    assert "is served, but its downloads cannot be made" in capsys.readouterr().err
+    (artifacts / "downloads").unlink()
+    assert build([service("a"), service("b", name="Other")], options=("--json",)) == 0
+    report = reported(capsys)
+    assert (report["indexed"], report["reusedRecords"]) == (1, 1)
