@@ -23,8 +23,9 @@ import pytest
 
 from indexer import __main__ as program
 from indexer import build as pipeline
+from indexer.segments.reuse import REUSE
 from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
-from service.publishing.artifacts import KEPT
+from service.publishing.artifacts import KEPT, WHOOSH
 from service.snapshot.manifest import verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
@@ -45,7 +46,7 @@ FAULTS = (KILL, *ERRORS)
 CALLS = "%file,%desc"
 """Classes of system calls on files, for strace."""
 UNCHANGED_SERVICES = 20
-"""Services that all snapshots have, so that their segments are shared."""
+"""Services that all snapshots have, so that builds reuse their segments."""
 
 ALLOCATION = "mmap"
 """A call that is excluded, as its number varies from run to run."""
@@ -60,6 +61,8 @@ FILES = {
     POINTER,
     SNAPSHOTS,
     DOWNLOADS,
+    REUSE,
+    WHOOSH,
     "accepted",
     "sources.json",
 }
@@ -181,8 +184,8 @@ class FaultInjector:
     """Injects faults into builds of artifacts that a service serves.
 
     The snapshots `first`, `second` and `old` are published in this order. Faulty builds publish
-    `new`; a build without faults publishes `new` or `other` afterwards. Each of them has segments
-    of those before, and the files of a build from nothing.
+    `new`; a build without faults publishes `new` or `other` afterwards. Each of them reuses
+    what those before left, and has the files of a build from nothing.
     """
 
     def __init__(self, folder: Path, builds: Builds) -> None:
