@@ -19,11 +19,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from tests.support.running import ROOT
+import indexer
+import service
 
 STAGING = {"staging", "incoming"}
 """The names of folders in which files and folders are made, and which no reader opens."""
-PACKAGES = tuple(str(ROOT / name) for name in ("service", "indexer"))
+PACKAGES = (*service.__path__, *indexer.__path__)
+"""Where the program is, also if a wheel is tested."""
 DURABLE = "durable.py"
 THREADS = "threads"
 
@@ -199,7 +201,7 @@ def _site() -> str:
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(PACKAGES) and not path.endswith(DURABLE):
-            return f"{Path(path).relative_to(ROOT)}:{frame.f_lineno}"
+            return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return THREADS
 
