@@ -168,14 +168,6 @@ class Extractor:
         self._runs["rewritten"].add(bytes(rewritten))
 
 
-def extract(texts: Iterable[bytes], keys: Keys) -> RecordColumns:
-    """Return the columns of stored records; `keys` are their hashes."""
-    extractor = Extractor()
-    for text in texts:
-        extractor.add(text)
-    return extractor.columns(keys)
-
-
 def endpoint_key(url: str, method: str, tool: str) -> int:
     """Return a hash of what identifies an endpoint of a service."""
     return text_hash(f"{method}\n{tool}\n{url}")

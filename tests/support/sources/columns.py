@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from indexer.columns.extraction import extract
+from indexer.columns.extraction import Extractor
 from indexer.columns.record_columns import RecordColumns
 from indexer.record_store import KEY_SIZE, Keys
 from tests.support.running import Json
@@ -30,7 +30,10 @@ def keys_of(texts: Iterable[bytes]) -> Keys:
 
 def columns_of_texts(texts: Sequence[bytes]) -> RecordColumns:
     """Return the columns of stored records."""
-    return extract(texts, keys_of(texts))
+    extractor = Extractor()
+    for text in texts:
+        extractor.add(text)
+    return extractor.columns(keys_of(texts))
 
 
 def columns_of(records: Iterable[Json]) -> RecordColumns:
