@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from indexer.opensearch.loading import SearchCluster
 
 
-LARGE = 16 * 2**20
-"""Bytes of sources from which worker processes start while the sources are read."""
+SMALL = 2**22
+"""Bytes of sources below which a build needs less time than its workers take to start."""
 
 
 def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> Report:
@@ -221,12 +221,12 @@ def _opened(
 ) -> Iterator[_Build]:
     """Yield a build, which reads what earlier builds left for it."""
     snapshots = [] if options.from_scratch else kept_snapshots(options.out)
+    jobs, memory = options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)
     with (
-        Pool(options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)) as pool,
+        Pool(jobs, memory, in_process=inputs.is_below(SMALL)) as pool,
         collect_findings(options.rejects, inputs.paths) as findings,
     ):
-        if inputs.size >= LARGE:
-            pool.start()
+        pool.start()
         reuse = ReuseStore(options.out, snapshots)
         yield _Build(staging, options, encoder, reuse, findings, progress, pool)
 

@@ -72,12 +72,13 @@ class Pool:
     its share of the memory. Functions must be importable by name.
 
     jobs, memory: the processes and the bytes of memory of the build, at most
-    workers: the number of processes, at most; if it is 1, calls run in this process at once
+    workers: the number of processes, at most; if it is 1, calls run in this process at once, as
+        all do `in_process`
     """
 
-    def __init__(self, jobs: int, memory: int) -> None:
+    def __init__(self, jobs: int, memory: int, *, in_process: bool = False) -> None:
         self.jobs, self.memory = jobs, memory
-        self.workers = worker_count(jobs, memory)
+        self.workers = 1 if in_process else worker_count(jobs, memory)
         self._share = memory // 2 // self.workers
         # Processes are started by these threads, which end with the pool: the signal of
         # PR_SET_PDEATHSIG is sent at the end of the thread that started a process.

@@ -89,6 +89,11 @@ class Inputs(Struct, frozen=True):
         """Bytes of the files of records and resources, as far as they are known."""
         return sum(each.size or 0 for each in self.sources)
 
+    def is_below(self, size: int) -> bool:
+        """Return whether the sources are known to have fewer bytes than this."""
+        is_known = (each.file is not None and not each.is_compressed for each in self.sources)
+        return all(is_known) and self.size < size
+
     @property
     def paths(self) -> list[str]:
         """The paths of all files."""

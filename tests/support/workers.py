@@ -130,4 +130,5 @@ def several_cpus(count: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.sched_getaffinity", lambda _: set(range(count)))
         patch.setattr("indexer.segments.indexing.SMALLEST_PART", 1)
+        patch.setattr("indexer.build.SMALL", 0)
         yield

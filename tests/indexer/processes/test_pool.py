@@ -275,9 +275,10 @@ def test_workers_do_not_run_the_program_that_builds(tmp_path: Path, artifacts: P
     program.write_text(
         "import os, sys\n"
         "from indexer.__main__ import main\n"
+        "from indexer import build\n"
         "from indexer.segments import indexing\n"
         "os.sched_getaffinity = lambda _: {0, 1}\n"
-        "indexing.SMALLEST_PART = 1\n"
+        "build.SMALL, indexing.SMALLEST_PART = 0, 1\n"
         "print('the program runs')\n"
         "main(sys.argv[1:])\n"
     )

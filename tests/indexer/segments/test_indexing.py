@@ -111,6 +111,7 @@ def test_a_large_catalogue_is_indexed_by_all_cpus(
     tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("indexer.build.SMALL", 0)
     count = 2 * indexing.SMALLEST_PART
     records = [service(f"s{n:04}", endpoints=[]) for n in range(count)]
     source = write_lines(tmp_path / "source.jsonl", records)

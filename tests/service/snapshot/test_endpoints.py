@@ -365,6 +365,7 @@ def test_parts_of_the_listing_are_indexed_as_one(
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", make_sources(random.Random(8)))  # noqa: S311  # the same
     folders = []
+    monkeypatch.setattr("indexer.build.SMALL", 0)
     for smallest in (10**6, 1):
         monkeypatch.setattr("indexer.segments.indexing.SMALLEST_PART", smallest)
         artifacts = tmp_path / str(smallest)
