@@ -6,6 +6,7 @@ other work of a build. Only what all distributions of Whoosh offer publicly is u
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -96,7 +97,6 @@ def write_part(
     ordinals = np.concatenate([np.empty(0, np.int32), *(own for _, own in segments)])
     live = keys[ordinals != GONE]
     known, documents = _continue(staged, before, live)
-    ids = IdTable(snapshot)
     writer: Any = index.open_dir(str(staged)).writer(limitmb=POSTINGS_MEMORY)
     try:
         deleted = (documents != b"") & ~np.isin(documents, live)
@@ -104,19 +104,30 @@ def write_part(
             writer.delete_document(number)
         documents[deleted] = b""
         is_new = (ordinals != GONE) & ~np.isin(keys, documents)
-        bounds = np.cumsum([len(own) for _, own in segments])[:-1]
-        for (path, own), flags in zip(segments, np.split(is_new, bounds), strict=True):
-            rows = np.flatnonzero(flags)
-            for ordinal, terms in zip(own[rows].tolist(), _terms(path, rows), strict=True):
-                writer.add_document(id=ids[ordinal], **terms)
+        for service_id, terms in _documents(snapshot, segments, is_new):
+            writer.add_document(id=service_id, **terms)
         writer.commit(merge=False)
     except BaseException:
         with suppress(Exception):  # which closes the files as far as the commit left them open
             writer.cancel()
         raise
+    del writer
+    gc.collect()  # Whoosh leaves reference cycles, which hold the maps of its callers
     documents = np.concatenate([documents, keys[is_new]])
     _finish(staged, documents.view(np.uint8).reshape(-1, KEY_SIZE), known)
     return staged
+
+
+def _documents(
+    snapshot: Path, segments: Sequence[tuple[Path, Numbers]], is_new: npt.NDArray[np.bool_]
+) -> Iterator[tuple[str, dict[str, dict[bytes, int]]]]:
+    """Yield the ids and the terms of the new services."""
+    ids = IdTable(snapshot)
+    bounds = np.cumsum([len(own) for _, own in segments])[:-1]
+    for (path, own), flags in zip(segments, np.split(is_new, bounds), strict=True):
+        rows = np.flatnonzero(flags)
+        for ordinal, terms in zip(own[rows].tolist(), _terms(path, rows), strict=True):
+            yield ids[ordinal], terms
 
 
 def _continue(
