@@ -113,9 +113,11 @@ class Claims:
             best[key] = max(best[key], rank)
             of_payee[place.payee] = max(of_payee[place.payee], rank)
         for place, rank in self._ranks.items():
-            anywhere = best[place.payee, ""]
-            rival = of_payee[place.payee] if not place.network else best[place.payee, place.network]
-            if rank >= max(rival, anywhere):
+            anywhere, is_counted = best[place.payee, ""], rank % 2
+            is_best = rank >= max(best[place.payee, place.network], anywhere)
+            # A claim to every network has one rank: raised where it is best on some only, or left
+            # below the claims that it equals, it would change who is credited by the next build.
+            if is_best and (rank > anywhere or rank >= of_payee[place.payee] or is_counted):
                 self._decisions.count(str(place))
 
     def _claim(

@@ -144,7 +144,7 @@ def test_the_claims_that_count_do_not_depend_on_their_order(
 
 
 @given(made)
-def test_a_claim_counts_if_no_rival_to_its_payee_and_network_is_more_trusted(
+def test_no_claim_counts_where_a_rival_to_its_payee_and_network_is_more_trusted(
     tmp_path_factory: pytest.TempPathFactory, records: list[tuple[Json, int]]
 ) -> None:
     decisions = Decisions()
@@ -152,10 +152,41 @@ def test_a_claim_counts_if_no_rival_to_its_payee_and_network_is_more_trusted(
     for record, trust in records:
         rank(claims, record, trust)
     later = Claims(Decisions(served(tmp_path_factory.mktemp("decisions"), claims, decisions)))
+    is_any = any(not record["pricing"]["network"] for record, _ in records)
     for record, _ in records:
         own = max(trust for each, trust in records if each == record)
         rivals = max(trust for each, trust in records if compete(record, each))
-        assert rank(later, record) == (own == rivals)
+        is_counted = bool(rank(later, record))
+        assert is_counted <= (own == rivals)
+        assert is_any or is_counted == (own == rivals)
+
+
+@given(made, made)
+def test_the_best_claims_are_the_best_of_the_next_build(
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[tuple[Json, int]],
+    records: list[tuple[Json, int]],
+) -> None:
+    folder, table = tmp_path_factory.mktemp("decisions"), DecisionTable()
+    winners = []
+    for each in (before, records, records):
+        decisions = Decisions(table)
+        claims = Claims(decisions)
+        ranks = [(record, rank(claims, record, trust)) for record, trust in each]
+        winners.append([best(ranks, payee, "", chain) for payee in PAYEES for chain in NETWORKS])
+        table = served(folder, claims, decisions)
+    assert winners[1] == winners[2]
+
+
+def best(ranks: list[tuple[Json, int]], payee: str, *networks: str) -> list[Json]:
+    """Return the claims of the greatest rank to a payee on one of these networks."""
+    fitting = [
+        (record, rank)
+        for record, rank in ranks
+        if record["payTo"] == payee and record["pricing"]["network"] in networks
+    ]
+    greatest = max((rank for _, rank in fitting), default=0)
+    return [record for record, rank in fitting if rank == greatest]
 
 
 def compete(record: Json, other: Json) -> bool:

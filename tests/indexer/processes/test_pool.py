@@ -110,7 +110,8 @@ def test_renewing_ends_the_idle_processes_that_kept_much() -> None:
 def test_what_is_left_of_the_memory_is_what_no_process_takes_or_may_take() -> None:
     memory = 16 * WORKER_MEMORY
     with Pool(2, memory) as pool:
-        assert 0 <= memory - pool.left(0) - anonymous_memory(os.getpid()) < WORKER_MEMORY // 4
+        unexplained = memory - pool.left(0) - anonymous_memory(os.getpid())
+        assert abs(unexplained) < WORKER_MEMORY // 4  # it moves between two readings
         before = pool.left(0)
         wait_for(pool.submit(hold, 2 * WORKER_MEMORY))
         assert pool.left(0) < before - 2 * WORKER_MEMORY
