@@ -14,7 +14,7 @@ from indexer.processes.pool import Pool, wait_for
 from indexer.processes.resources import release_memory
 from indexer.search.impacts import DENSE, RANGE, Catalogue, compile_terms
 from indexer.search.parts import Documents, Part
-from indexer.search.query_expansion import write_names, write_query_expansion
+from indexer.search.query_expansion import begin_words, write_names, write_query_expansion
 from indexer.search.runs import divide_terms, write_runs
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import CHAMPIONS, Header
@@ -65,14 +65,15 @@ def compile_postings(
         for own in divide_terms(runs, len(terms), RANGE_POSTINGS, documents)
     ]
     named = pool.submit(write_names, folder, names)
-    pool.map(compile_terms, tasks)
+    compiled = [pool.submit(compile_terms, *task) for task in tasks]
+    begun = begin_words(folder, words, terms, pool)
+    for each in compiled:
+        wait_for(each)
     document_frequencies, group_frequencies = _join_ranges(
         folder / "postings", [path for path, *_ in tasks], len(prior) * config.dense_share
     )
     release_memory()
-    write_query_expansion(
-        folder, words, terms, document_frequencies, group_frequencies, pool, config
-    )
+    write_query_expansion(folder, begun, document_frequencies, group_frequencies, pool, config)
     wait_for(named)
     postings = int(document_frequencies.sum(dtype=np.int64))
     header = Header(len(prior), endpoints, len(names), len(terms), postings, config)

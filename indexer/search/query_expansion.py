@@ -5,8 +5,10 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import Future
 from math import comb
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,20 +37,26 @@ Deletions = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
 """Hashes of the remainders of words without some letters, and the positions of these words."""
 
 
-def write_query_expansion(
-    folder: Path,
-    entries: Sequence[bytes],
-    terms: Sequence[bytes],
-    document_frequencies: npt.NDArray[np.integer],
-    service_frequencies: npt.NDArray[np.integer],
-    pool: Pool,
-    config: SearchConfig,
-) -> None:
-    """Write the terms, the words, their deletions and corrections.
+class Words(NamedTuple):
+    """The words of a catalogue and the numbers of their terms, in byte order.
+
+    candidates: the positions of the words that may correct others
+    strings: the call that writes words and terms
+    """
+
+    words: list[str]
+    terms: npt.NDArray[np.int32]
+    candidates: list[int]
+    strings: Future[None]
+
+
+def begin_words(
+    folder: Path, entries: Sequence[bytes], terms: Sequence[bytes], pool: Pool
+) -> Words:
+    """Write what no frequency is needed for; returns the words for `write_query_expansion`.
 
     An entry is a word, a blank, and its term; entries ascend, as words do: none of their characters
-    sorts before the blank. Frequencies, the counts of documents and of services, are aligned with
-    `terms`.
+    sorts before the blank.
     """
     number = {term: position for position, term in enumerate(terms)}
     words, term_numbers = [], array("i")
@@ -56,14 +64,28 @@ def write_query_expansion(
         word, term = entry.split(b" ")
         words.append(word.decode())
         term_numbers.append(number[term])
-    del number
-    word_terms = np.asarray(term_numbers, np.int32)
-    frequencies = service_frequencies[word_terms].astype(np.int64)
+    strings = pool.submit(_write_strings, folder, terms, words)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
+    return Words(words, np.asarray(term_numbers, np.int32), candidates, strings)
+
+
+def write_query_expansion(
+    folder: Path,
+    begun: Words,
+    document_frequencies: npt.NDArray[np.integer],
+    service_frequencies: npt.NDArray[np.integer],
+    pool: Pool,
+    config: SearchConfig,
+) -> None:
+    """Write the deletions and the corrections of the words.
+
+    Frequencies, the counts of documents and of services, are those of the terms.
+    """
+    words, word_terms, candidates, strings = begun
+    frequencies = service_frequencies[word_terms].astype(np.int64)
     two_deletions = pool.submit(
         _write_two_deletions, folder / "two_deletions", words, frequencies, candidates
     )
-    strings = pool.submit(_write_strings, folder, terms, words)
     deletions = _deletions(words, frequencies, candidates, 0, 1)
     write_hash_table(folder / "one_deletion", *deletions)
     corrections = find_corrections(words, word_terms, frequencies, deletions, config)
