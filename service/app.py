@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +27,12 @@ from service.artifacts.manager import SnapshotManager
 from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
 from service.http.cache import ResponseCache
+from service.http.context import Context
 from service.http.drain import Drain
 from service.http.exception_handlers import EXCEPTION_HANDLERS
 from service.http.file_ranges import Transfers
 from service.http.load_shedding import LoadShedder
-from service.http.metrics import SHARE_INTERVAL, Metrics
+from service.http.metrics import Metrics
 from service.http.middleware import RequestMiddleware
 from service.opensearch.connection import connector_of
 from service.settings import Settings, parse_hosts
@@ -79,35 +79,32 @@ def create_app(settings: Settings | None = None) -> Starlette:
     does not run: its first request opens the snapshot then.
     """
     settings = settings or Settings.from_environment()
-    connector = connector_of(settings)
-    snapshots = SnapshotManager(Path(settings.artifacts), connector)
-    cache = ResponseCache(settings.cache_bytes, settings.max_age)
-    followed = Path(settings.artifacts) if settings.follow else None
-    metrics = Metrics(snapshots, followed)
-    log = AccessLog() if settings.log_requests else None
+    artifacts = Path(settings.artifacts)
+    snapshots = SnapshotManager(artifacts, connector_of(settings))
     mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
     routes = [*ROUTES, *DOWNLOADS, *(mcp.routes if mcp else [])]
-    post_paths = {route.path for route in routes if route.methods == {"POST"}}
+    context = Context(
+        settings=settings,
+        snapshots=snapshots,
+        metrics=Metrics(snapshots, artifacts if settings.follow else None),
+        access_log=AccessLog() if settings.log_requests else None,
+        drain=Drain(settings.drain),
+        load_shedder=LoadShedder(settings.max_lag),
+        downloads=Downloads(artifacts) if settings.downloads else None,
+        transfers=Transfers(),
+        error_page=error_page if settings.page else None,
+        api_paths=frozenset(route.path for route in routes),
+        post_paths=frozenset(route.path for route in routes if route.methods == {"POST"}),
+    )
+    cache = ResponseCache(settings.cache_bytes, settings.max_age)
     app = Starlette(
         routes=[*routes, *(PAGES if settings.page else [])],
-        middleware=[Middleware(RequestMiddleware, snapshots, cache, metrics, log, post_paths)],
+        middleware=[Middleware(RequestMiddleware, context, cache)],
         exception_handlers=EXCEPTION_HANDLERS,
-        lifespan=_lifespan,
+        lifespan=lambda _: _run(context, mcp),
     )
     app.router.redirect_slashes = False
-    app.state.snapshots = snapshots
-    app.state.connector = connector
-    app.state.followed = followed
-    app.state.metrics = metrics
-    app.state.access_log = log
-    app.state.drain = Drain(settings.drain)
-    app.state.load_shedder = LoadShedder(settings.max_lag)
-    app.state.api_paths = frozenset(route.path for route in routes)
-    app.state.post_paths = post_paths
-    app.state.downloads = Downloads(Path(settings.artifacts)) if settings.downloads else None
-    app.state.transfers = Transfers()
-    app.state.mcp = mcp
-    app.state.error_page = error_page if settings.page else None
+    app.state.context = context
     return app
 
 
@@ -123,31 +120,19 @@ def _mount_mcp(snapshots: SnapshotManager, settings: Settings) -> McpMount:
 
 
 @asynccontextmanager
-async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    snapshots: SnapshotManager = app.state.snapshots
-    await asyncio.to_thread(snapshots.open)
-    if snapshots.opened is None:
-        _log.warning("answering 503 until there is a snapshot: %s", snapshots.refusal)
-    snapshots.start()
-    app.state.drain.install()
-    sharing = asyncio.create_task(_share(app.state.metrics))
-    async with nullcontext() if app.state.mcp is None else app.state.mcp.run():
+async def _run(context: Context, mcp: McpMount | None) -> AsyncIterator[None]:
+    """Run what works beside the requests; each part is closed also when another one fails."""
+    async with AsyncExitStack() as stack:
+        if context.access_log is not None:
+            stack.callback(context.access_log.flush)
+        await stack.enter_async_context(context.snapshots.run())
+        if context.snapshots.opened is None:
+            _log.warning("answering 503 until there is a snapshot: %s", context.snapshots.refusal)
+        context.drain.install()
+        await stack.enter_async_context(context.metrics.share())
+        if mcp is not None:
+            await stack.enter_async_context(mcp.run())
         yield
-    sharing.cancel()
-    snapshots.stop()
-    if app.state.connector is not None:
-        await app.state.connector.close()
-    if app.state.access_log is not None:
-        app.state.access_log.flush()
-
-
-async def _share(metrics: Metrics) -> None:
-    """Share the counters with the other workers, now and then and at the end."""
-    with suppress(asyncio.CancelledError):
-        while metrics.is_shared:
-            await asyncio.to_thread(metrics.share)
-            await asyncio.sleep(SHARE_INTERVAL)
-    metrics.share()
 
 
 app = create_app()

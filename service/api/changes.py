@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from service.api.query_string import MAX_LIMIT, Parameters
 from service.artifacts.changes import Changes, ChangesPage
-from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter
-from service.http.responses import immutable_response, json_response, snapshot_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import immutable_response, json_response
 from service.snapshot.cursors import changes_cursor, split_cursor
 from service.snapshot.resources import MAX_PAGE
 from service.snapshot_records import SNAPSHOT_ID_PATTERN
@@ -37,11 +37,11 @@ async def list_changes(request: Request) -> Response:
     """List the changes from one snapshot to another, in order of id."""
     wanted = parse_changes(request.scope["query_string"])
     served = snapshot_of(request)
-    snapshots: SnapshotManager = request.app.state.snapshots
+    snapshots = context_of(request).snapshots
     old, new = wanted.since, wanted.to or served.id
     is_open = old == new or snapshots.changes.get(old, new) is not None
     if wanted.limit > MAX_LIMIT or not is_open:
-        request.app.state.load_shedder.check()
+        context_of(request).load_shedder.check()
     changes = await snapshots.compare(old, new, served)
     body = changes_body(old, new, changes, wanted)
     if wanted.to is None:

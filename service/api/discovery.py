@@ -10,7 +10,8 @@ from starlette.responses import Response
 from service.api.query_string import MAX_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.filtering.facets import OFFER_KEYS
-from service.http.responses import json_response, snapshot_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import json_response
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
 
@@ -56,7 +57,7 @@ async def list_resources(request: Request) -> Response:
     """List the resources that satisfy the filters."""
     listing = parse_resources(request.scope["query_string"])
     if not listing.is_cheap:
-        request.app.state.load_shedder.check()
+        context_of(request).load_shedder.check()
     limit, offset = listing.page.limit, listing.page.offset
     engine = snapshot_of(request).engine
     page = await engine.search_resources(None, limit, offset, listing.filters)
@@ -72,7 +73,7 @@ async def search_resources(request: Request) -> Response:
     """List the resources that match a query and satisfy the filters, best match first."""
     snapshot = snapshot_of(request)
     search = parse_resource_search(request.scope["query_string"], snapshot.id)
-    request.app.state.load_shedder.check()
+    context_of(request).load_shedder.check()
     start = search.start
     engine = snapshot.engine
     page = await engine.search_resources(search.query, search.limit, start, search.filters)
@@ -95,7 +96,7 @@ async def search_resources(request: Request) -> Response:
 async def list_merchant(request: Request) -> Response:
     """List the resources that can be paid for to an address."""
     pay_to, (limit, offset) = parse_merchant(request.scope["query_string"])
-    request.app.state.load_shedder.check()
+    context_of(request).load_shedder.check()
     filters = ResourceFilters(offers={"payTo": [pay_to]})
     page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)
     head = b'{"x402Version":2,"payTo":%b,"resources":[' % orjson.dumps(pay_to)

@@ -37,8 +37,9 @@ from service.artifacts.pointer import (
 )
 from service.errors import DownloadNotFound, DownloadsDisabled
 from service.http.cache import matches
+from service.http.context import context_of, snapshot_of
 from service.http.file_ranges import FileResponse
-from service.http.responses import IMMUTABLE, JSON, snapshot_of
+from service.http.responses import IMMUTABLE, JSON
 from service.snapshot.manifest import FORMAT, copy_manifest
 
 ZSTD = "application/zstd"
@@ -108,11 +109,9 @@ async def get_pointer(request: Request) -> ASGIApp:
     content = copy_manifest(snapshot.manifest)
     digest = hashlib.sha256(content).hexdigest()
     await _find(request, Downloads.manifest, digest)
-    published = await asyncio.to_thread(
-        _read_pointer, request.app.state.downloads.pointer, snapshot.id
-    )
+    published = await asyncio.to_thread(_read_pointer, _downloads_of(request).pointer, snapshot.id)
     if published is None:
-        checked_at = request.app.state.snapshots.checked_at(snapshot)
+        checked_at = context_of(request).snapshots.checked_at(snapshot)
         pointer = Pointer(
             format=FORMAT,
             id=snapshot.id,
@@ -131,17 +130,21 @@ async def _archive(request: Request, snapshot_id: str, name: str) -> FileRespons
 
 async def _find(request: Request, find: Callable[..., T | None], *names: str) -> T:
     """Find a download off the event loop; raises DownloadNotFound or DownloadsDisabled."""
-    downloads: Downloads | None = request.app.state.downloads
-    if downloads is None:
-        raise DownloadsDisabled("downloads are switched off here (RATECARD_DOWNLOADS)")
-    found = await asyncio.to_thread(find, downloads, *names)
+    found = await asyncio.to_thread(find, _downloads_of(request), *names)
     if found is None:
         raise DownloadNotFound("no kept snapshot has this download; see /v1/snapshots")
     return found
 
 
+def _downloads_of(request: Request) -> Downloads:
+    downloads = context_of(request).downloads
+    if downloads is None:
+        raise DownloadsDisabled("downloads are switched off here (RATECARD_DOWNLOADS)")
+    return downloads
+
+
 def _file(request: Request, part: Part, media_type: str) -> FileResponse:
-    return FileResponse(part, media_type, IMMUTABLE, request.app.state.transfers)
+    return FileResponse(part, media_type, IMMUTABLE, context_of(request).transfers)
 
 
 DOWNLOADS = [

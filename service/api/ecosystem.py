@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.parameters import parse_timeframe, parse_transactions
-from service.http.responses import json_response, snapshot_of
+from service.http.context import snapshot_of
+from service.http.responses import json_response
 
 
 async def get_overview(request: Request) -> Response:

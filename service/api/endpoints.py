@@ -15,7 +15,8 @@ from service.api.query_string import DEFAULT_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters, EndpointSort
 from service.filtering.facets import ENDPOINT_FACETS, ENDPOINT_KEYS, OFFER_KEYS
-from service.http.responses import json_response, snapshot_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import json_response
 from service.records import AcceptsEntry, EndpointQuality, Pricing, ServiceFacts
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
@@ -51,7 +52,7 @@ class EndpointRequest(Struct, frozen=True):
 async def search_endpoints(request: Request) -> Response:
     """List the endpoints that match a query and satisfy the filters, best match first."""
     search = parse_endpoint_search(request.scope["query_string"])
-    request.app.state.load_shedder.check()
+    context_of(request).load_shedder.check()
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, search)
     return json_response(endpoint_list_body(snapshot, search, hits))

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from service.api.listing import find, list_body
 from service.api.parameters import parse_listing, parse_search
 from service.errors import ServiceNotFound
-from service.http.responses import json_response, snapshot_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import json_response
 
 MAX_SHOWN_ID = 256
 
@@ -17,7 +18,7 @@ async def list_services(request: Request) -> Response:
     """List services, in listing order unless sorted otherwise."""
     listing = parse_listing(request.scope["query_string"])
     if not listing.is_cheap:
-        request.app.state.load_shedder.check()
+        context_of(request).load_shedder.check()
     snapshot = snapshot_of(request)
     return json_response(list_body(snapshot, listing, await find(snapshot, listing)))
 
@@ -25,7 +26,7 @@ async def list_services(request: Request) -> Response:
 async def search_services(request: Request) -> Response:
     """List the services that match a query, best match first."""
     listing = parse_search(request.scope["query_string"])
-    request.app.state.load_shedder.check()
+    context_of(request).load_shedder.check()
     snapshot = snapshot_of(request)
     return json_response(list_body(snapshot, listing, await find(snapshot, listing)))
 

@@ -9,10 +9,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.artifacts.downloads import Downloads
 from service.artifacts.kept import KeptSnapshot
-from service.artifacts.manager import SnapshotManager
-from service.http.responses import no_store, snapshot_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import no_store
 from service.records import format_timestamp
 from service.snapshot.manifest import File
 from service.snapshot_records import (
@@ -29,7 +28,7 @@ async def list_snapshots(request: Request) -> Response:
     The list changes without a new snapshot, when a build finds the catalogue up to date or removes
     old snapshots, so that no cache may answer it.
     """
-    served, snapshots = snapshot_of(request), _manager_of(request)
+    served, snapshots = snapshot_of(request), context_of(request).snapshots
     kept = list(snapshots.kept)
     if served.id not in [snapshot.id for snapshot in kept]:
         kept.insert(0, snapshots.describe(served))
@@ -40,14 +39,14 @@ async def list_snapshots(request: Request) -> Response:
 async def get_current_snapshot(request: Request) -> Response:
     """Describe the snapshot being served."""
     served = snapshot_of(request)
-    current = await describe(request, _manager_of(request).describe(served))
+    current = await describe(request, context_of(request).snapshots.describe(served))
     return no_store(msgspec.json.encode(SnapshotEnvelope(current)))
 
 
 async def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescription:
     """Describe a snapshot: the files that a copy of it holds, and its downloads."""
     manifest = snapshot.manifest
-    downloads: Downloads | None = request.app.state.downloads
+    downloads = context_of(request).downloads
     archives: Mapping[str, File] = {}
     if downloads is not None:
         download = await asyncio.to_thread(downloads.download, snapshot.id)
@@ -64,8 +63,3 @@ async def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescript
 
 def _list_files(files: Mapping[str, File]) -> list[SnapshotFile]:
     return [SnapshotFile(path, file.bytes, file.sha256) for path, file in sorted(files.items())]
-
-
-def _manager_of(request: Request) -> SnapshotManager:
-    manager: SnapshotManager = request.app.state.snapshots
-    return manager

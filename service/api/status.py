@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.artifacts.following import Following, read_following
-from service.artifacts.manager import SnapshotManager
 from service.artifacts.sources import read_sources
 from service.errors import Draining, SnapshotMissing
-from service.http.responses import no_store, snapshot_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import no_store
 from service.records import ErrorBody, FollowingState, Readiness, Timestamp, format_timestamp
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,10 +28,10 @@ async def get_health(_: Request) -> Response:
 
 async def get_readiness(request: Request) -> Response:
     """Describe the snapshot being served; 503 without one or its engine, and before stopping."""
-    if request.app.state.drain.active:
+    if context_of(request).drain.active:
         raise Draining("the service is about to stop; send requests elsewhere")
     following: Following | None = None
-    if (artifacts := request.app.state.followed) is not None:
+    if (artifacts := context_of(request).followed) is not None:
         following = await asyncio.to_thread(read_following, artifacts)
     try:
         snapshot = snapshot_of(request)
@@ -40,7 +40,7 @@ async def get_readiness(request: Request) -> Response:
             raise
         raise SnapshotMissing(_nothing_fetched(artifacts, following)) from error
     await snapshot.engine.check()
-    snapshots: SnapshotManager = request.app.state.snapshots
+    snapshots = context_of(request).snapshots
     manifest, refusal = snapshot.manifest, snapshots.refusal
     ready = Readiness(
         status="ready",
@@ -60,7 +60,7 @@ async def get_readiness(request: Request) -> Response:
 
 async def get_metrics(request: Request) -> Response:
     """Return the metrics of all workers in the text format of Prometheus."""
-    return no_store(request.app.state.metrics.render(), media_type=PROMETHEUS)
+    return no_store(context_of(request).metrics.render(), media_type=PROMETHEUS)
 
 
 def _nothing_fetched(artifacts: Path, following: Following | None) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -121,6 +122,18 @@ class SnapshotManager:
             after = self._find(new, served, served.id)
             changes = await self.changes.open(self._find(old, served, new), after)
         return changes
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Open the first snapshot and run the watcher; at the end close the connector, too."""
+        try:
+            await asyncio.to_thread(self.open)
+            self.start()
+            yield
+        finally:
+            self.stop()
+            if self._connector is not None:
+                await self._connector.close()
 
     def start(self) -> None:
         """Start the watcher unless it runs; it ends with `stop`, or when the manager is freed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from service.discovery_records import PREFIXES, DiscoveryError
 from service.errors import (
@@ -15,6 +15,7 @@ from service.errors import (
     RangeNotSatisfiable,
     RatecardError,
 )
+from service.http.context import context_of
 from service.http.responses import no_store, path_of
 from service.records import ErrorBody, ErrorEnvelope
 
@@ -26,7 +27,7 @@ ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_una
 
 
 def error_response(request: Request, error: RatecardError) -> Response:
-    """Respond with an error: JSON, or for a browser the page of `app.state.error_page`.
+    """Respond with an error: JSON, or for a browser the page of the context's `error_page`.
 
     Paths of the API have JSON errors for browsers, too, and those of the discovery API errors in
     the shapes that clients of x402 read.
@@ -42,10 +43,10 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["connection"] = "close"  # the rest of the body would be taken for a request
     if _is_of_discovery(request):
         return no_store(_encode_discovery_error(error), error.status, headers)
-    render = request.app.state.error_page
+    render = context_of(request).error_page
     wants_page = "text/html" in request.headers.get("accept", "")
     if render is not None and wants_page and not _is_of_api(request):
-        page: HTMLResponse = render(request, error)
+        page = render(request, error)
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
     return no_store(encode_error(error), error.status, headers)
@@ -56,12 +57,12 @@ def _is_of_discovery(request: Request) -> bool:
 
 
 def _methods_of(request: Request) -> str:
-    return POST_METHODS if path_of(request.scope) in request.app.state.post_paths else METHODS
+    return POST_METHODS if path_of(request.scope) in context_of(request).post_paths else METHODS
 
 
 def _is_of_api(request: Request) -> bool:
     route = request.scope.get("route")
-    is_operation = route is not None and route.path in request.app.state.api_paths
+    is_operation = route is not None and route.path in context_of(request).api_paths
     return is_operation or "/v1/" in request.scope["path"]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -81,18 +82,19 @@ class Metrics:
         counts.seconds += seconds
         counts.buckets[bisect_left(BOUNDS, seconds)] += 1
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether there are other workers to share counters with."""
-        return self._path is not None
-
-    def share(self) -> None:
-        """Write the counters for the other workers."""
-        if self._path is not None:
-            fresh = self._path.with_suffix(".new")
-            with suppress(OSError):  # a full disk must not stop the service
-                fresh.write_bytes(_encoder.encode(self._current()))
-                fresh.replace(self._path)
+    @asynccontextmanager
+    async def share(self) -> AsyncIterator[None]:
+        """Write the counters for the other workers, regularly and at the end."""
+        if self._path is None:
+            yield
+            return
+        sharing = asyncio.create_task(self._share_regularly(self._path))
+        try:
+            yield
+        finally:
+            sharing.cancel()
+            await asyncio.wait([sharing])
+            self._write(self._path)
 
     def render(self) -> bytes:
         """Return the metrics of all workers, and the snapshot that this one serves."""
@@ -102,6 +104,17 @@ class Metrics:
         if following:
             registry.register(_FollowingFamilies(following))
         return generate_latest(registry)
+
+    async def _share_regularly(self, path: Path) -> None:
+        while True:
+            await asyncio.to_thread(self._write, path)
+            await asyncio.sleep(SHARE_INTERVAL)
+
+    def _write(self, path: Path) -> None:
+        fresh = path.with_suffix(".new")
+        with suppress(OSError):  # a full disk must not stop the service
+            fresh.write_bytes(_encoder.encode(self._current()))
+            fresh.replace(path)
 
     def _current(self) -> Counts:
         counts, snapshots = self.counts, self._snapshots

@@ -7,20 +7,17 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection
 from itertools import count
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.artifacts.manager import SnapshotManager
 from service.errors import PathNotFound, RatecardError
-from service.http.access_log import AccessLog
 from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
 from service.http.compression import IDENTITY, negotiate
+from service.http.context import Context
 from service.http.exception_handlers import METHODS, POST_METHODS, error_response
-from service.http.metrics import Metrics
 from service.http.responses import FIELDS, SNAPSHOT, RawHeaders, ResponseWriter, path_of
 from service.snapshot import Snapshot
 
@@ -75,21 +72,13 @@ class RequestMiddleware:
     is mounted into another.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        snapshots: SnapshotManager,
-        cache: ResponseCache,
-        metrics: Metrics,
-        log: AccessLog | None,
-        post_paths: Collection[str] = (),
-    ) -> None:
+    def __init__(self, app: ASGIApp, context: Context, cache: ResponseCache) -> None:
         self._app = app
-        self._post_paths = post_paths
-        self._snapshots = snapshots
+        self._post_paths = context.post_paths
+        self._snapshots = context.snapshots
         self._cache = cache
-        self._metrics = metrics
-        self._log = log
+        self._metrics = context.metrics
+        self._log = context.access_log
         self._compressing = 0
         self._opening: asyncio.Future[None] | None = None
         self._numbers = count(1)

@@ -1,15 +1,12 @@
-"""Responses of handlers, and the snapshot that a request is answered from."""
+"""Responses of handlers, and how they are sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from msgspec import Struct
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Scope, Send
-
-from service.snapshot import Snapshot
 
 SNAPSHOT = "ratecard.snapshot"
 """Scope key of the snapshot that a request is pinned to until its response is complete."""
@@ -64,11 +61,3 @@ def no_store(
 ) -> Response:
     """Respond with something that nobody may cache."""
     return Response(body, status, {"cache-control": "no-store", **(headers or {})}, media_type)
-
-
-def snapshot_of(request: Request) -> Snapshot:
-    """Return the snapshot that the request is pinned to; raises SnapshotUnavailable without one."""
-    snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
-    if snapshot is None:
-        snapshot = request.app.state.snapshots.current()
-    return snapshot

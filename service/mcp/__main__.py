@@ -73,18 +73,10 @@ async def serve_stdio(settings: Settings) -> None:
 
     from service.mcp.server import create_server  # noqa: PLC0415  # needs the optional dependency
 
-    connector = connector_of(settings)
-    snapshots = SnapshotManager(Path(settings.artifacts), connector)
-    await anyio.to_thread.run_sync(snapshots.open)
-    snapshots.start()
+    snapshots = SnapshotManager(Path(settings.artifacts), connector_of(settings))
     server = create_server(snapshots, lambda _: snapshots.current())
-    try:
-        async with stdio_server() as (requests, responses):
-            await server.run(requests, responses, server.create_initialization_options())
-    finally:
-        snapshots.stop()
-        if connector is not None:
-            await connector.close()
+    async with snapshots.run(), stdio_server() as (requests, responses):
+        await server.run(requests, responses, server.create_initialization_options())
 
 
 def _parser(prog: str) -> Parser:

@@ -24,7 +24,7 @@ from service.errors import (
     RatecardError,
     UnsupportedMediaType,
 )
-from service.http.responses import snapshot_of
+from service.http.context import context_of, snapshot_of
 from service.mcp.cards import Cards
 from service.mcp.pacing import Pace
 from service.mcp.server import Context, create_server
@@ -87,7 +87,7 @@ class McpMount:
         """Answer a message; raises RatecardError before anything is sent."""
         request = Request(scope, receive)
         snapshot_of(request)
-        request.app.state.load_shedder.check()
+        context_of(request).load_shedder.check()
         body = await _read_body(request)
         running = self._running
         if running is None or running.loop is not asyncio.get_running_loop():

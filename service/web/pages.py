@@ -25,7 +25,8 @@ from service.api.parameters import (
     parse_transactions,
 )
 from service.errors import RatecardError, ServiceNotFound
-from service.http.responses import SNAPSHOT, snapshot_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import SNAPSHOT
 from service.records import format_timestamp
 from service.snapshot import Snapshot
 from service.web import endpoint_filters, filters
@@ -55,7 +56,7 @@ async def catalogue_page(request: Request) -> Response:
     """Render a page of a listing or search, and its filters with their counts."""
     listing = parse_browse(request.scope["query_string"])
     snapshot = snapshot_of(request)
-    request.app.state.load_shedder.check()
+    context_of(request).load_shedder.check()
     hits = await find(snapshot, listing)
     offset, limit = listing.page.offset, listing.page.limit
     words = (listing.query or "")[:MAX_LINKED]
@@ -84,7 +85,7 @@ async def endpoints_page(request: Request) -> Response:
     """Render a page of the endpoints of all services, and its filters with their counts."""
     search = parse_endpoint_browse(request.scope["query_string"])
     snapshot = snapshot_of(request)
-    request.app.state.load_shedder.check()
+    context_of(request).load_shedder.check()
     offset, limit = search.page.offset, search.page.limit
     counted = endpoint_filters.unselected(search.filters)
     hits = await snapshot.engine.search_endpoints(
@@ -122,7 +123,7 @@ async def service_page(request: Request) -> Response:
     ordinal = snapshot.id_table.find(service_id)
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
-    request.app.state.load_shedder.check()
+    context_of(request).load_shedder.check()
     endpoints = await find_in_service(snapshot, ordinal, service_id, words)
     stop = offset + ENDPOINTS
 
@@ -214,7 +215,7 @@ def _render(
         assets=f"{root}/assets/{VERSION}",
         snapshot=snapshot.id if snapshot else "",
         built_at=format_timestamp(snapshot.manifest.built_at) if snapshot else "",
-        has_mcp=request.app.state.mcp is not None,
+        has_mcp=context_of(request).settings.mcp,
         **values,
     )
     return HTMLResponse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from service.http.responses import snapshot_of
+from service.http.context import context_of, snapshot_of
 from service.records import Counts
 
 # URLs are relative, so that a shared cache is right for every `Host` header. No text of the
@@ -81,7 +81,7 @@ _MCP = """\
 
 async def get_llms(request: Request) -> Response:
     """Return the introduction for agents."""
-    has_mcp = request.app.state.mcp is not None
+    has_mcp = context_of(request).settings.mcp
     return PlainTextResponse(introduction(snapshot_of(request).manifest.counts, has_mcp=has_mcp))
 
 

@@ -29,7 +29,8 @@ from service.errors import (
     SnapshotNotFound,
     SnapshotUnavailable,
 )
-from service.http.responses import json_response, snapshot_of
+from service.http.context import snapshot_of
+from service.http.responses import json_response
 from service.records import (
     EndpointList,
     ErrorEnvelope,

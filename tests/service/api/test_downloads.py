@@ -469,7 +469,7 @@ def test_a_download_outlasts_its_snapshot_and_does_not_hold_it(
     async def run() -> None:
         app = create_app(Settings(artifacts=str(artifacts)))
         async with app.router.lifespan_context(app):
-            snapshots = app.state.snapshots
+            snapshots = app.state.context.snapshots
             served = weakref.ref(snapshots.current())
             exchange = Exchange(app, f"{ROOT}/{name}")
             await exchange.begun.wait()

@@ -212,11 +212,11 @@ def test_comparisons_and_large_pages_are_shed_and_other_pages_are_not(
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             url = f"/v1/changes?since={old}&to={new}"
             with monkeypatch.context() as patch:
-                patch.setattr(app.state.load_shedder, "check", refuse)
+                patch.setattr(app.state.context.load_shedder, "check", refuse)
                 assert error(await client.get(url)) == (503, "overloaded")
                 assert (await client.get(f"/v1/changes?since={new}")).status_code == 200
             assert (await client.get(url)).status_code == 200
-            monkeypatch.setattr(app.state.load_shedder, "check", refuse)
+            monkeypatch.setattr(app.state.context.load_shedder, "check", refuse)
             assert (await client.get(url)).status_code == 200
             assert (await client.get(f"{url}&limit=200")).status_code == 200
             assert error(await client.get(f"{url}&limit=201")) == (503, "overloaded")
@@ -242,13 +242,13 @@ def test_changes_of_removed_snapshots_are_closed_when_nobody_reads_them(
 
     asyncio.run(ask())
     third = publish(artifacts, services("c"), "--keep", "1")
-    app.state.snapshots.poll()
-    assert app.state.snapshots.opened.id == third
+    app.state.context.snapshots.poll()
+    assert app.state.context.snapshots.opened.id == third
     assert mapped(old)
     monkeypatch.setattr("service.artifacts.changes_cache.IDLE", 0.0)
     gc.disable()  # reference counting alone must close them
     try:
-        app.state.snapshots.poll()
+        app.state.context.snapshots.poll()
         assert not mapped(old)
         assert not mapped(new)
     finally:

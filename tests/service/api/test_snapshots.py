@@ -81,9 +81,9 @@ def test_a_served_snapshot_that_was_removed_is_still_listed(artifacts: Path, bui
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             await client.get("/healthz")
             artifacts.rename(artifacts.with_name("moved"))
-            app.state.snapshots.poll()
+            app.state.context.snapshots.poll()
             for path in ("/v1/snapshots", "/v1/snapshots/current"):
-                assert app.state.snapshots.opened.id in (await client.get(path)).text
+                assert app.state.context.snapshots.opened.id in (await client.get(path)).text
 
     asyncio.run(ask())
 

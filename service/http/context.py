@@ -1,0 +1,59 @@
+"""The context of an application, and the snapshot that a request is answered from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.artifacts.downloads import Downloads
+from service.artifacts.manager import SnapshotManager
+from service.errors import RatecardError
+from service.http.access_log import AccessLog
+from service.http.drain import Drain
+from service.http.file_ranges import Transfers
+from service.http.load_shedding import LoadShedder
+from service.http.metrics import Metrics
+from service.http.responses import SNAPSHOT
+from service.settings import Settings
+from service.snapshot import Snapshot
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """Objects that the handlers and the middleware of one application share.
+
+    api_paths: patterns of the routes whose errors are JSON for browsers, too
+    post_paths: patterns of the routes that answer POST
+    """
+
+    settings: Settings
+    snapshots: SnapshotManager
+    metrics: Metrics
+    access_log: AccessLog | None
+    drain: Drain
+    load_shedder: LoadShedder
+    downloads: Downloads | None
+    transfers: Transfers
+    error_page: Callable[[Request, RatecardError], Response] | None
+    api_paths: frozenset[str]
+    post_paths: frozenset[str]
+
+    @property
+    def followed(self) -> Path | None:
+        """The folder in which a follower keeps its state, None where nothing is followed."""
+        return Path(self.settings.artifacts) if self.settings.follow else None
+
+
+def context_of(request: Request) -> Context:
+    """Return the context of the application that answers the request."""
+    context: Context = request.app.state.context
+    return context
+
+
+def snapshot_of(request: Request) -> Snapshot:
+    """Return the snapshot that the request is pinned to; raises SnapshotUnavailable without one."""
+    snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
+    return context_of(request).snapshots.current() if snapshot is None else snapshot
