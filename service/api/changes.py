@@ -8,6 +8,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.listing import splice, stored_list
 from service.api.query_string import MAX_LIMIT, Parameters
 from service.artifacts.changes import Changes, ChangesPage
 from service.errors import InvalidParameter
@@ -72,12 +73,17 @@ def changes_body(old: str, new: str, changes: Changes | None, wanted: ChangesReq
     page, total = NO_CHANGES, 0
     if changes is not None:
         page, total = changes.page(wanted.start, wanted.limit, MAX_PAGE), changes.total
-    head = b'{"from":"%b","to":"%b","total":%d' % (old.encode(), new.encode(), total)
-    lists = (b",".join(texts) for texts in (page.added, page.changed, page.removed))
-    cursor = b"null"
-    if page.stop < total:
-        cursor = b'"%b"' % changes_cursor(old, new, page.stop).encode()
-    return b'%b,"added":[%b],"changed":[%b],"removed":[%b],"cursor":%b}' % (head, *lists, cursor)
+    return splice(
+        {
+            "from": old,
+            "to": new,
+            "total": total,
+            "added": stored_list(page.added),
+            "changed": stored_list(page.changed),
+            "removed": stored_list(page.removed),
+            "cursor": changes_cursor(old, new, page.stop) if page.stop < total else None,
+        }
+    )
 
 
 def _id(parameters: Parameters, name: str) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import orjson
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.listing import splice, stored_list
 from service.api.query_string import MAX_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
 from service.filtering.facets import OFFER_KEYS
@@ -61,12 +61,15 @@ async def list_resources(request: Request) -> Response:
     limit, offset = listing.page.limit, listing.page.offset
     engine = snapshot_of(request).engine
     page = await engine.search_resources(None, limit, offset, listing.filters)
-    unapplied = b""
-    if listing.unapplied:
-        unapplied = b',"unappliedFilters":%b' % orjson.dumps(listing.unapplied)
-    pagination = _pagination(page, limit, offset)
-    body = (b'{"x402Version":2,"items":[', *_joined(page), b"],", pagination, unapplied, b"}")
-    return json_response(b"".join(body))
+    body = splice(
+        {
+            "x402Version": 2,
+            "items": stored_list(page.texts),
+            "pagination": _pagination(page, limit, offset),
+            **_unapplied(listing.unapplied),
+        }
+    )
+    return json_response(body)
 
 
 async def search_resources(request: Request) -> Response:
@@ -79,18 +82,18 @@ async def search_resources(request: Request) -> Response:
     page = await engine.search_resources(search.query, search.limit, start, search.filters)
     stop = start + page.count
     is_partial = stop < page.total
-    tail = {
-        "partialResults": is_partial,
-        "pagination": {
-            "limit": page.count,
-            "cursor": f"{search.cursor_prefix}{stop}" if is_partial else None,
-        },
-        "total": page.total,
-    }
-    if search.unapplied:
-        tail["unappliedFilters"] = search.unapplied
-    body = (b'{"x402Version":2,"resources":[', *_joined(page), b"],", orjson.dumps(tail)[1:])
-    return json_response(b"".join(body))
+    cursor = f"{search.cursor_prefix}{stop}" if is_partial else None
+    body = splice(
+        {
+            "x402Version": 2,
+            "resources": stored_list(page.texts),
+            "partialResults": is_partial,
+            "pagination": {"limit": page.count, "cursor": cursor},
+            "total": page.total,
+            **_unapplied(search.unapplied),
+        }
+    )
+    return json_response(body)
 
 
 async def list_merchant(request: Request) -> Response:
@@ -99,9 +102,15 @@ async def list_merchant(request: Request) -> Response:
     context_of(request).load_shedder.check()
     filters = ResourceFilters(offers={"payTo": [pay_to]})
     page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)
-    head = b'{"x402Version":2,"payTo":%b,"resources":[' % orjson.dumps(pay_to)
-    body = (head, *_joined(page), b"],", _pagination(page, limit, offset), b"}")
-    return json_response(b"".join(body))
+    body = splice(
+        {
+            "x402Version": 2,
+            "payTo": pay_to,
+            "resources": stored_list(page.texts),
+            "pagination": _pagination(page, limit, offset),
+        }
+    )
+    return json_response(body)
 
 
 def parse_resources(query_string: bytes) -> ResourceRequest:
@@ -162,16 +171,14 @@ def parse_resource_search(query_string: bytes, snapshot: str) -> ResourceSearch:
     )
 
 
-def _joined(page: ResourcePage) -> list[bytes | memoryview]:
-    texts: list[bytes | memoryview] = [b","] * (2 * len(page.texts) - 1)
-    texts[::2] = page.texts
-    return texts
-
-
-def _pagination(page: ResourcePage, limit: int, offset: int) -> bytes:
+def _pagination(page: ResourcePage, limit: int, offset: int) -> dict[str, int]:
     """Return the pagination, with the limit that was applied.
 
     For a page that was cut this is its number of resources: clients add it to the offset.
     """
     applied = page.count if page.is_cut else limit
-    return b'"pagination":{"limit":%d,"offset":%d,"total":%d}' % (applied, offset, page.total)
+    return {"limit": applied, "offset": offset, "total": page.total}
+
+
+def _unapplied(names: list[str]) -> dict[str, list[str]]:
+    return {"unappliedFilters": names} if names else {}

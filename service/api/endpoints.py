@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import cast, get_args
 from urllib.parse import urlencode
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.listing import format_additions
+from service.api.listing import StoredList, additions, splice
 from service.api.parameters import format_decimal
 from service.api.query_string import DEFAULT_LIMIT, Page, Parameters
 from service.errors import InvalidParameter
@@ -108,21 +111,21 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest, hits: Endpoi
     The page ends early where MAX_PAGE bytes leave no room for more; `limit` is then the number of
     its endpoints.
     """
-    body: list[bytes | memoryview] = []
-    limit, room = search.page.limit, MAX_PAGE
-    for number, (ordinal, offer) in enumerate(zip(hits.ordinals, hits.offers, strict=True)):
-        item = snapshot.endpoints.item(ordinal, offer)
-        room -= sum(map(len, item))
-        if number:
-            if room < 0:
-                limit = number
-                break
-            body.append(b",")
-        body += item
-    added = format_additions(hits.facets, hits.explanations and hits.explanations[:limit])
-    counts = b'"total":%d,"listed":%d' % (hits.total, hits.listed)
-    page = b'"limit":%d,"offset":%d' % (limit, search.page.offset)
-    return b"".join((b'{"endpoints":[', *body, b"],", counts, b",", page, added, b"}"))
+    items = list(map(snapshot.endpoints.item, hits.ordinals, hits.offers))
+    sizes = accumulate(sum(map(len, item)) for item in items)
+    count = max(bisect_right(list(sizes), MAX_PAGE), 1)
+    limit = count if count < len(items) else search.page.limit
+    explanations = hits.explanations and hits.explanations[:limit]
+    return splice(
+        {
+            "endpoints": StoredList(items[:count]),
+            "total": hits.total,
+            "listed": hits.listed,
+            "limit": limit,
+            "offset": search.page.offset,
+            **additions(replace(hits, explanations=explanations)),
+        }
+    )
 
 
 def describe_price(pricing: Pricing) -> str:

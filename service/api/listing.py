@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from service.api.parameters import ListRequest
-from service.filtering.facets import FacetCounts
-from service.records import Explanation
 from service.snapshot import Snapshot
 from service.snapshot.data import Hits
+from service.snapshot.engine import EndpointHits
+
+Text: TypeAlias = bytes | memoryview
+
+
+class StoredList(NamedTuple):
+    """A list whose items are stored JSON, each in pieces; a piece may be several joined items."""
+
+    items: Iterable[Sequence[Text]]
+
+
+def splice(members: Mapping[str, Any]) -> bytes:
+    """Return a JSON object of encoded members, and of lists and texts that are stored as JSON."""
+    pieces: list[Text] = []
+    for name, value in members.items():
+        pieces.append(b'%b"%b":' % (b"," if pieces else b"{", name.encode()))
+        if isinstance(value, StoredList):
+            separator = b"["
+            for item in value.items:
+                pieces.append(separator)
+                pieces += item
+                separator = b","
+            pieces.append(b"[]" if separator == b"[" else b"]")
+        elif isinstance(value, memoryview):
+            pieces.append(value)
+        else:
+            pieces.append(_encoder.encode(value))
+    pieces.append(b"}")
+    return b"".join(pieces)
+
+
+def stored_list(texts: Iterable[Text]) -> StoredList:
+    """Return a list of stored texts."""
+    return StoredList((text,) for text in texts)
 
 
 def list_body(snapshot: Snapshot, listing: ListRequest, hits: Hits) -> bytes:
     """Return the JSON of a `ServiceList`, with the services as they are stored."""
-    page = listing.page
     store = snapshot.services if listing.with_endpoints else snapshot.summaries
-    records = store.run(hits.ordinals)
-    services: list[bytes | memoryview] = [b","] * (2 * len(records) - 1)
-    services[::2] = records
-    added = format_additions(hits.facets, hits.explanations)
-    numbers = b'],"total":%d,"limit":%d,"offset":%d' % (hits.total, page.limit, page.offset)
-    return b"".join((b'{"services":[', *services, numbers, added, b"}"))
+    return splice(
+        {
+            "services": stored_list(store.run(hits.ordinals)),
+            "total": hits.total,
+            "limit": listing.page.limit,
+            "offset": listing.page.offset,
+            **additions(hits),
+        }
+    )
 
 
 async def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
@@ -33,16 +68,10 @@ async def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
     return await snapshot.engine.search(listing.query, page.limit, page.offset, filters)
 
 
-def format_additions(
-    facets: FacetCounts | None, explanations: Sequence[Explanation] | None
-) -> bytes:
+def additions(hits: Hits | EndpointHits) -> dict[str, Any]:
     """Return the members that a page of a list has on request."""
-    members = {"facets": facets, "explanations": explanations}
-    return b"".join(
-        b',"%b":%b' % (name.encode(), _encoder.encode(value))
-        for name, value in members.items()
-        if value is not None
-    )
+    members = {"facets": hits.facets, "explanations": hits.explanations}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 _encoder = msgspec.json.Encoder()

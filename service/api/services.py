@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.listing import find, list_body
+from service.api.listing import find, list_body, splice
 from service.api.parameters import parse_listing, parse_search
 from service.errors import ServiceNotFound
 from service.http.context import context_of, snapshot_of
@@ -40,5 +40,5 @@ async def get_service(request: Request) -> Response:
         too_long = len(service_id) > MAX_SHOWN_ID
         shown = f"{service_id[:MAX_SHOWN_ID]}…" if too_long else service_id
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
-    body = b"".join((b'{"service":', snapshot.services.view(ordinal), b"}"))
+    body = splice({"service": snapshot.services.view(ordinal)})
     return json_response(body, snapshot.services.tag(ordinal).decode())
