@@ -14,8 +14,8 @@ from indexer.errors import Misuse
 from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
 from indexer.x402.untrusted import NULL, string_of
-from service.artifacts.changes import ABSENT, COMPARED_FILES, compare_services
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
+from service.snapshot.changes import ABSENT, COMPARED_FILES, compare_services
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
 from service.storage.record_store import Records

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from service.api.listing import splice, stored_list
 from service.api.query_string import MAX_LIMIT, Parameters
-from service.artifacts.changes import Changes, ChangesPage
 from service.errors import InvalidParameter
 from service.http.context import context_of, snapshot_of
 from service.http.responses import immutable_response, json_response
+from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
 from service.snapshot.resources import MAX_PAGE
 from service.snapshot_records import SNAPSHOT_ID_PATTERN

@@ -11,9 +11,9 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias
 
-from service.artifacts.changes import COMPARED_FILES, Changes
 from service.artifacts.kept import KeptSnapshot
 from service.errors import REBUILD, Overloaded, SnapshotDamaged, SnapshotGone
+from service.snapshot.changes import COMPARED_FILES, Changes
 from service.snapshot.manifest import check_files
 
 MAX_PAIRS = 8

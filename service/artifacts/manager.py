@@ -13,12 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from service.artifacts.changes import Changes
 from service.artifacts.changes_cache import ChangesCache
 from service.artifacts.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
 from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
 from service.filtering.facets import SERVICE_FACETS
 from service.filtering.filters import Filters
+from service.snapshot.changes import Changes
 from service.snapshot.manifest import MANIFEST, verify
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Connector, Snapshot, open_folder

@@ -17,9 +17,9 @@ from starlette.routing import Mount
 
 from indexer.snapshot.rollback import roll_back
 from service.app import create_app
-from service.artifacts.changes import Changes
 from service.errors import Overloaded
 from service.settings import Settings
+from service.snapshot.changes import Changes
 from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.clients.mirror import (
     Mirror,

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORD_STORE, RECORDS
@@ -22,12 +23,14 @@ ABSENT = -1
 """The ordinal of a service that a snapshot does not have."""
 CHUNK = 2**18
 """Bytes of each file that are compared at a time, so that both fit into the cache of a CPU."""
-BLOCK = 2**16
-"""Ids that are padded at a time, which bounds the memory of their mask."""
-QUOTE, COMMA = b'",'
+PREFIX = 32
+"""Bytes of each id that its key has; padding to the longest id could take 100 MB."""
+RANK = 4
+"""Bytes of a key that order the ids with the same prefix."""
+QUOTE = b'"'[0]
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
-Ids: TypeAlias = npt.NDArray[np.bytes_]
+Keys: TypeAlias = npt.NDArray[np.bytes_]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
@@ -88,8 +91,12 @@ def compare_services(old: Path, new: Path) -> Difference:
     OSError, ValueError or SnapshotUnavailable for files that are absent or damaged.
     """
     with ExitStack() as stack:
-        before, after = (stack.enter_context(_Services(folder)) for folder in (old, new))
-        positions, is_common = _find(before.sorted_ids, after.sorted_ids)
+        all_keys = _make_keys(_Ids.read(old), _Ids.read(new))
+        before, after = (
+            stack.enter_context(_Services(folder, keys))
+            for folder, keys in zip((old, new), all_keys, strict=True)
+        )
+        positions, is_common = _find(before.sorted_keys, after.sorted_keys)
         common_old, common_new = before.order[positions[is_common]], after.order[is_common]
         is_changed = before.tags[common_old] != after.tags[common_new]
         is_changed |= before.sizes[common_old] != after.sizes[common_new]
@@ -101,7 +108,7 @@ def compare_services(old: Path, new: Path) -> Difference:
     is_removed[positions[is_common]] = False
     old_ordinals = np.full(len(after.order), ABSENT)
     old_ordinals[is_common] = common_old
-    places = np.searchsorted(after.sorted_ids[is_listed], before.sorted_ids[is_removed])
+    places = np.searchsorted(after.sorted_keys[is_listed], before.sorted_keys[is_removed])
     return Difference(
         np.insert(old_ordinals[is_listed], places, before.order[is_removed]),
         np.insert(after.order[is_listed], places, ABSENT),
@@ -109,20 +116,19 @@ def compare_services(old: Path, new: Path) -> Difference:
 
 
 class _Services:
-    """The services of a snapshot folder: ids in their order, hashes, sizes and stored bytes.
+    """The services of a snapshot folder: keys of their ids in order, hashes, sizes, stored bytes.
 
     The bytes are read and not mapped: pages of a mapping would count as memory of the process.
     """
 
-    def __init__(self, folder: Path) -> None:
-        ids = _read_ids(folder)
-        self.order = np.argsort(ids, kind="stable")
-        self.sorted_ids = ids[self.order]
+    def __init__(self, folder: Path, keys: Keys) -> None:
+        self.order = np.argsort(keys, kind="stable")
+        self.sorted_keys = keys[self.order]
         arrays = open_arrays(folder / "records", RECORDS)
         self.tags, self.offsets = arrays["tags"], arrays["offsets"]
         self.sizes = np.diff(self.offsets)
-        if len(ids) != len(self.sizes):
-            raise ValueError(f"{folder} has {len(ids)} ids and {len(self.sizes)} records")
+        if len(keys) != len(self.sizes):
+            raise ValueError(f"{folder} has {len(keys)} ids and {len(self.sizes)} records")
         self._file = (folder / "records.json").open("rb")
 
     def __enter__(self) -> Self:
@@ -166,27 +172,59 @@ def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -
     return differ
 
 
-def _find(old: Ids, new: Ids) -> tuple[Ordinals, Mask]:
-    """Return where each new id stands in the sorted old ids, and whether it is there."""
+def _find(old: Keys, new: Keys) -> tuple[Ordinals, Mask]:
+    """Return where each new key stands in the sorted old keys, and whether it is there."""
     if not len(old):
         return np.zeros(len(new), np.int64), np.zeros(len(new), np.bool_)
     positions = np.minimum(np.searchsorted(old, new), len(old) - 1)
     return positions, old[positions] == new
 
 
-def _read_ids(folder: Path) -> Ids:
-    """Return the ids of a snapshot in listing order, padded to the same width."""
-    arrays = open_arrays(folder / "ids", RECORD_STORE)
-    text, sizes = arrays["texts"], np.diff(arrays["offsets"]) - len(b'"",')
-    ids = np.zeros((len(sizes), int(sizes.max(initial=1))), np.uint8)
-    characters = text[(text != QUOTE) & (text != COMMA)]  # ids have neither
-    if sizes.min(initial=0) < 0 or int(sizes.sum()) != len(characters):
-        raise ValueError(f"{folder / 'ids'} has not the ids that its offsets say")
-    columns, done = np.arange(ids.shape[1]), 0
-    for start in range(0, len(sizes), BLOCK):
-        mask = columns < sizes[start : start + BLOCK, None]
-        count = int(sizes[start : start + BLOCK].sum())
-        ids[start : start + BLOCK][mask] = characters[done : done + count]
-        done += count
-    padded: npt.NDArray[Any] = ids.view(f"S{ids.shape[1]}").ravel()
-    return padded
+class _Ids(NamedTuple):
+    """The ids of a snapshot in listing order: their bytes, where each starts, and its size."""
+
+    text: npt.NDArray[np.uint8]
+    starts: Ordinals
+    sizes: Ordinals
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the ids of a snapshot folder, each in quotes, joined by commas."""
+        arrays = open_arrays(folder / "ids", RECORD_STORE)
+        text, offsets = arrays["texts"], arrays["offsets"]
+        sizes = np.diff(offsets) - len(b'"",')
+        is_whole = sizes.min(initial=0) >= 0 and offsets[-1] <= len(text) + 1
+        if not is_whole or (text[[offsets[:-1], offsets[1:] - 2]] != QUOTE).any():
+            raise ValueError(f"{folder / 'ids'} has not the ids that its offsets say")
+        return cls(text, offsets[:-1] + 1, sizes)
+
+    def rests(self) -> dict[int, bytes]:
+        """Return the bytes of long ids after their prefix, by ordinal."""
+        bounds = {
+            ordinal: (int(self.starts[ordinal]), int(self.sizes[ordinal]))
+            for ordinal in np.flatnonzero(self.sizes > PREFIX).tolist()
+        }
+        return {
+            ordinal: self.text[start + PREFIX : start + size].tobytes()
+            for ordinal, (start, size) in bounds.items()
+        }
+
+
+def _make_keys(*snapshots: _Ids) -> list[Keys]:
+    """Return arrays of keys that sort and compare as the ids of these snapshots do.
+
+    A key is the prefix of an id and the rank of its rest among those of all snapshots, 0 for none.
+    """
+    all_rests = [ids.rests() for ids in snapshots]
+    ordered = sorted({rest for rests in all_rests for rest in rests.values()})
+    ranks = {rest: rank for rank, rest in enumerate(ordered, 1)}
+    keys = []
+    for ids, rests in zip(snapshots, all_rests, strict=True):
+        windows = sliding_window_view(np.append(ids.text, np.zeros(PREFIX, np.uint8)), PREFIX)
+        key = np.zeros((len(ids.sizes), PREFIX + RANK), np.uint8)
+        key[:, :PREFIX] = windows[ids.starts]
+        key[:, :PREFIX][np.arange(PREFIX) >= ids.sizes[:, None]] = 0
+        rank = np.array([ranks[rest] for rest in rests.values()], f">u{RANK}")
+        key[list(rests), PREFIX:] = rank.view(np.uint8).reshape(-1, RANK)
+        keys.append(key.view(f"S{PREFIX + RANK}").ravel())
+    return keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import service.artifacts.changes
+import service.snapshot.changes
 from indexer.record_store import run_of, write_ids, write_records
-from service.artifacts.changes import ABSENT, Changes, compare_services
+from service.snapshot.changes import ABSENT, Changes, compare_services
 from service.storage.container import open_arrays, write_arrays
 from service.storage.layouts import RECORDS
 from tests.support.running import service as record
@@ -69,8 +70,8 @@ def test_an_old_list_with_all_changes_applied_equals_the_new_one(
     listings = [[(each, text(each, version)) for each, version in listing] for listing in history]
     folders = [stored(root / str(number), listing) for number, listing in enumerate(listings)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.artifacts.changes, "CHUNK", 100)
-        patch.setattr(service.artifacts.changes, "BLOCK", 2)
+        patch.setattr(service.snapshot.changes, "CHUNK", 100)
+        patch.setattr(service.snapshot.changes, "PREFIX", 2)
         for old, new in ((0, -1), (-1, 0), *((n, n + 1) for n in range(len(history) - 1))):
             changes = Changes(folders[old], folders[new])
             before, after = dict(listings[old]), dict(listings[new])
@@ -92,6 +93,24 @@ def test_services_are_compared_by_their_bytes_where_hashes_collide(tmp_path: Pat
     write_arrays(new / "records", RECORDS, {"offsets": offsets, "tags": tags})
     difference = compare_services(old, new)
     assert difference.old.tolist() == difference.new.tolist() == [0, 1, 3]
+
+
+def test_one_long_id_does_not_make_the_comparison_larger(tmp_path: Path) -> None:
+    ids = [f"service-{number}" for number in range(5000)]
+
+    def peak(name: str, last: str) -> int:
+        folder = tmp_path / name
+        folder.mkdir()
+        write_records(folder, (run_of(b"{}") for _ in range(5001)))
+        write_ids(folder, [*ids, last])
+        tracemalloc.start()
+        compare_services(folder, folder)
+        try:
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak("long", "x" * 256) < peak("short", "x") + 10_000
 
 
 def test_an_empty_catalogue_is_all_removed_or_all_added(tmp_path: Path) -> None:
