@@ -272,6 +272,34 @@ def test_leftovers_stay_as_long_as_a_kept_snapshot_uses_them(tmp_path: Path) -> 
     assert {path.stem for path in (artifacts / REUSE).glob("*.arrays")} == used
 
 
+def test_builders_of_a_folder_and_of_its_copy_make_the_same_bytes(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    publish(own, named("Weather", "Maps", "Seas"))
+    shutil.copytree(own, other)
+    for name in ("Rain", "Snow"):
+        reports = [publish(each, named("Weather", name, "Seas")) for each in (own, other)]
+        assert [report.indexed for report in reports] == [1, 1]
+    assert served_files(own / "artifacts") == served_files(other / "artifacts")
+    assert snapshots(own / "artifacts") == snapshots(other / "artifacts")
+
+
+@pytest.mark.parametrize("name", ["snapshots", REUSE, "whoosh", "downloads", "earlier snapshot"])
+def test_builders_take_turns_on_a_folder_that_somebody_prunes(name: str, tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    for number in range(5):
+        catalogue = named(*WORDS, "oceans", *["rivers"] * number)
+        publish(tmp_path, catalogue, words_only=number % 2 == 0)
+        if number == 2:
+            earlier = min(snapshots(artifacts) - {current(artifacts)})
+            pruned = f"snapshots/{earlier}" if name == "earlier snapshot" else name
+            shutil.rmtree(artifacts / pruned)
+    assert main(["verify", str(artifacts)]) == 0
+    built = current(artifacts), served_files(artifacts)
+    publish(tmp_path, catalogue, from_scratch=True)
+    assert (current(artifacts), served_files(artifacts)) == built
+
+
 def test_a_build_that_can_leave_nothing_is_published(tmp_path: Path) -> None:
     artifacts = tmp_path / "artifacts"
     artifacts.mkdir()
