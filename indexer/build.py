@@ -35,7 +35,7 @@ from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.search.offers import OfferWriter
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
-from indexer.snapshot.identity import find_whole, list_files, since_last
+from indexer.snapshot.compare import compare_with_served
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
 from indexer.sources.findings import Findings, collect_findings
@@ -60,7 +60,9 @@ from service.snapshot.manifest import (
     Manifest,
     Source,
     identify,
+    list_files,
     read_manifest,
+    verify,
 )
 from service.snapshot.publication import SNAPSHOTS, read_current
 
@@ -171,12 +173,15 @@ def _repeat(
         report = None
         if not options.from_scratch:
             report = recall(options.out, fingerprint, options.rejects)
-        jobs = options.jobs or available_cpus()
-        manifest = None if report is None else find_whole(options.out, report.snapshot, jobs)
-    if manifest is None:
-        return None
+        if report is None:
+            return None
+        folder = options.out / SNAPSHOTS / report.snapshot
+        try:
+            manifest = verify(folder, options.jobs or available_cpus())
+        except SnapshotUnavailable:
+            return None
     if cluster is not None and manifest.index is not None:
-        if not cluster.has(options.out / SNAPSHOTS / manifest.id, manifest.index):
+        if not cluster.has(folder, manifest.index):
             return None
         cluster.keep(manifest.index)
     try:
@@ -297,7 +302,7 @@ class _Build:
         accepted, rules, reused = assembled.accepted, assembled.rules, assembled.reused
         depends_on_time = assembled.depends_on_time
         del assembled  # as large as the catalogue, which is on disk
-        before, changes = since_last(self._options.out, self._built)
+        before, changes = compare_with_served(self._options.out, self._built)
         indexed = self._indexer.write(stored.calls, stored.keys, stored.listed, stored.offers)
         self._pool.renew()
         is_dated = depends_on_time or fingerprint is None or not fingerprint.is_current()
@@ -326,7 +331,7 @@ class _Build:
         """Read and merge the sources; returns a report without a snapshot."""
         with self._assembler.assemble(inputs, self._built) as assembled:
             stored = self._store(assembled)
-        _, changes = since_last(self._options.out, self._built)
+        _, changes = compare_with_served(self._options.out, self._built)
         return make_report(
             Manifest(FORMAT, "", self._now, stored.counts, [], {}),
             self._findings,
@@ -361,7 +366,7 @@ class _Build:
 
     def _describe(self, stored: _Stored) -> Manifest:
         """Hash the files; returns their manifest."""
-        files = list_files(self._built, self._pool.jobs, known=stored.files)
+        files = list_files(self._built, self._pool.jobs, stored.files)
         tallies = self._findings.tallies
         manifest = Manifest(
             format=FORMAT,

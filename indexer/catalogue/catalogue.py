@@ -10,13 +10,13 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, plain_id
-from indexer.catalogue.known_records import KnownRecords, Stored
+from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Facts, Normalised
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import SourceOptions
 from indexer.record_store import Run, run_of
-from indexer.segments.reuse import NOT_KEPT, KeptRecords
+from indexer.segments.reuse import KeptRecords
 from indexer.sources.decisions import Decisions
 from indexer.sources.findings import Findings
 from indexer.sources.records import SourceRecord

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from indexer.catalogue.known_records import Answer, Known, Stored, answer_of
+from indexer.catalogue.known_records import NOT_KEPT, Answer, Known, Stored, answer_of
 from indexer.catalogue.record import normalise
 from indexer.options import Policy
-from indexer.segments.reuse import NOT_KEPT
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Grouped
 from indexer.x402.grouping import GroupedResource, group_resources

@@ -17,7 +17,7 @@ import numpy as np
 from indexer.catalogue.record import Facts, Normalised, normalise, restore
 from indexer.options import Policy
 from indexer.record_store import record_key
-from indexer.segments.reuse import NOT_KEPT, KeptRecords, ReuseStore
+from indexer.segments.reuse import KeptRecords, ReuseStore
 from indexer.sources.fact_store import (
     UNKNOWN,
     FactsDamaged,
@@ -29,6 +29,9 @@ from indexer.sources.fingerprint import hash_program
 from indexer.sources.records import SourceRecord
 from indexer.x402.readings import ReadResource
 from indexer.x402.resource import Outline
+
+NOT_KEPT = -1
+"""The row of a record that the last snapshot does not store."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Facts | Outline] = msgspec.msgpack.Decoder(Facts | Outline)

@@ -11,12 +11,18 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from indexer.catalogue.discovered import describe_services, encode_group, is_whole
-from indexer.catalogue.known_records import Answer, Known, KnownRecords, Stored, answer_of
+from indexer.catalogue.known_records import (
+    NOT_KEPT,
+    Answer,
+    Known,
+    KnownRecords,
+    Stored,
+    answer_of,
+)
 from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
 from indexer.options import Kind, Policy, Stablecoin
 from indexer.processes.pool import Pool, wait_for
-from indexer.segments.reuse import NOT_KEPT
 from indexer.sources.fact_store import NO_KEY, hash_text
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped

@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
     path: of the postings of the part
     field: its number in the order of the weights
-    of_services: whether the documents are services, each of whose documents has the field
+    of_services: whether the documents are services, whose documents all have the field
     terms: int32, the ranks of the terms, ascending
     bounds: int64[terms + 1], where the postings of each term begin
     """
@@ -57,7 +57,7 @@ class Run(NamedTuple):
     bounds: Integers
 
     def between(self, start: int, stop: int) -> Run:
-        """Return the postings of a range of terms, which are ranked from its start."""
+        """Return the postings of terms `start` to `stop`, with ranks counted from `start`."""
         first, last = np.searchsorted(self.terms, (start, stop)).tolist()
         return self._replace(
             terms=self.terms[first:last] - np.int32(start), bounds=self.bounds[first : last + 1]
@@ -65,10 +65,10 @@ class Run(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """The runs of a catalogue in the order of their fields, its terms in byte order, its words.
+    """The runs of a catalogue by field, and its terms and words in byte order.
 
     documents: the path of DOCUMENTS
-    words: each with a blank and its term, in byte order
+    words: each is a word, a blank and its term
     """
 
     runs: list[Run]
@@ -80,9 +80,11 @@ class Runs(NamedTuple):
 def write_runs(
     folder: Path, parts: Iterable[Part], documents: Documents, prior: Floats, config: SearchConfig
 ) -> Runs:
-    """Write the postings of parts, of which one is in memory at a time."""
+    """Write the postings part by part; one part is in memory at a time."""
     folder.mkdir()
-    numbers = defaultdict[bytes, int](count().__next__)  # numbered as they come
+    numbers = defaultdict[bytes, int](
+        count().__next__
+    )  # numbered in the order in which they come first
     words: set[bytes] = set()
     fields = {name: number for number, name in enumerate(config.field_weights)}
     lengths = _Lengths(documents, len(fields))
@@ -109,23 +111,23 @@ def write_runs(
 
 
 def divide_terms(
-    runs: Sequence[Run], terms: int, most: int, documents: Documents
+    runs: Sequence[Run], terms: int, target: int, documents: Documents
 ) -> Iterator[range]:
-    """Yield ranges of terms that have about `most` postings, one term at least; one range if none.
+    """Yield ranges of terms with about `target` postings each, and of one term at least.
 
-    Postings of services count as those of so many documents as a service has on average.
+    A posting of a service counts as those of as many documents as a service has on average.
     """
     sizes = np.zeros(terms)
     share = len(documents.services) / max(len(documents.own), 1)
     for run in runs:
         sizes[run.terms] += np.diff(run.bounds) * (share if run.of_services else 1)
-    starts = np.flatnonzero(np.diff(np.cumsum(sizes) // most, prepend=-1))
+    starts = np.flatnonzero(np.diff(np.cumsum(sizes) // target, prepend=-1))
     for start, stop in pairwise([0, *starts[1:].tolist(), terms]):
         yield range(start, stop)
 
 
 class _Lengths:
-    """The lengths of fields, the counts of their terms, of documents and of services."""
+    """Lengths of fields, which are sums of the counts of terms, by document and by service."""
 
     def __init__(self, documents: Documents, fields: int) -> None:
         self._documents = documents
@@ -146,7 +148,7 @@ class _Lengths:
     def write(self, path: Path, prior: Floats, b: float) -> None:
         """Write DOCUMENTS with the norms 1 - b + b · length / average length.
 
-        Documents without a field are left out of its average, which they would lower.
+        The average is that of the documents that have the field: others would lower it.
         """
         documents = self._documents
         averages = [self._average(field) for field in range(self._fields)]

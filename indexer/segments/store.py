@@ -19,7 +19,7 @@ from indexer.segments.postings import GONE, Numbers
 from indexer.segments.reuse import ReuseStore
 from indexer.segments.segment import Origin, Selection, read_segment
 from service.errors import SnapshotDamaged
-from service.snapshot.manifest import File, sha256
+from service.snapshot.manifest import File, hash_file
 from service.storage.container import arrays_path
 
 LEVELS = (500, 4000)
@@ -99,9 +99,7 @@ def use_segments(stored: Iterable[StoredSegment], keys: Keys) -> list[UsedSegmen
 
 def open_written(path: Path) -> StoredSegment:
     """Return a segment that this build wrote."""
-    written = arrays_path(path)
-    file = File(written.stat().st_size, sha256(written))
-    return StoredSegment(path, read_segment(path).keys, file)
+    return StoredSegment(path, read_segment(path).keys, hash_file(arrays_path(path)))
 
 
 def choose_merged(used: Sequence[UsedSegment]) -> list[UsedSegment]:

@@ -14,7 +14,7 @@ from indexer.errors import Misuse
 from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
 from indexer.x402.untrusted import NULL, string_of
-from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing
+from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.changes import ABSENT, COMPARED_FILES, compare_services
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
@@ -159,6 +159,18 @@ def count_changes(old: Path, new: Path) -> Changes:
         before, after = compare_services(old, new)
     added, removed = (int(np.count_nonzero(side == ABSENT)) for side in (before, after))
     return Changes(added, len(after) - added - removed, removed)
+
+
+def compare_with_served(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
+    """Return the id of the served snapshot, and the changes from it to `built`, if it is whole."""
+    served = ""
+    try:
+        served = read_current(artifacts).id
+        folder = artifacts / SNAPSHOTS / served
+        read_manifest(folder)  # raises for another format: its hashes of records are others
+        return served, count_changes(folder, built)
+    except SnapshotUnavailable:
+        return served, None
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:

@@ -17,7 +17,7 @@ from indexer.sources.fingerprint import hash_program
 from indexer.whoosh_index.schema import SCHEMA
 from service.errors import REBUILD
 from service.publishing.artifacts import WHOOSH
-from service.snapshot.manifest import File, check_files, sha256
+from service.snapshot.manifest import File, check_files, hash_file
 
 DESCRIPTION = "files.json"
 
@@ -64,7 +64,7 @@ def check_index(folder: Path) -> dict[str, File]:
 def describe_index(folder: Path, known: dict[str, File]) -> None:
     """Write the description of an index; `known` files were described before."""
     files = {
-        path.name: known.get(path.name) or File(path.stat().st_size, sha256(path))
+        path.name: known.get(path.name) or hash_file(path)
         for path in sorted(folder.iterdir())
         if path.name != DESCRIPTION
     }

@@ -125,6 +125,15 @@ def identify(files: Mapping[str, File]) -> str:
     return digest.hexdigest()[:ID_DIGITS]
 
 
+def list_files(folder: Path, threads: int, known: Mapping[str, File]) -> dict[str, File]:
+    """Return each file of a folder by its path in it; `known` ones are not read again."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    unknown = sorted(name for name, path in paths.items() if name not in known and path.is_file())
+    with ThreadPoolExecutor(threads) as pool:
+        hashed = pool.map(hash_file, (paths[name] for name in unknown))
+        return {**known, **dict(zip(unknown, hashed, strict=True))}
+
+
 def check_sizes(folder: Path, files: Mapping[str, File]) -> None:
     """Check that every file is there with its size; raises SnapshotDamaged."""
     for name, file in files.items():
@@ -168,6 +177,11 @@ def check_files(folder: Path, files: Mapping[str, File], threads: int = 1) -> No
     for path, file, actual in zip(paths, files.values(), hashes, strict=True):
         if actual != file.sha256:
             raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
+
+
+def hash_file(path: Path) -> File:
+    """Return the size and the hash of a file."""
+    return File(path.stat().st_size, sha256(path))
 
 
 def sha256(path: Path) -> str:

@@ -25,7 +25,7 @@ from service.errors import SnapshotDamaged
 SUFFIX = ".arrays"
 MAGIC = b"ARRAYS\x01\n"
 ALIGNMENT = 64  # bytes, a cache line
-LONGEST_INTEGER = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 HEADER_START = len(MAGIC) + 4
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -37,8 +37,8 @@ class Array(NamedTuple):
 
     dtype: the little-endian type of its items; several, separated by blanks, where the writer may
         choose
-    shape: its dimensions, separated by commas: numbers, or names that have one value in a file,
-        with `+1` where the array has one item more
+    shape: its dimensions, separated by commas: a size, or a name that stands for one size in the
+        whole file; `name+1` is one more
     text: its content, for docs/format.md
     """
 
@@ -64,13 +64,13 @@ class Layout:
         return [[*map(_dimension, each.shape.split(","))] for each in self.arrays.values()]
 
     @cached_property
-    def room(self) -> int:
-        """The bytes before the first array."""
+    def data_offset(self) -> int:
+        """The offset of the first array."""
         longest = [
-            _Entry(name, max(each.dtype.split(), key=len), [LONGEST_INTEGER] * len(dimensions), 0)
+            _Entry(name, max(each.dtype.split(), key=len), [MAX_INT64] * len(dimensions), 0)
             for (name, each), dimensions in zip(self.arrays.items(), self.dimensions, strict=True)
         ]
-        digits = len(str(LONGEST_INTEGER)) * len(longest)  # of the offsets
+        digits = len(str(MAX_INT64)) * len(longest)  # of the offsets
         return _aligned(HEADER_START + len(_encode(longest)) + digits)
 
 
@@ -96,7 +96,7 @@ class Section(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-_header = msgspec.json.Decoder(list[_Entry])
+_decode_header = msgspec.json.Decoder(list[_Entry]).decode
 
 
 class ArraysWriter:
@@ -105,7 +105,7 @@ class ArraysWriter:
     def __init__(self, file: BinaryIO, layout: Layout) -> None:
         self._file, self._layout = file, layout
         self._entries: list[_Entry] = []
-        file.seek(layout.room)
+        file.seek(layout.data_offset)
 
     def write(self, name: str, content: npt.NDArray[Any]) -> None:
         """Write the next array."""
@@ -116,8 +116,8 @@ class ArraysWriter:
     def stream(self, name: str, pieces: Iterable[Piece]) -> npt.NDArray[np.int64]:
         """Write the next array in pieces along its first dimension; returns the length of each.
 
-        Bytes are pieces of an array of bytes. Only an array of one dimension may have no piece.
-        Raises ValueError for pieces that are not alike.
+        A piece that is bytes extends an array of bytes. An array of several dimensions needs one
+        piece at least. Raises ValueError for pieces of different types or widths.
         """
         offset = self._start(name)
         lengths, kinds = array("q"), set()
@@ -129,7 +129,7 @@ class ArraysWriter:
                 self._file.write(piece)
             lengths.append(len(piece))
         if len(kinds) > 1:
-            raise ValueError(f"the pieces of {name} are not alike: {kinds}")
+            raise ValueError(f"the pieces of {name} differ in type or width: {kinds}")
         declared = np.dtype(self._layout.arrays[name].dtype.split()[0])
         dtype, rest = kinds.pop() if kinds else (declared, ())
         self._add(name, dtype, (sum(lengths), *rest), offset)
@@ -138,14 +138,14 @@ class ArraysWriter:
     def finish(self) -> None:
         """Write the header; raises ValueError for arrays of another layout."""
         _check(self._layout, self._entries)
-        header = _encode(self._entries).ljust(self._layout.room - HEADER_START)
+        header = _encode(self._entries).ljust(self._layout.data_offset - HEADER_START)
         self._file.seek(0)
         self._file.write(MAGIC + len(header).to_bytes(4, "little") + header)
 
     def _start(self, name: str) -> int:
-        expected = [*self._layout.arrays][len(self._entries)]
+        expected = [*self._layout.arrays, "the end"][len(self._entries)]
         if name != expected:
-            raise ValueError(f"the next array is {expected}, not {name}")
+            raise ValueError(f"the layout has {expected} next, not {name}")
         offset = _aligned(self._file.tell())
         self._file.write(bytes(offset - self._file.tell()))
         return offset
@@ -175,8 +175,8 @@ def write_arrays(path: Path, layout: Layout, arrays: Mapping[str, npt.NDArray[An
 def open_arrays(path: Path, layout: Layout, *, cold: Container[str] = ()) -> Arrays:
     """Map the file `path` with the suffix, and return its arrays; raises SnapshotDamaged.
 
-    Types and shapes are those of the layout. Each page is read now, which saves the first query
-    that needs it a page fault, but for those of the arrays named by `cold`.
+    Types and shapes are those of the layout. Each page is read now, so that the first query takes
+    no page fault; those of the arrays in `cold` are read when they are needed.
     """
     path = arrays_path(path)
     try:
@@ -198,7 +198,7 @@ def open_arrays(path: Path, layout: Layout, *, cold: Container[str] = ()) -> Arr
 
 
 def sections_of(content: bytes | bytearray | memoryview | mmap.mmap) -> list[Section]:
-    """Return the sections of a file, which cover it; one without a name if it is no container."""
+    """Divide a file into sections; one without a name if the file is no container."""
     try:
         entries = _read_header(content)
         widths = [1, *(np.dtype(each.dtype).itemsize for each in entries)]
@@ -219,15 +219,16 @@ def arrays_path(path: Path) -> Path:
 def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_Entry]:
     """Return the header of a file; raises ValueError or msgspec.MsgspecError."""
     if bytes(content[: len(MAGIC)]) != MAGIC:
-        raise ValueError("is no container of arrays")
+        raise ValueError("does not begin as a container of arrays does")
     size = int.from_bytes(content[len(MAGIC) : HEADER_START], "little")
-    return _header.decode(bytes(content[HEADER_START : HEADER_START + size]))
+    return _decode_header(bytes(content[HEADER_START : HEADER_START + size]))
 
 
 def _check(layout: Layout, entries: Sequence[_Entry]) -> None:
     """Compare a header with a layout; raises ValueError."""
     if [each.name for each in entries] != list(layout.arrays):
-        raise ValueError(f"holds other arrays than {', '.join(layout.arrays)}")
+        names = ", ".join(each.name for each in entries)
+        raise ValueError(f"holds {names}; expected {', '.join(layout.arrays)}")
     sizes: dict[str, int] = {}
     for entry, types, dimensions in zip(entries, layout.types, layout.dimensions, strict=True):
         is_right = entry.dtype in types and len(dimensions) == len(entry.shape)
@@ -237,8 +238,8 @@ def _check(layout: Layout, entries: Sequence[_Entry]) -> None:
         if not is_right or entry.offset < 0:
             declared = layout.arrays[entry.name]
             raise ValueError(
-                f"{entry.name} is {entry.dtype} {entry.shape}, not {declared.dtype} "
-                f"[{declared.shape}]"
+                f"{entry.name} has the type {entry.dtype} and the shape {entry.shape}, "
+                f"expected {declared.dtype} [{declared.shape}]"
             )
 
 
