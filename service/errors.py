@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
+MAX_MESSAGE = 300
+"""Characters of a message that may quote another server."""
+
+_credentials = re.compile(r"(?<=://)[^/\s]*@|\?[^\s\"')>]*")
 
 
 class RatecardError(Exception):
@@ -211,3 +216,28 @@ class ArtifactsBusy(PublishingFailed):
 
 class DownloadDamaged(Exception):  # no response has it
     """A frame, a patch or an archive is not what it should be."""
+
+
+class FollowingFailed(Exception):  # no response has it
+    """A look at the origin that did not end with what it publishes.
+
+    The message is cut to MAX_MESSAGE printable characters: parts of it are text of the origin.
+
+    code: `origin_unavailable`, `pointer_missing`, `pointer_refused`, `manifest_refused`,
+        `file_refused`, `file_missing`, `artifacts_busy`, `disk_full` or `disk_failed`
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(shorten(message))
+        self.code = code
+
+
+def shorten(message: str) -> str:
+    """Return a message on one line of at most MAX_MESSAGE printable characters."""
+    start = message[:MAX_MESSAGE]
+    return "".join(letter if letter.isprintable() else " " for letter in start)
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the user and the query of the URLs in it."""
+    return _credentials.sub("", text)

@@ -14,10 +14,10 @@ from uuid import uuid4
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from service.errors import PublishingFailed
+from service.errors import PublishingFailed, without_credentials
 from service.publishing.durable import make_folder, sync, write_durably
-from service.replicas.origin import POINTER, without_credentials
-from service.replicas.store import open_store
+from service.replicas.origin import POINTER
+from service.replicas.store import open_store, reason_of
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -124,10 +124,9 @@ class Bucket:
         try:
             yield
         except (BaseError, OSError) as error:
-            reason = without_credentials(str(error).partition("\n")[0])
             raise PublishingFailed(
-                f"{self.name}: {fault}: {reason}; what was published stays, and the next build "
-                "pushes what is missing"
+                f"{self.name}: {fault}: {reason_of(error)}; what was published stays, and the "
+                "next build pushes what is missing"
             ) from error
 
 

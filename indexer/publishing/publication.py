@@ -15,10 +15,9 @@ from indexer.errors import Misuse
 from indexer.progress import Progress
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER, read_download
 from service.artifacts.pointer import Copy, Pointer
-from service.errors import PublishingFailed, SnapshotUnavailable
+from service.errors import FollowingFailed, PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import STAGING, kept_snapshots
 from service.publishing.durable import sync, write_durably
-from service.replicas.failures import FollowingFailed
 from service.replicas.signatures import decode_pointer, encode_pointer, read_private_key
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current

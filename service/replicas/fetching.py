@@ -25,11 +25,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from service.artifacts.downloads import Piece
-from service.errors import DownloadDamaged, SnapshotUnavailable
+from service.errors import DownloadDamaged, FollowingFailed, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
 from service.publishing.frames import cut, map_file, unpack
 from service.publishing.patches import MAX_SECTIONS, apply_patch
-from service.replicas.failures import FollowingFailed
 from service.replicas.origin import Origin
 from service.snapshot.manifest import MANIFEST, File, Manifest, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS

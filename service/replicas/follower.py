@@ -20,11 +20,16 @@ import msgspec
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER
 from service.artifacts.following import FOLLOWING, Failure, Following, read_following
 from service.artifacts.pointer import Pointer
-from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
+from service.errors import (
+    ArtifactsBusy,
+    FollowingFailed,
+    PublishingFailed,
+    SnapshotUnavailable,
+    shorten,
+)
 from service.publishing.artifacts import KEPT, make_current, publish, stage, write_current
 from service.publishing.downloads import make_downloads
 from service.publishing.durable import sync, write_durably
-from service.replicas.failures import FollowingFailed
 from service.replicas.fetching import INCOMING, Fetch, check_manifest
 from service.replicas.origin import Origin
 from service.replicas.signatures import check_pointer, decode_pointer
@@ -116,7 +121,7 @@ class Follower:
             return Failure("disk_failed", f"{self._artifacts}: {error}; check the disk")
         except Exception as error:  # noqa: BLE001  # whatever an origin sends, the follower goes on
             _log.exception("a look at %s failed", self._origin.name)
-            return Failure("internal_error", repr(error))
+            return Failure("internal_error", shorten(repr(error)))
         return None
 
     def _follow(self) -> None:

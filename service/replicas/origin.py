@@ -10,7 +10,6 @@ patches/<from>-<to>.json, .zst  the pieces of the files of one snapshot from ano
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,8 +19,8 @@ import obstore
 from obstore.exceptions import BaseError, NotModifiedError
 
 from service.artifacts.downloads import PatchIndex, Piece, SectionIndex
-from service.replicas.failures import FollowingFailed
-from service.replicas.store import open_store
+from service.errors import FollowingFailed, without_credentials
+from service.replicas.store import open_store, reason_of
 from service.snapshot.manifest import FORMAT, File
 
 if TYPE_CHECKING:
@@ -36,10 +35,6 @@ CHUNK = 1 << 20
 """Bytes that are written at a time."""
 ATTEMPTS = 3
 """Requests for one object that bring nothing, before it is given up."""
-
-_attempts = re.compile(r" in [\d.]+\w+, after \d+ retries,[^-]*-")
-_credentials = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s\"')>]*")
-
 
 T = TypeVar("T")
 
@@ -204,15 +199,9 @@ class Origin:
         return FollowingFailed("file_missing", f"{self.name} has no {key}")
 
     def _unavailable(self, error: BaseError) -> FollowingFailed:
-        reason = without_credentials(_attempts.sub(":", str(error).partition("\n")[0]))
-        return FollowingFailed("origin_unavailable", f"{self.name}: {reason}")
+        return FollowingFailed("origin_unavailable", f"{self.name}: {reason_of(error)}")
 
 
 def open_origin(url: str) -> Origin:
     """Open the origin at a URL; raises ValueError."""
     return Origin(url, open_store(url))
-
-
-def without_credentials(text: str) -> str:
-    """Return a text without the user and the query of the URLs in it."""
-    return _credentials.sub("", text)

@@ -14,7 +14,7 @@ from service.artifacts.pointer import (
     pointer_decoder,
     pointer_file_decoder,
 )
-from service.replicas.failures import FollowingFailed
+from service.errors import FollowingFailed
 from service.snapshot.manifest import FORMAT
 
 if TYPE_CHECKING:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError
 from obstore.store import HTTPStore, from_url
+
+from service.errors import without_credentials
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -21,6 +24,11 @@ CLIENT: ClientConfig = {
     "timeout": "1h",  # of a whole transfer
 }
 RETRIES: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
+MAX_REASON = 1000
+"""Characters of an error that are read: obstore quotes the whole body of the response."""
+
+_body = re.compile(r"(status code: \d{3} [^:]*):.*")
+_elapsed = re.compile(r" in [\d.]+[a-zµ]+(?:, after [^-]*)? -")
 
 
 def open_store(url: str) -> ObjectStore:
@@ -44,3 +52,13 @@ def open_store(url: str) -> ObjectStore:
         "what is followed must be a URL as s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, file:///folder or https://catalogue.example"
     )
+
+
+def reason_of(error: Exception) -> str:
+    """Return the URL and the status of an error of a store, without credentials.
+
+    The body of the response is left out, as a redirect may have led to another server, and so are
+    times and retries: the same failure has the same text at each look.
+    """
+    line = str(error)[:MAX_REASON].partition("\n")[0]
+    return without_credentials(_elapsed.sub(":", _body.sub(r"\1", line)))

@@ -16,9 +16,8 @@ from indexer.__main__ import main
 from indexer.publishing import push
 from service.artifacts.downloads import DOWNLOADS, SectionIndex, verify_downloads
 from service.artifacts.downloads import POINTER as OWN_POINTER
-from service.errors import SnapshotDamaged, SnapshotMissing
+from service.errors import FollowingFailed, SnapshotDamaged, SnapshotMissing
 from service.publishing.frames import decompress
-from service.replicas.failures import FollowingFailed
 from service.replicas.origin import POINTER, open_origin
 from service.replicas.signatures import decode_pointer
 from service.snapshot.manifest import Manifest, read_manifest, verify

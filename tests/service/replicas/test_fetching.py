@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from service.errors import FollowingFailed
 from service.publishing import frames
 from service.publishing.frames import compress, cut
 from service.records import Counts
-from service.replicas.failures import FollowingFailed
 from service.replicas.fetching import INCOMING, Fetch
 from service.replicas.origin import open_origin
 from service.snapshot.manifest import FORMAT, MANIFEST, File, Manifest, copy_manifest

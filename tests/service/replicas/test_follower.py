@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
+from service.errors import MAX_MESSAGE
 from service.publishing.artifacts import stage
 from service.publishing.frames import compress
 from service.replicas.follower import Follower
@@ -496,6 +498,53 @@ def test_a_snapshot_for_which_the_disk_has_no_room_is_not_fetched(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     assert failure(follower(artifacts, origin)) == "disk_full"
     assert not any(path.endswith(".zst") for path, _ in origin.requests)
+
+
+@pytest.mark.parametrize("status", [401, 403, 409, 500])
+def test_the_body_of_an_error_is_neither_searched_nor_shown(
+    origin: OriginServer, artifacts: Path, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    origin.answer_with = lambda _: status
+    origin.body = b"\x1b[31msecret in " + b"1" * 2_000_000 + b"s, after 3 retries, secret"
+    follows = follower(artifacts, origin)
+    for _ in range(2):
+        assert failure(follows) == "origin_unavailable"
+    error = follows.state.error
+    assert error is not None
+    assert error.message.endswith(f"status code: {status} {HTTPStatus(status).phrase}")
+    assert origin.url in error.message
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{origin.url} is not followed: {error.message}"
+    ]
+    assert (artifacts / "following.json").stat().st_size < 1000
+
+
+def test_the_answer_of_a_server_that_the_origin_redirects_to_is_not_shown(
+    origin: OriginServer, artifacts: Path, tmp_path: Path
+) -> None:
+    with serve_origin(tmp_path) as internal:
+        internal.answer_with = lambda _: 403
+        internal.body = b"internal secret"
+        origin.answer_with = lambda _: 302
+        origin.location = f"{internal.url}/secret"
+        follows = follower(artifacts, origin)
+        assert failure(follows) == "origin_unavailable"
+    assert follows.state.error is not None
+    assert "403 Forbidden" in follows.state.error.message
+    assert "secret" not in (artifacts / "following.json").read_text()
+
+
+@pytest.mark.parametrize("place", ["id", "format"])
+def test_a_message_has_few_characters_of_the_origin_and_all_can_be_printed(
+    origin: OriginServer, artifacts: Path, place: str
+) -> None:
+    text = "\x1b]0;title\x07\u202e\n" * 100_000
+    change_manifest(origin, lambda manifest: manifest.update({place: text}))
+    follows = follower(artifacts, origin)
+    assert failure(follows) == "manifest_refused"
+    assert follows.state.error is not None
+    assert len(follows.state.error.message) <= MAX_MESSAGE
+    assert follows.state.error.message.isprintable()
 
 
 def test_the_state_names_no_credentials(artifacts: Path) -> None:

@@ -23,7 +23,7 @@ from obstore.exceptions import (
     PreconditionError,
 )
 
-from service.replicas.failures import FollowingFailed
+from service.errors import FollowingFailed
 from service.replicas.origin import POINTER, open_origin
 from service.replicas.store import RETRIES, open_store
 from tests.support.stores.faults import NONE, Fault, FaultProxy, random_plan, run_fault_proxy

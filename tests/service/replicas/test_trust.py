@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from service.artifacts.pointer import Pointer
-from service.replicas.failures import FollowingFailed
+from service.errors import FollowingFailed
 from service.replicas.signatures import (
     CLOCK_SKEW,
     check_pointer,

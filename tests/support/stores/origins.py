@@ -82,7 +82,7 @@ def serial_of(bucket: Path) -> int:
 class OriginServer:
     """Serves the layout of a bucket over HTTP, as another Ratecard does; fails on demand.
 
-    answer_with: a status to answer everything with, as 500
+    answer_with: a status to answer a path with, as 500, and `body` and `location` with it
     cut: returns after how many bytes of the body of a path the connection is closed, or None
     spoil: changes the body of a path
     """
@@ -90,6 +90,8 @@ class OriginServer:
     def __init__(self, bucket: Path) -> None:
         self.bucket = bucket
         self.answer_with: Callable[[str], int | None] = lambda _: None
+        self.body = b""
+        self.location = ""
         self.cut: Callable[[str], int | None] = lambda _: None
         self.spoil: Callable[[str, bytes], bytes] = lambda _, body: body
         self.requests: list[tuple[str, int]] = []
@@ -137,7 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
         status = self.origin.answer_with(path)
         file = self.origin.bucket / path
         if status or not file.is_file():
-            self._send(status or 404, b"")
+            headers = {"Location": self.origin.location} if self.origin.location else {}
+            body = self.origin.body if status and with_body else b""
+            self._send(status or 404, body, len(body), headers)
             return
         content = file.read_bytes()
         etag = f'"{hashlib.sha256(content).hexdigest()}"'
