@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 LONGEST_PAUSE = 6
 """The longest pause after failures, in intervals."""
+STATE_DAMAGED = "state_damaged"
+"""Code of the failure of a replica that trusts a key, and has lost the last serial."""
 
 _log = logging.getLogger(__name__)
 _manifest = msgspec.json.Decoder(Manifest)
@@ -73,11 +75,9 @@ class Follower:
         self._max_age = max_age
         self._downloads = downloads
         self._verified: tuple[str, list[State]] | None = None
-        state = read_following(artifacts)
-        if state is None or state.origin != origin.name:
-            state = Following(origin=origin.name)
-        self.state = state
         self._failed_looks = 0
+        self._is_recalled = False
+        self.state = Following(origin=origin.name)
 
     def look(self) -> bool:
         """Look at the origin once, fetch and publish what is new; return whether that worked.
@@ -89,13 +89,13 @@ class Follower:
         if failure:
             self.state.failures += 1
             self._origin.forget_pointer()
-            if failure != self.state.error:
+            if self._failed_looks == 1 or failure != self.state.error:
                 _log.warning("%s is not followed: %s", self._origin.name, failure.message)
         elif self.state.error:
             _log.info("%s is followed again", self._origin.name)
         self.state.error = failure
         with suppress(OSError):  # a full disk is reported where it matters
-            self._write_state(durably=False)
+            self._write_state()
         return failure is None
 
     def pause(self, interval: float, chance: float) -> float:
@@ -126,6 +126,8 @@ class Follower:
 
     def _follow(self) -> None:
         self._artifacts.mkdir(parents=True, exist_ok=True)
+        if not self._is_recalled:
+            self._recall()
         content = self._origin.pointer()
         self.state.contacted_at = datetime.now(UTC)
         pointer = decode_pointer(content, self._trust)
@@ -143,9 +145,34 @@ class Follower:
             write_current(self._artifacts, pointer.id, pointer.published_at)
             self.state.behind_since = None
             self._keep_pointer(content, staging)
-            self._write_state(durably=False)
+            self._write_state()
             if self._downloads:
                 self._make_downloads(pointer.id, before)
+
+    def _recall(self) -> None:
+        """Restore the state that the last run wrote, with the highest serial that is known.
+
+        Raises FollowingFailed for a damaged state where a key is trusted: any earlier publication
+        with a valid signature would be accepted.
+        """
+        path = self._artifacts / FOLLOWING
+        state = read_following(self._artifacts)
+        is_lost = path.exists() if state is None else _is_lost(state)
+        serial = 0
+        with suppress(OSError, FollowingFailed):
+            serial = decode_pointer((self._artifacts / POINTER).read_bytes(), self._trust).serial
+        if is_lost and self._trust is not None:
+            raise FollowingFailed(
+                STATE_DAMAGED,
+                f"{path} is damaged, and with it the last serial: remove it to accept publications "
+                f"from serial {serial} on",
+            )
+        if state is None:
+            self.state.serial = serial
+        elif state.origin == self._origin.name:
+            self.state = state
+            state.serial = max(state.serial, serial)
+        self._is_recalled = True
 
     def _serve(self, pointer: Pointer, staging: Path) -> None:
         """Have the snapshot of a pointer served, fetching it if it is not there."""
@@ -183,7 +210,7 @@ class Follower:
         state.id, state.manifest = pointer.id, pointer.manifest
         state.serial = max(state.serial, pointer.serial)
         state.published_at = pointer.published_at
-        self._write_state(durably=True)
+        self._write_state()
 
     def _fetch(self, pointer: Pointer, staging: Path) -> None:
         manifest = self._read_manifest(pointer)
@@ -249,14 +276,16 @@ class Follower:
         fresh.replace(self._artifacts / POINTER)
         sync(self._artifacts)
 
-    def _write_state(self, *, durably: bool) -> None:
+    def _write_state(self) -> None:
+        """Replace the state on disk: a power cut leaves this one or the one before."""
         self.state.bytes += self._origin.take_bytes()
         content = msgspec.json.format(msgspec.json.encode(self.state), indent=2)
         fresh = self._artifacts / f"{FOLLOWING}.new"
-        if durably:
-            write_durably(fresh, content)
-        else:
-            fresh.write_bytes(content)
+        write_durably(fresh, content)
         fresh.replace(self._artifacts / FOLLOWING)
-        if durably:
-            sync(self._artifacts)
+        sync(self._artifacts)
+
+
+def _is_lost(state: Following) -> bool:
+    """Return whether a state was written after a damaged one, and has no serial for that reason."""
+    return state.error is not None and state.error.code == STATE_DAMAGED

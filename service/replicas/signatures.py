@@ -63,7 +63,8 @@ def check_pointer(pointer: Pointer, last_serial: int, max_age: int, now: datetim
         raise FollowingFailed(
             "pointer_refused",
             f"the pointer has the serial {pointer.serial}, and {last_serial} was seen before: an "
-            "earlier publication stands there again",
+            "earlier publication stands there again; where the origin was begun anew, remove "
+            "following.json and pointer.json",
         )
     age = now - pointer.published_at
     if max_age and age > timedelta(seconds=max_age):

@@ -8,17 +8,19 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
+from service.artifacts.following import FOLLOWING, read_following
 from service.errors import MAX_MESSAGE
 from service.publishing.artifacts import stage
 from service.publishing.frames import compress
@@ -28,6 +30,7 @@ from service.snapshot.manifest import verify
 from service.snapshot.publication import read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, decompressed, flip_a_bit, folder, snapshots
+from tests.support.crash import Disk, Recorder, lay
 from tests.support.running import Json, examples, service, write_lines
 from tests.support.stores.origins import (
     POINTER,
@@ -72,6 +75,11 @@ def origin(editions: Editions, tmp_path: Path) -> Iterator[OriginServer]:
     shutil.copytree(editions.buckets[0], tmp_path / "bucket")
     with serve_origin(tmp_path / "bucket") as server:
         yield server
+
+
+def truncate_to_nothing(path: Path) -> None:
+    """Leave of a file what a power cut can leave where it was not flushed."""
+    path.write_bytes(b"")
 
 
 def publish_second(origin: OriginServer, editions: Editions) -> None:
@@ -376,6 +384,80 @@ def test_a_pointer_with_a_lower_serial_is_refused_after_a_restart_too(
     shutil.copy(editions.buckets[0] / POINTER, origin.bucket / POINTER)
     assert failure(follower(artifacts, origin)) == "pointer_refused"
     assert current(artifacts) == editions.two
+
+
+def test_a_serial_outlives_a_power_cut_at_any_instant_of_a_later_look(
+    origin: OriginServer, tmp_path: Path
+) -> None:
+    home, replayed = tmp_path / "home", tmp_path / "replayed"
+    follows = follower(home / "artifacts", origin)
+    assert follows.look()
+    (tmp_path / "contents").mkdir()
+    recording = Recorder(home, tmp_path / "contents").record(follows.look)
+    disk = Disk(recording)
+    found = set()
+    for operation in recording.operations:
+        disk.apply(operation)
+        for trees in disk.crashes():
+            files = {FOLLOWING: trees["artifacts"].get(FOLLOWING)}
+            lay(files, recording.contents, replayed)
+            state = read_following(replayed)
+            found.add(state and state.serial)
+            shutil.rmtree(replayed)
+    assert found == {1}
+
+
+@pytest.mark.parametrize("damage", [truncate_to_nothing, Path.unlink])
+def test_a_pointer_that_was_passed_on_is_remembered_without_a_state(
+    origin: OriginServer, artifacts: Path, editions: Editions, damage: Callable[[Path], None]
+) -> None:
+    publish_second(origin, editions)
+    assert follower(artifacts, origin).look()
+    damage(artifacts / FOLLOWING)
+    shutil.copy(editions.buckets[0] / POINTER, origin.bucket / POINTER)
+    assert failure(follower(artifacts, origin)) == "pointer_refused"
+    (artifacts / FOLLOWING).unlink()
+    (artifacts / "pointer.json").unlink()
+    assert follower(artifacts, origin).look()
+
+
+def test_the_pointer_of_another_origin_is_not_remembered(
+    origin: OriginServer, artifacts: Path, editions: Editions
+) -> None:
+    publish_second(origin, editions)
+    assert follower(artifacts, origin).look()
+    other = Follower(artifacts, open_origin(f"file://{editions.buckets[0]}"))
+    assert other.look()
+    assert current(artifacts) == editions.one
+
+
+def test_with_a_key_a_damaged_state_is_refused_until_it_is_removed(
+    origin: OriginServer, artifacts: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = Ed25519PrivateKey.generate()
+    sign = lambda text: key.sign(text).hex()  # noqa: E731  # beside its key
+    pointer = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+    put_pointer(origin.bucket, pointer | {"serial": 7}, sign)
+
+    def trusting() -> Follower:
+        return Follower(artifacts, open_origin(origin.url), trust=key.public_key())
+
+    assert trusting().look()
+    truncate_to_nothing(artifacts / FOLLOWING)
+    for _ in range(2):  # as after a restart
+        follows = trusting()
+        for _ in range(2):
+            assert failure(follows) == "state_damaged"
+    assert len(caplog.records) == 2
+    state = read_following(artifacts)
+    assert state is not None
+    assert state.error is not None
+    assert state.error.message.endswith("remove it to accept publications from serial 7 on")
+    (artifacts / FOLLOWING).unlink()
+    put_pointer(origin.bucket, pointer | {"serial": 6}, sign)
+    assert failure(follows) == "pointer_refused"
+    put_pointer(origin.bucket, pointer | {"serial": 8}, sign)
+    assert follows.look()
 
 
 def test_a_serial_is_remembered_before_anything_is_fetched(
