@@ -224,8 +224,8 @@ class FollowingFailed(Exception):  # no response has it
     The message is cut to MAX_MESSAGE printable characters: parts of it are text of the origin.
 
     code: `origin_unavailable`, `pointer_missing`, `pointer_refused`, `manifest_refused`,
-        `file_refused`, `file_missing`, `state_damaged`, `artifacts_busy`, `disk_full` or
-        `disk_failed`
+        `file_refused`, `file_missing`, `state_damaged`, `downloads_failed`, `artifacts_busy`,
+        `disk_full` or `disk_failed`
     """
 
     def __init__(self, code: str, message: str) -> None:

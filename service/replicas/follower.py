@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 LONGEST_PAUSE = 6
 """The longest pause after failures, in intervals."""
+MOST_SKIPPED = 64
+"""The most looks from one attempt to make downloads that failed to the next."""
+DOWNLOADS_FAILED = "downloads_failed"
+"""Code of the failure of a replica that serves what it cannot pass on."""
 STATE_DAMAGED = "state_damaged"
 """Code of the failure of a replica that trusts a key, and has lost the last serial."""
 
@@ -137,7 +141,7 @@ class Follower:
         self._note(pointer)
         if self._is_served(pointer):
             self.state.behind_since = None
-            if self._is_passed_on(pointer, content):
+            if self._keeps(content) and not self._needs_downloads(pointer.id):
                 return
         with stage(self._artifacts, self._keep) as staging:
             before = self._served_id()
@@ -146,7 +150,7 @@ class Follower:
             self.state.behind_since = None
             self._keep_pointer(content, staging)
             self._write_state()
-            if self._downloads:
+            if self._needs_downloads(pointer.id):
                 self._make_downloads(pointer.id, before)
 
     def _recall(self) -> None:
@@ -184,21 +188,37 @@ class Follower:
             self._fetch(pointer, staging)
         _log.info("serving snapshot %s of %s", pointer.id, self._origin.name)
 
-    def _is_passed_on(self, pointer: Pointer, content: bytes) -> bool:
-        """Return whether others can fetch from here what is served."""
+    def _keeps(self, content: bytes) -> bool:
+        """Return whether the pointer for replicas of this one is that of the origin."""
         with suppress(OSError):
-            index = self._artifacts / DOWNLOADS / pointer.id / INDEX
-            kept = (self._artifacts / POINTER).read_bytes()
-            return kept == content and (index.exists() or not self._downloads)
+            return (self._artifacts / POINTER).read_bytes() == content
         return False
 
+    def _needs_downloads(self, snapshot_id: str) -> bool:
+        """Return whether the downloads of a snapshot are to be made by this look.
+
+        Raises the last failure again while they are not: after each failure twice as many looks
+        pass, as compressing a snapshot to a full disk takes as long as to another one.
+        """
+        if not self._downloads or (self._artifacts / DOWNLOADS / snapshot_id / INDEX).exists():
+            return False
+        error, looks = self.state.error, self._failed_looks
+        is_due = looks & (looks - 1) == 0 or looks % MOST_SKIPPED == 0
+        if error is not None and error.code == DOWNLOADS_FAILED and not is_due:
+            raise FollowingFailed(error.code, error.message)
+        return True
+
     def _make_downloads(self, snapshot_id: str, base: str) -> None:
-        """Let others fetch the snapshot from here, after it is served."""
+        """Let others fetch the snapshot from here, after it is served; raises FollowingFailed."""
         folder = self._artifacts / SNAPSHOTS / snapshot_id
         try:
             make_downloads(self._artifacts, folder, read_manifest(folder), base)
         except (OSError, SnapshotUnavailable) as error:
-            _log.warning("the downloads of %s cannot be made: %s", snapshot_id, error)
+            raise FollowingFailed(
+                DOWNLOADS_FAILED,
+                f"{snapshot_id} is served, but its downloads cannot be made: {error}; others "
+                "cannot fetch it from here",
+            ) from error
 
     def _note(self, pointer: Pointer) -> None:
         """Remember an accepted pointer before it is followed, so that no earlier one is."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import random
 import re
@@ -627,6 +629,35 @@ def test_a_message_has_few_characters_of_the_origin_and_all_can_be_printed(
     assert follows.state.error is not None
     assert len(follows.state.error.message) <= MAX_MESSAGE
     assert follows.state.error.message.isprintable()
+
+
+def test_downloads_that_cannot_be_made_are_an_error_and_are_tried_ever_less_often(
+    origin: OriginServer,
+    artifacts: Path,
+    editions: Editions,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts = []
+
+    def fail(*_: object) -> None:
+        attempts.append(follows.state.failures)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    follows = Follower(artifacts, open_origin(origin.url), downloads=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("service.replicas.follower.make_downloads", fail)
+        for _ in range(200):
+            assert failure(follows) == "downloads_failed"
+    assert attempts == [0, 1, 2, 4, 8, 16, 32, 64, 128, 192]
+    assert current(artifacts) == editions.one
+    assert follows.state.behind_since is None
+    assert follows.state.error is not None
+    assert "No space left" in follows.state.error.message
+    assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
+    follows = Follower(artifacts, open_origin(origin.url), downloads=True)  # as after a restart
+    assert follows.look()
+    assert (artifacts / "downloads" / editions.one / "index.json").exists()
 
 
 def test_the_state_names_no_credentials(artifacts: Path) -> None:
