@@ -74,14 +74,12 @@ def apply_patch(
     Raises DownloadDamaged or OSError. The caller compares the hash of the file: an earlier file
     that is not the one that the patch was made from makes another file.
     """
-    if sum(piece.size for piece in pieces) != size:
-        raise DownloadDamaged(f"a patch does not make {size} bytes")
-    if len(pieces) > 2 * size // PIECE + MAX_SECTIONS:
-        raise DownloadDamaged(f"a patch has {len(pieces)} pieces for {size} bytes")
     before = memoryview(map_file(base))
+    ranges = [before[piece.start : piece.stop] for piece in pieces]
+    _check_work(pieces, ranges, len(before), size)
     with target.open("wb") as file:
-        for piece in pieces:
-            for content in _contents(before[piece.start : piece.stop], piece, memoryview(frames)):
+        for piece, prefix in zip(pieces, ranges, strict=True):
+            for content in _contents(prefix, piece, memoryview(frames)):
                 file.write(content)
 
 
@@ -127,6 +125,23 @@ def _cuts(earlier: Section, section: Section) -> Iterator[Cut]:
         )
 
 
+def _check_work(
+    pieces: Sequence[Piece], ranges: Sequence[memoryview], before: int, size: int
+) -> None:
+    """Check that applying a patch takes time in proportion to the files; raises DownloadDamaged.
+
+    The prefixes of a section are within the earlier section if it has one piece, and otherwise at
+    most four times its own size, as each has twice the bytes that a piece can have.
+    """
+    if sum(piece.size for piece in pieces) != size:
+        raise DownloadDamaged(f"a patch does not make {size} bytes")
+    is_any_empty = not all(piece.size for piece in pieces)
+    if is_any_empty or len(pieces) > 2 * size // PIECE + MAX_SECTIONS:
+        raise DownloadDamaged(f"a patch has {len(pieces)} pieces for {size} bytes")
+    if sum(map(len, ranges)) > before + 4 * size:
+        raise DownloadDamaged(f"a patch reads the {before} bytes of the earlier file repeatedly")
+
+
 def _contents(base: memoryview, piece: Piece, frames: memoryview) -> Iterator[Buffer]:
     """Yield the content of a piece; raises DownloadDamaged."""
     if not piece.bytes:
@@ -134,7 +149,8 @@ def _contents(base: memoryview, piece: Piece, frames: memoryview) -> Iterator[Bu
             raise DownloadDamaged("a piece of a patch copies what the earlier file has not")
         yield base
         return
-    if piece.size > PIECE or len(base) > MAX_PREFIX:
+    parts = 2 if piece.width else 1
+    if piece.size > PIECE // parts or len(base) > MAX_PREFIX // parts:
         raise DownloadDamaged("a piece of a patch is larger than any that is made")
     frame = frames[piece.offset : piece.offset + piece.bytes]
     if not piece.width:

@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from service.artifacts.downloads import Piece
 from service.errors import DownloadDamaged, FollowingFailed, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
-from service.publishing.frames import cut, map_file, unpack
+from service.publishing.frames import cut, longest_frame, map_file, unpack
 from service.publishing.patches import MAX_SECTIONS, apply_patch
 from service.replicas.origin import Origin
 from service.snapshot.manifest import MANIFEST, File, Manifest, read_manifest, sha256
@@ -234,8 +234,7 @@ class Fetch:
 
     def _fetch_frame(self, digest: str, frame: Path, size: int) -> str:
         """Fetch a section; return what is wrong with it."""
-        limit = size + (size >> 7) + (1 << 16)  # more than zstd makes of incompressible bytes
-        self._origin.download_section(digest, frame, limit)
+        self._origin.download_section(digest, frame, longest_frame(size))
         reason = self._accept(digest, lambda fresh: unpack(map_file(frame), fresh, size))
         frame.unlink()
         return reason

@@ -198,6 +198,16 @@ def test_a_frame_of_more_than_its_size_is_refused(width: int) -> None:
         patch.apply(b"", 100)
 
 
+def test_a_frame_that_refers_far_back_is_refused_without_a_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = np.random.default_rng(4).bytes(CHUNK)
+    unpack(compress(content), tmp_path / "file", CHUNK)
+    monkeypatch.setattr(frames, "PLAIN_WINDOW", frames.MIN_WINDOW)
+    with pytest.raises(DownloadDamaged, match="too much memory"):
+        unpack(compress(content), tmp_path / "file", CHUNK)
+
+
 @pytest.mark.parametrize(
     ("pieces", "reason"),
     [
@@ -206,14 +216,18 @@ def test_a_frame_of_more_than_its_size_is_refused(width: int) -> None:
         ([Piece(0, 50, 100, 0, 0, 0)], "copies"),
         ([Piece(20000, 20100, 100, 0, 0, 0)], "copies"),
         ([Piece(0, 2 * PIECE + 1, 100, 0, 20, 0)], "larger"),
+        ([Piece(0, PIECE + 1, 100, 0, 20, 4)], "larger"),
+        ([Piece(0, 0, 0, 0, 20, 4), Piece(0, 100, 100, 0, 0, 0)], "2 pieces for 100"),
+        ([Piece(0, PIECE, 1, 0, 20, 4)] * 100, "repeatedly"),
+        ([Piece(0, 0, 100, 0, 100 + (1 << 16) + 1, 0)], "too long"),
         ([Piece(0, 50, 100, 0, 20, 0)], "cannot be decompressed"),
         ([Piece(0, 50, 100, 7, 0, 0)], "copies"),
-        ([Piece(0, 50, 100, 5000, 20, 0)], "truncated"),
+        ([Piece(0, 50, 100, 1 << 20, 20, 0)], "truncated"),
     ],
 )
 def test_pieces_that_are_never_made_are_refused(pieces: list[Piece], reason: str) -> None:
     patch = Patch(b"", b"")
-    patch.pieces, patch.frames = pieces, b"no frame" * 10
+    patch.pieces, patch.frames = pieces, b"no frame" * 10_000
     with pytest.raises(DownloadDamaged, match=reason):
         patch.apply(bytes(3 * PIECE), 100)
 
@@ -247,6 +261,6 @@ def test_a_frame_is_unpacked_within_its_size(size: int, tmp_path: Path) -> None:
     with pytest.raises(DownloadDamaged, match="truncated"):
         unpack(frame[:-1], target, size)
     with pytest.raises(DownloadDamaged, match="other bytes after it"):
-        unpack(frame + frame, target, size)
+        unpack(frame + b"more", target, size)
     with pytest.raises(DownloadDamaged, match="cannot be decompressed"):
         unpack(b"no frame" * 10, target, size)
