@@ -11,7 +11,7 @@ from service.api.documents.curl import escape_json
 from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter, ServiceNotFound
 from service.mcp.tools.reading import MAX_RESOURCE, read_catalogue, record_text
-from service.mcp.tools.texts import clean
+from service.mcp.tools.texts import clean, escape_ignorable
 from service.snapshot import Snapshot
 
 CATALOGUE = "ratecard://catalogue"
@@ -71,7 +71,7 @@ def read_resource(snapshots: SnapshotManager, snapshot: Snapshot, uri: str) -> s
     if ordinal is None:
         known = f"{CATALOGUE} and {SERVICE}<id>"
         raise ServiceNotFound(f"there is no resource `{clean(uri, 100)}`; there are {known}")
-    return escape_json(record_text(snapshot, ordinal, MAX_RESOURCE).decode())
+    return escape_ignorable(escape_json(record_text(snapshot, ordinal, MAX_RESOURCE).decode()))
 
 
 def render_prompt(arguments: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
@@ -16,9 +17,11 @@ from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import HowToCall
 from service.mcp.tools.reading import ALL_ENDPOINTS, Answer, endpoint_of
 from service.mcp.tools.rows import (
+    CALL,
     MAX_NAME,
     MAX_URL,
     Says,
+    command_of,
     endpoint_line,
     endpoint_row,
     endpoint_text,
@@ -37,6 +40,7 @@ MAX_ACCEPTS = 8 * 1024  # bytes
 PAYS_WITH = (
     "Python: x402[httpx]; TypeScript: @x402/fetch or @x402/axios, with @x402/evm or @x402/svm"
 )
+LISTED = "call without values for all parameters"
 NOTE = (
     "The live 402 is authoritative: compare its amount, network and payee with your budget before "
     "paying. Nothing here pays or calls for you."
@@ -44,7 +48,7 @@ NOTE = (
 
 
 class Parameter(Struct, kw_only=True, omit_defaults=True):
-    """A parameter; `example` and `allowed` are the seller's values."""
+    """A parameter; `name`, `example` and `allowed` are the seller's."""
 
     name: str
     place: str = msgspec.field(name="in")
@@ -92,6 +96,7 @@ class _Accepts(Struct):
     accepts: list[Raw] = []
 
 
+_identifier = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _endpoint = msgspec.json.Decoder(Endpoint)
 _accepts = msgspec.json.Decoder(_Accepts)
 
@@ -109,13 +114,13 @@ async def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
     filled = [each for each in undescribed if each.name in values]
     sent = replace(endpoint, parameters=[*(endpoint.parameters or []), *filled])
-    command = curl(sent, values)
+    command = command_of(curl(sent, values), MAX_COMMAND)
     instructions = Instructions(
         id=row.id,
         method=row.method,
         url=clean(endpoint.url, MAX_COMMAND),
         seller_says=clean(endpoint.description or row.seller_says, MAX_LONG_SAYS),
-        curl=command if len(command) <= MAX_COMMAND and command.isprintable() else "",
+        curl=command,
         parameters=described,
         parameters_left_out=len(parameters) - len(described),
         accepts=accepts,
@@ -129,10 +134,12 @@ async def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
     )
     lines = [
         endpoint_line(replace(row, seller_says=instructions.seller_says), MAX_URL, MAX_LONG_SAYS),
-        instructions.curl or "no command: the URL is not HTTP, or the values are too long",
-        *map(_parameter_line, instructions.parameters),
+        CALL.format("it", command)
+        if command
+        else "no command: the URL is not HTTP, or the values are too long",
+        *map(_parameter_line, described),
         *_omitted(instructions.parameters_left_out, "parameters"),
-        "accepts, from the seller's feed: " + msgspec.json.encode(accepts).decode()
+        f"accepts; seller: {msgspec.json.encode(accepts).decode()}"
         if accepts
         else "its 402 says how it is paid",
         *_omitted(accepts_left_out, "ways to pay"),
@@ -160,9 +167,7 @@ def encode_values(
     known_names = {parameter.name: None for parameter in parameters}
     for name in values:
         if name not in known_names:
-            names = [clean(each, MAX_NAME) for each in list(known_names)[:MAX_ALLOWED]]
-            known = ", ".join(names) or "none"
-            message = f"values: it has no parameter `{clean(name, MAX_NAME)}`; it has {known}"
+            message = f"values: it has no parameter {_quoted(name)}; {LISTED}"
             raise InvalidParameter("values", message)
     encoded = {}
     for parameter in parameters:
@@ -171,8 +176,7 @@ def encode_values(
         value = _typed(values[parameter.name], parameter.type)
         fault = _fault_of(value, parameter)
         if fault:
-            message = f"values: `{clean(parameter.name, MAX_NAME)}` {fault}"
-            raise InvalidParameter("values", message)
+            raise InvalidParameter("values", f"values: {_quoted(parameter.name)} {fault}")
         encoded[parameter.name] = Raw(msgspec.json.encode(value))
     return encoded
 
@@ -206,10 +210,13 @@ def _fault_of(value: Any, parameter: ParameterDescriptor) -> str:
     allowed = [decode_printable(raw) for raw in parameter.enum_values or []]
     values = value if isinstance(value, list) else [value]
     if allowed and not {str(each) for each in values} <= {str(each) for each in allowed}:
-        names = [clean(str(each), MAX_NAME) for each in allowed[:MAX_ALLOWED]]
-        more = f" and {len(allowed) - len(names)} more" if len(allowed) > len(names) else ""
-        return f"must be one of {', '.join(names)}{more}"
+        return f"is none of its {len(allowed)} allowed values; {LISTED}"
     return ""
+
+
+def _quoted(name: str) -> str:
+    """Return a name for an error, without a text that could pass for the server's own."""
+    return f"`{name}`" if _identifier.fullmatch(name) else "`…`"
 
 
 def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
@@ -260,13 +267,13 @@ def _value(raw: Raw | UnsetType) -> Any:
 
 def _parameter_line(parameter: Parameter) -> str:
     required = ", required" if parameter.required else ""
-    parts = [f"- {parameter.name} ({parameter.type} in {parameter.place}{required})"]
+    parts = [f"- {parameter.type} in {parameter.place}{required}; seller: {parameter.name}"]
     if parameter.example is not UNSET:
         parts.append(f"example {msgspec.json.encode(parameter.example).decode()}")
     if parameter.allowed:
         parts.append(f"one of {msgspec.json.encode(parameter.allowed).decode()}")
     if parameter.seller_says:
-        parts.append(f"seller: {parameter.seller_says}")
+        parts.append(parameter.seller_says)
     return "; ".join(parts)
 
 

@@ -14,6 +14,7 @@ from service.errors import InvalidParameter, ServiceNotFound
 from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import Get
 from service.mcp.tools.rows import (
+    CALL,
     MAX_LINE_SAYS,
     MAX_URL,
     MORE,
@@ -26,7 +27,7 @@ from service.mcp.tools.rows import (
     service_line,
     service_row,
 )
-from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable
+from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable, escape_ignorable
 from service.records import Counts, Endpoint, Service, Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
@@ -101,9 +102,12 @@ async def get(snapshot: Snapshot, wanted: Get) -> Answer:
     row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, is_first=True)
     description = _endpoint.decode(endpoint_text(snapshot, endpoint)).description
     row.seller_says = clean(description or row.seller_says, MAX_DESCRIPTION)
-    line = endpoint_line(row, MAX_URL, MAX_DESCRIPTION)
-    lines = [line, *row.parameters, row.curl]
-    return row, "\n".join(filter(None, lines))
+    lines = [endpoint_line(row, MAX_URL, MAX_DESCRIPTION)]
+    if row.parameters:
+        lines.append(f"parameters; seller: {'; '.join(row.parameters)}")
+    if row.curl:
+        lines.append(CALL.format("it", row.curl))
+    return row, "\n".join(lines)
 
 
 def endpoint_of(snapshot: Snapshot, reference: str) -> int:
@@ -114,7 +118,7 @@ def endpoint_of(snapshot: Snapshot, reference: str) -> int:
         if snapshot.id_table.find(reference) is not None:
             raise ServiceNotFound(f"`{name}` is a service; `get` it to see its endpoints")
         if reference.rstrip().endswith(ELLIPSIS):
-            raise ServiceNotFound(f"the URL `{name}` was cut to fit a row; use the row's id")
+            raise ServiceNotFound("the URL was cut to fit a row; use the row's id")
         raise ServiceNotFound(UNKNOWN.format(name))
     return ordinal
 
@@ -164,7 +168,7 @@ def read_catalogue(snapshot: Snapshot, checked_at: datetime) -> Answer:
     lines = [
         f"snapshot {facts.snapshot}, built {facts.built_at} ({facts.age_hours} hours ago)",
         f"{counts.services} services, {counts.endpoints} endpoints",
-        *(f"{name}: {_listed(each)}" for name, each in values.items()),
+        *(f"{name}; seller: {_listed(each)}" for name, each in values.items()),
     ]
     return facts, "\n".join(lines)
 
@@ -211,4 +215,5 @@ def _bounded(text: bytes, size: int = MAX_FULL) -> bytes:
 
 
 def _stored(name: str, text: bytes) -> Answer:
-    return {name: decode_printable(text)}, escape_json(text.decode())
+    line = escape_ignorable(escape_json(text.decode()))
+    return {name: decode_printable(text)}, f"{name}; seller: {line}"

@@ -8,15 +8,12 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from service.api.endpoints import EndpointRequest, find_endpoints
-from service.api.listing import find
-from service.api.parameters import ListRequest
-from service.api.query_string import Page
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import Facet
 from service.filtering.filters import Filters
 from service.mcp.tools.arguments import EndpointSearch, ServiceSearch
 from service.mcp.tools.rows import (
+    CALL,
     MAX_NAME,
     MORE,
     EndpointRow,
@@ -72,8 +69,7 @@ async def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[
     filters = _filters(search)
     prefix = cursor_prefix(snapshot.id, (search.query, filters))
     start = parse_cursor(search.cursor, prefix)
-    request = EndpointRequest(search.query, Page(search.limit, start), filters)
-    hits = await find_endpoints(snapshot, request)
+    hits = await snapshot.engine.search_endpoints(search.query, search.limit, start, filters)
     rows = [
         endpoint_row(snapshot, ordinal, filters, is_first=not number)
         for number, ordinal in enumerate(hits.ordinals)
@@ -95,8 +91,10 @@ async def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[Se
     filters = Filters(facets={"category": [search.category]} if search.category else {})
     prefix = cursor_prefix(snapshot.id, ("services", search.query, filters))
     start = parse_cursor(search.cursor, prefix)
-    request = ListRequest(search.query, Page(search.limit, start), filters, with_endpoints=False)
-    hits = await find(snapshot, request)
+    if search.query is None:
+        hits = snapshot.list(search.limit, start, filters)
+    else:
+        hits = await snapshot.engine.search(search.query, search.limit, start, filters)
     rows = [
         await service_row(snapshot, ordinal, None if number else search.query)
         for number, ordinal in enumerate(hits.ordinals)
@@ -123,15 +121,17 @@ def _filters(search: EndpointSearch) -> EndpointFilters:
 
 
 def _hint(conditions: Mapping[str, Sequence[str]], facets: Mapping[str, Facet]) -> str:
-    """Return which values of filters are unknown, and values to try; empty if all are known."""
-    parts = []
+    """Return which values of filters are unknown, and similar ones; empty if all are known."""
+    unknown, similar = [], []
     for name, (value,) in conditions.items():
-        known = facets[name].nearest(value)
-        if known is not None:
-            parts.append(f"the snapshot has no {name} `{clean(value, MAX_NAME)}`")
-            if known:
-                parts[-1] += f", try {', '.join(clean(each, MAX_NAME) for each in known)}"
-    return "; ".join([*parts, LISTED]) if parts else ""
+        nearest = facets[name].nearest(value)
+        if nearest is not None:
+            unknown.append(f"no {name} `{clean(value, MAX_NAME)}`")
+            similar += [clean(each, MAX_NAME) for each in nearest]
+    if not unknown:
+        return ""
+    hint = f"the snapshot has {', '.join(unknown)}; {LISTED}"
+    return f"{hint}; similar ones; seller: {', '.join(similar)}" if similar else hint
 
 
 async def _count_left_out(
@@ -160,7 +160,7 @@ def _endpoint_text(page: EndpointPage, start: int) -> str:
     lines = [f"{head} endpoints" + (f"; left out: {', '.join(reasons)}" if reasons else "")]
     lines += map(endpoint_line, rows)
     if rows and rows[0].curl:
-        lines.append(f"call the first: {rows[0].curl}")
+        lines.append(CALL.format("the first", rows[0].curl))
     return "\n".join([*lines, *_last_lines(page)])
 
 

@@ -1,7 +1,8 @@
-"""Texts of sellers: bounded, on one line, without characters that nobody sees."""
+"""Texts of sellers: bounded, on one line, without invisible characters."""
 
 from __future__ import annotations
 
+import json
 from math import isfinite
 from typing import Any
 
@@ -10,16 +11,26 @@ from msgspec import Raw
 
 ELLIPSIS = "…"
 
-# Variation selectors that carry arbitrary bytes behind any letter.
-_HIDDEN = dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+# Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties.txt, less what
+# `str.isprintable` refuses: two of them that alternate carry any bytes to an agent.
+_IGNORABLE_RANGES = (
+    (0x034F, 0x034F),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFFA0, 0xFFA0),
+    (0xE0100, 0xE01EF),
+)
+_IGNORABLE = dict.fromkeys(
+    code for first, last in _IGNORABLE_RANGES for code in range(first, last + 1)
+)
+_ESCAPES = {code: json.dumps(chr(code)).strip('"') for code in _IGNORABLE}
 
 
 def clean(text: str, limit: int) -> str:
-    """Return a text on one line of at most this many characters, without unprintable ones.
-
-    Control, format, bidirectional and tag characters become blanks: they could hide a text from a
-    person who reads what an agent reads.
-    """
+    """Return a text on one line of at most this many characters, without invisible ones."""
     cut = text[: 4 * limit]  # Blanks collapse, so a longer part is seldom needed.
     line = " ".join(printable(cut).split())
     if len(line) <= limit and len(cut) == len(text):
@@ -28,15 +39,24 @@ def clean(text: str, limit: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text with a blank for each unprintable character."""
+    """Return a text without ignorable characters, and with blanks for unprintable ones.
+
+    Control, bidirectional and tag characters could hide a text from a person who reads what an
+    agent reads.
+    """
     if text.isascii() and text.isprintable():
         return text
-    visible = text.translate(_HIDDEN)
+    visible = text.translate(_IGNORABLE)
     return "".join(letter if letter.isprintable() else " " for letter in visible)
 
 
+def escape_ignorable(text: str) -> str:
+    """Return equivalent JSON, or a command with a JSON body, with ignorable characters escaped."""
+    return text.translate(_ESCAPES)
+
+
 def decode_printable(text: bytes | memoryview | Raw) -> Any:
-    """Decode JSON, with a blank for each unprintable character of its texts."""
+    """Decode JSON, with texts and names as `printable` returns them."""
     return _printable_json(_decoder.decode(text))
 
 
