@@ -12,7 +12,7 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from service.mcp.cards import Cards
 from service.mcp.mount import MAX_BODY, PATH
-from service.mcp.pacing import MAX_WAITING
+from service.mcp.pacing import MAX_RUNNING, MAX_WAITING
 from service.mcp.resources import PROMPT, RESOURCES, TEMPLATES
 from service.mcp.tools.definitions import DEFINITIONS
 from tests.support.running import ROOT
@@ -37,6 +37,7 @@ def test_the_documents_have_every_path_resource_prompt_and_limit() -> None:
         assert f"`{uri}`" in PAGE
     assert f"`{PROMPT.name}`" in PAGE
     assert f"{MAX_BODY // 1024} KiB" in PAGE
+    assert f"up to {MAX_RUNNING} calls run" in PAGE
     assert f"{MAX_WAITING} calls wait" in PAGE
 
 
