@@ -51,7 +51,7 @@ class McpMount:
     as in an application that is mounted into another, the first request of an event loop starts it.
 
     hosts: names of hosts that are answered, in lower case
-    share: part of the event loop's time that calls may take
+    share: part of the event loop's time that calls may compute
     """
 
     def __init__(self, snapshots: SnapshotManager, hosts: list[str], share: float) -> None:
@@ -67,7 +67,7 @@ class McpMount:
         self._started: asyncio.Future[_Running]
 
     @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[_Running]:
         """Run a session manager, for the event loop of the caller."""
         manager = StreamableHTTPSessionManager(
             self._server,
@@ -77,9 +77,10 @@ class McpMount:
             max_request_body_size=MAX_BODY,
         )
         async with manager.run():
-            previous, self._running = self._running, _Running(manager, self._share)
+            running = _Running(manager, self._share)
+            previous, self._running = self._running, running
             try:
-                yield
+                yield running
             finally:
                 self._running = previous
 
@@ -117,10 +118,14 @@ class McpMount:
         return await asyncio.shield(self._started)
 
     async def _run_until_cancelled(self, started: asyncio.Future[_Running]) -> None:
-        async with self.run():
-            assert self._running is not None  # noqa: S101  # as `run` sets it
-            started.set_result(self._running)
-            await asyncio.Event().wait()
+        try:
+            async with self.run() as running:
+                started.set_result(running)
+                await asyncio.Event().wait()
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
 
 
 class _Running:

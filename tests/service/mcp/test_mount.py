@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from starlette.routing import Mount
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from mcp import Client
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from service.app import create_app
 from service.mcp.mount import MAX_BODY
 from service.mcp.pacing import MAX_WAITING
 from service.mcp.server import RequestHandlers
 from service.settings import Settings, parse_hosts
+from service.snapshot.embedded import EmbeddedPostings
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
 from tests.support.processes import run_service
@@ -420,6 +422,45 @@ def test_mounted_without_a_lifespan_it_starts_on_first_use(sample: Path) -> None
 
     for _ in range(2):  # in two event loops
         asyncio.run(check())
+
+
+def test_a_start_that_fails_is_told_to_all_who_wait_and_tried_again(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError("no file descriptors")
+
+    async def check() -> None:
+        async with client_of(mounted(sample)) as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(StreamableHTTPSessionManager, "run", fail)
+                calls = (post_to(client) for _ in range(3))
+                async with asyncio.timeout(30):
+                    responses = await asyncio.gather(*calls)
+                assert [response.status_code for response in responses] == [500] * 3
+            assert (await post_to(client)).status_code == 200
+
+    asyncio.run(check())
+
+
+def test_calls_that_wait_for_a_cluster_are_answered_side_by_side(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 20
+    together = asyncio.Barrier(calls)
+
+    async def wait(_: object, search: Coroutine[Any, Any, Any], __: int) -> Any:
+        await together.wait()
+        return await search
+
+    async def check() -> None:
+        async with client_of(mounted(sample)) as client:
+            assert (await client.get("/healthz")).status_code == 200
+            monkeypatch.setattr(EmbeddedPostings, "run", wait)
+            responses = await asyncio.gather(*(post_to(client) for _ in range(calls)))
+            assert [response.status_code for response in responses] == [200] * calls
+
+    asyncio.run(check())
 
 
 def test_a_client_that_leaves_does_not_disturb_others(served: httpx.Client) -> None:
