@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -73,7 +74,7 @@ def decode_arguments(given: dict[str, Any], kind: type[T]) -> T:
     """Decode arguments; numbers may be texts, and null means missing. Raises InvalidParameter."""
     try:
         known = {name: value for name, value in given.items() if value is not None}
-        msgspec.json.encode(known)
+        json.dumps(known, ensure_ascii=False, allow_nan=False).encode()
         return msgspec.convert(known, kind, strict=False)
     except UnicodeEncodeError as error:  # The SDK's stateless era decodes lone surrogates.
         message = "an argument has half of a surrogate pair, which is no character; remove it"
@@ -82,3 +83,6 @@ def decode_arguments(given: dict[str, Any], kind: type[T]) -> T:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
         raise InvalidParameter(name, f"{name}: {reason}" if name else reason) from error
+    except (ValueError, RecursionError) as error:
+        message = "an argument is not a finite number, or nested too deep; change it"
+        raise InvalidParameter("arguments", message) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -183,12 +182,12 @@ def encode_values(
 
 def _typed(value: Any, kind: str) -> Any:
     """Return a value as the declared type where its text converts, else as it is."""
-    if kind == "string" and type(value) in (int, float) and isfinite(value):
+    if kind == "string" and type(value) in (int, float):
         return msgspec.json.encode(value).decode()
     if kind != "string" and isinstance(value, str):
         try:
             converted = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return value
         return converted if isinstance(converted, TYPES[kind]) else value
     return value
@@ -197,8 +196,6 @@ def _typed(value: Any, kind: str) -> Any:
 def _fault_of(value: Any, parameter: ParameterDescriptor) -> str:
     """Return why a value cannot be sent as this parameter, empty if it can."""
     group, kind = parameter.group, parameter.type
-    if isinstance(value, float) and not isfinite(value):
-        return "is no number that JSON has"
     if value is None:
         return "" if group == "body" else f"is null, which a {group} cannot have; leave it out"
     if group == "path" and value in ("", ".", ".."):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -18,7 +18,7 @@ from indexer.__main__ import main
 from service.errors import InvalidParameter
 from service.mcp.resources import render_prompt
 from service.mcp.server import INSTRUCTIONS
-from service.mcp.tools.arguments import MAX_ROWS
+from service.mcp.tools.arguments import MAX_ROWS, EndpointSearch, HowToCall, decode_arguments
 from service.mcp.tools.calling import encode_values
 from service.mcp.tools.definitions import TOOLS
 from service.records import ParameterDescriptor
@@ -60,6 +60,14 @@ def offered(url: str, amount: str, network: str = "Base", **fields: Any) -> Json
 def one_each(*endpoints: Json) -> list[Json]:
     """Return a service for each endpoint."""
     return [service(f"s{number}", endpoints=[each]) for number, each in enumerate(endpoints)]
+
+
+def nested(depth: int) -> list[Any]:
+    """Return lists in a list."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 def failure(artifacts: Path, name: str, **arguments: Any) -> str:
@@ -576,10 +584,30 @@ def test_a_budget_that_is_no_amount_is_an_error(budget: str) -> None:
         render_prompt({"task": "tides", "budget_usd": budget})
 
 
-def test_a_number_that_json_lacks_is_refused() -> None:
-    parameter = ParameterDescriptor(group="body", name="n", type="number")
-    with pytest.raises(InvalidParameter, match="is no number that JSON has"):
-        encode_values([parameter], {"n": float("inf")})
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), [float("nan")], {"n": float("-inf")}, nested(5000)],
+    ids=["nan", "inf", "nested nan", "nested inf", "deep"],
+)
+@pytest.mark.parametrize("arguments", [HowToCall, EndpointSearch])
+def test_arguments_that_json_lacks_are_refused(arguments: type[Struct], value: Any) -> None:
+    for given in ({"endpoint": "a", "values": {"n": value}}, {"query": value}):
+        with pytest.raises(InvalidParameter, match="not a finite number, or nested too deep"):
+            decode_arguments(given, arguments)
+
+
+@pytest.mark.parametrize("kind", ["string", "number", "boolean", "array", "object"])
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), "9" * 5000, "[" * 20_000, '{"a":' * 9000, "NaN", "1e999", ""]
+)
+def test_any_value_is_sent_or_refused_with_the_reason(kind: Any, value: Any) -> None:
+    parameter = ParameterDescriptor(group="query", name="n", type=kind)
+    try:
+        (sent,) = encode_values([parameter], {"n": value}).values()
+    except InvalidParameter as error:
+        assert str(error) == f"values: `n` must be of the type {kind}"  # noqa: PT017  # or it is sent
+    else:
+        assert bytes(sent).decode().strip('"').replace("\\", "") == str(value)
 
 
 def test_the_terms_of_an_endpoint_are_those_of_the_network_that_is_asked_for(
