@@ -24,7 +24,7 @@ RATE = 128 * 2**20
 MAX_TRANSFERS = 64
 """Files that are sent at once; each takes a file descriptor and up to two chunks of memory."""
 
-_range = re.compile(r"bytes=[ \t]*(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))[ \t]*")
+_range = re.compile(r"(?i:bytes)=[ \t]*(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))[ \t]*")
 
 
 class Transfers:

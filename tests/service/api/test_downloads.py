@@ -181,6 +181,15 @@ def test_other_ranges_are_ignored(
     assert response.content == content_of(artifacts_of_two, name)
 
 
+def test_the_unit_of_a_range_is_compared_without_case(
+    server: httpx.Client, artifacts_of_two: Path, index: Download
+) -> None:
+    name = lines_name(index.id)
+    response = server.get(f"{ROOT}/{name}", headers={"Range": "BYTES=3-8"})
+    assert response.status_code == 206
+    assert response.content == content_of(artifacts_of_two, name)[3:9]
+
+
 class Cut:
     """A connection that is closed after some bytes of the body."""
 
