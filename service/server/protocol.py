@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.errors import BadRequest, HeadTooLarge, RatecardError
 from service.http.exception_handlers import encode_error
@@ -19,6 +20,9 @@ from service.http.middleware import COMMON_HEADERS
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request line with its headers, and of a chunked body between two pieces of data."""
+MAX_FIELDS = 100
+"""Header fields of a request: each takes far more memory than its bytes."""
+TOO_LARGE = f"the request line and headers exceed {MAX_HEAD} bytes or {MAX_FIELDS} fields"
 MAX_PIPELINED = 100
 """Requests of one connection that may wait for their responses."""
 DEFAULT_TIMEOUT = 30
@@ -36,13 +40,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     Closes a connection after one to two timeouts in which the client neither completes a request
     nor reads its response. Responds to a malformed request after those before it, in JSON, and
-    ignores everything after it.
+    ignores everything after it. Reads no further requests while some wait for their responses.
     """
 
     _connection: asyncio.Transport
     _timer: asyncio.TimerHandle
     _heads = 0
-    _responses = 0
     _resumes = 0
     _room = MAX_HEAD  # bytes that the current head may still have
     _is_incomplete = True
@@ -53,6 +56,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, config: Any, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)
         self._timeout = config.timeout_graceful_shutdown or DEFAULT_TIMEOUT
+        self._cycles: deque[RequestResponseCycle] = deque()  # the running one, then those that wait
 
     def connection_made(  # type: ignore[override]  # uvicorn narrows the transport, too
         self, transport: asyncio.Transport
@@ -63,8 +67,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._check_progress(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
+        """Stop the timer, and tell each request that waits; uvicorn tells the last one alone."""
         self._timer.cancel()
+        for cycle in self._cycles:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn closes at once: None
@@ -73,8 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
         An incomplete body never completes: its request is ended now, not after a timeout.
         """
         self._has_ended = True
-        complete = self._heads - (self._has_body and self._is_incomplete)
-        return self._responses < complete
+        return len(self._cycles) > (self._has_body and self._is_incomplete)
 
     def data_received(self, data: bytes) -> None:
         """Parse at most as many bytes at once as the current head may still have."""
@@ -82,8 +89,8 @@ class BoundedProtocol(HttpToolsProtocol):
             piece, data = data[: self._room], data[self._room :]
             self._room -= len(piece)
             super().data_received(piece)
-            if not self._room:
-                self._refuse(HeadTooLarge(f"the request line and headers exceed {MAX_HEAD} bytes"))
+            if not self._room or len(self.headers or ()) > MAX_FIELDS:
+                self._refuse(HeadTooLarge(TOO_LARGE))
 
     def resume_writing(self) -> None:
         """Count the progress of a client that reads a long response: its buffer fills up again."""
@@ -96,10 +103,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Start the request; an exception stops the parser and makes the request malformed."""
-        if self._heads - self._responses >= MAX_PIPELINED:
-            raise BadRequest("too many requests wait for their responses")
+        """Start the request, or refuse it; an exception stops the parser."""
+        if error := self._fault():
+            self._refuse(error)
+            raise error
         super().on_headers_complete()
+        self._cycles.append(self.cycle)
         self._heads += 1
         self._has_body = True
         self._room = MAX_HEAD
@@ -116,10 +125,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Refuse what came after the request, if that was malformed."""
-        self._responses += 1
+        """Start the next request, or refuse the bytes after the last one if they are malformed."""
+        self._cycles.popleft()
         super().on_response_complete()
-        if self._responses == self._heads:
+        if self.pipeline:
+            self.flow.pause_reading()
+        if not self._cycles:
             if self._refusal is not None:
                 self._send_refusal()
             elif self._has_ended:
@@ -129,11 +140,22 @@ class BoundedProtocol(HttpToolsProtocol):
         """Respond to a malformed request in JSON."""
         self._refuse(BadRequest(f"{msg.rstrip('.')}; send HTTP/1.1"))
 
+    def _fault(self) -> RatecardError | None:
+        """Return why the request of the current head is refused, or None."""
+        if len(self._cycles) >= MAX_PIPELINED:
+            return BadRequest("too many requests wait for their responses")
+        if len(self.headers) > MAX_FIELDS:
+            return HeadTooLarge(TOO_LARGE)
+        hosts = [name for name, _ in self.headers].count(b"host")
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            return BadRequest("HTTP/1.1 needs one Host header")
+        return None
+
     def _refuse(self, error: RatecardError) -> None:
         if self._refusal is None:
             # A response amid the body of a request that has its own would answer the next request.
             self._refusal = b"" if self._has_body else encode_response(error)
-            if self._responses == self._heads:
+            if not self._cycles:
                 self._send_refusal()
 
     def _send_refusal(self) -> None:

@@ -480,7 +480,9 @@ def test_each_request_is_logged_on_one_line_of_printable_text(server: LoggedServ
     values = [b"a", b"a b", b"a" * 129, b'","id":"', b"\xe2\x80\xae", b"\x9b31m", b"\t%0a\\n"]
     with closing(RawConnection(server.address)) as connection:
         for value in values:
-            request = b"GET /v1/services/%0d%0a%1b[31m HTTP/1.1\r\nx-forwarded-for: " + value
+            request = (
+                b"GET /v1/services/%0d%0a%1b[31m HTTP/1.1\r\nhost: a\r\nx-forwarded-for: " + value
+            )
             connection.send(request + b"\r\nx-request-id: " + value + b"\r\n\r\n")
     wait_until_logged(server, lines + len(values))
     for line in read_access_log(server.log)[lines:]:

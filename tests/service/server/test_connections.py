@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.records import ErrorEnvelope
-from service.server.protocol import MAX_HEAD, MAX_PIPELINED
+from service.server.protocol import MAX_FIELDS, MAX_HEAD, MAX_PIPELINED
 from tests.support.running import ROOT, examples
 
 START = b"GET /healthz HTTP/1.1\r\nhost: a.example\r\n"
@@ -205,23 +205,20 @@ def polling(server: Server) -> Iterator[list[int]]:
         thread.join()
 
 
+HOST = b"host: a.example\r\n\r\n"
 MALFORMED = [
     *(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    *(b"\x00" * 1000, b"junk\r\n\r\n", b"GET\r\n\r\n", b"GET  / \r\n\r\n"),
     *(
-        b"\x00" * 1000,
-        b"junk\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"get / HTTP/1.1\r\n\r\n",
-        b"GET  / \r\n\r\n",
+        target + HOST
+        for target in (
+            *(b"get / HTTP/1.1\r\n", b"GET / HTTP/9.9\r\n", b"GET / HTTP/1.1 x\r\n"),
+            *(b"GET x HTTP/1.1\r\n", b"GET /caf\xc3\xa9 HTTP/1.1\r\n", b"GET /\x00 HTTP/1.1\r\n"),
+            *(b"GET /?q=\xff HTTP/1.1\r\n", b"GET http://a.example:99999/ HTTP/1.1\r\n"),
+            *(b"GET http://a.example HTTP/1.1\r\n", b"GET http:/// HTTP/1.1\r\n"),
+            b"CONNECT a.example:443 HTTP/1.1\r\n",
+        )
     ),
-    *(b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1 x\r\n\r\n", b"GET x HTTP/1.1\r\n\r\n"),
-    *(
-        b"GET /caf\xc3\xa9 HTTP/1.1\r\n\r\n",
-        b"GET /?q=\xff HTTP/1.1\r\n\r\n",
-        b"GET /\x00 HTTP/1.1\r\n\r\n",
-    ),
-    *(b"GET http://a.example:99999/ HTTP/1.1\r\n\r\n", b"GET http://a.example HTTP/1.1\r\n\r\n"),
-    *(b"CONNECT a.example:443 HTTP/1.1\r\n\r\n\x16\x03", b"GET http:/// HTTP/1.1\r\n\r\n"),
     *(START + b"a b: c\r\n\r\n", START + b": c\r\n\r\n", START + b"a: \x00\r\n\r\n"),
     START + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     START + b"content-length: 4\r\ncontent-length: 5\r\n\r\nbody",
@@ -235,6 +232,26 @@ def test_a_malformed_request_is_400_with_the_error_envelope(server: Server, data
     assert (response.status, response.code) == (400, "bad_request")
     assert response.headers["connection"] == "close"
     assert response.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET http://a.example/healthz HTTP/1.1\r\n\r\n",
+        START + b"host: a.example\r\n\r\n",
+        START.replace(b"1.1", b"1.0") + b"Host: a.example\r\n\r\n",
+    ],
+    ids=["none", "in the target", "two", "two in HTTP/1.0"],
+)
+def test_a_request_without_its_one_host_header_is_400(server: Server, data: bytes) -> None:
+    first, second = server.exchange(HEALTH + data + HEALTH)
+    assert (first.status, second.status, second.code) == (200, 400, "bad_request")
+    assert "Host" in _envelope.decode(second.body).error.message
+
+
+def test_http_1_0_needs_no_host(server: Server) -> None:
+    assert [each.status for each in server.exchange(b"GET /healthz HTTP/1.0\r\n\r\n")] == [200]
 
 
 def test_a_malformed_request_is_answered_before_the_client_closes(server: Server) -> None:
@@ -275,7 +292,7 @@ def padded(start: bytes, size: int) -> bytes:
     return start + b"a: " + b"x" * (size - len(start) - 7) + b"\r\n\r\n"
 
 
-LINES = START + b"a:b\r\n" * ((MAX_HEAD - len(START) - 7) // 5)
+LINES = START + b"a: %b\r\n" % (b"x" * 600) * (MAX_FIELDS - 2)
 
 
 @pytest.mark.parametrize("start", [START, LINES], ids=["a long line", "many lines"])
@@ -297,6 +314,15 @@ def test_a_request_head_may_have_64_kib(server: Server, start: bytes, piece: int
                     assert response.code == "head_too_large"
                     assert response.headers["connection"] == "close"
                     assert connection.read_responses() == []
+
+
+def test_a_request_may_have_100_header_fields(server: Server) -> None:
+    full = START + b"a:b\r\n" * (MAX_FIELDS - 1)
+    statuses = [each.status for each in server.exchange(full + b"\r\n" + full + b"a:b\r\n\r\n")]
+    assert statuses == [200, 431]
+    with server.connect() as connection:
+        connection.send(full + b"a:b\r\na:")
+        assert [each.code for each in connection.read_responses()] == ["head_too_large"]
 
 
 @pytest.mark.parametrize(
@@ -391,7 +417,7 @@ def test_the_body_of_an_upgrade_is_not_parsed_as_a_request(server: Server) -> No
 
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     paths = [b"/v1/services?limit=%d" % (1 + number * 7 % 200) for number in range(MAX_PIPELINED)]
-    responses = server.exchange(b"".join(b"GET %b HTTP/1.1\r\n\r\n" % path for path in paths))
+    responses = server.exchange(b"".join(b"GET %b HTTP/1.1\r\n" % path + HOST for path in paths))
     limits = [msgspec.json.decode(response.body)["limit"] for response in responses]
     assert limits == [1 + number * 7 % 200 for number in range(MAX_PIPELINED)]
 
@@ -403,6 +429,42 @@ def test_pipelined_requests_over_the_limit_are_400(server: Server) -> None:
     assert MAX_PIPELINED <= len(responses) < 10_000
     assert {response.status for response in responses[:-1]} == {200}
     assert responses[-1].code == "bad_request"
+
+
+def test_clients_that_pipeline_and_close_log_nothing(server: Server) -> None:
+    before, files = server.log.read_text(), server.open_files()
+    (snapshot,) = [each["id"] for each in snapshots(server)]
+    download = b"GET /v1/snapshots/%b.tar.zst HTTP/1.1\r\n" % snapshot.encode() + HOST
+    for request, count in ((LISTING, 12), (download, 12), (LISTING + download, 6)):
+        for _ in range(10):
+            with server.connect(4096) as connection:
+                connection.send(request * count)
+                connection.socket.recv(1)
+    eventually(lambda: server.open_files() <= files)
+    assert server.exchange(HEALTH)
+    assert server.log.read_text() == before
+
+
+def snapshots(server: Server) -> list[dict[str, str]]:
+    """Return the kept snapshots."""
+    (response,) = server.exchange(b"GET /v1/snapshots HTTP/1.1\r\n" + HOST)
+    listed: list[dict[str, str]] = msgspec.json.decode(response.body)["snapshots"]
+    return listed
+
+
+def test_requests_that_wait_take_little_memory(server: Server) -> None:
+    """A service that kept reading would hold 4 MB of heads for each of these connections."""
+    heads = HEALTH * 20 + LISTING * (MAX_PIPELINED - 21)
+    padded_heads = heads.replace(b"\r\n\r\n", b"\r\na: %b\r\n\r\n" % (b"x" * 50_000))
+    with ExitStack() as stack:
+        before = server.memory()
+        for _ in range(6):
+            connection = stack.enter_context(server.connect(4096))
+            connection.socket.settimeout(0.3)
+            with suppress(TimeoutError):
+                connection.send(padded_heads)
+        assert server.exchange(HEALTH)
+        assert server.memory() < before + 6 * 2_000_000
 
 
 def test_a_half_closed_connection_is_answered(server: Server) -> None:
@@ -523,10 +585,10 @@ def test_the_service_raises_its_limit_of_open_files_to_the_hard_limit(server: Se
 
 VALID = [
     *(HEALTH, LISTING, UPGRADE + b"\r\n", CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"),
-    b"POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
     b"GET http://a.example/v1/search/services?q=weather%20&limit=3 HTTP/1.0\r\nAccept: */*\r\n\r\n",
     b'OPTIONS * HTTP/1.1\r\nHost: a\r\nIf-None-Match: W/"a", *\r\nAccept-Encoding: gzip\r\n\r\n',
-    b"GET /v1/ecosystem/stats?timeframe=7 HTTP/1.1\r\nX-Request-Id: a\r\nConnection: close\r\n\r\n",
+    b"GET /v1/ecosystem/stats HTTP/1.1\r\nHost: a\r\nX-Request-Id: a\r\nConnection: close\r\n\r\n",
 ]
 
 
