@@ -206,6 +206,10 @@ class Draining(RatecardError):
     retry_after = 5
 
 
+class SlowClient(Exception):  # no response has it
+    """A client reads its response too slowly: the server closes the connection."""
+
+
 class PublishingFailed(Exception):  # no response has it
     """A snapshot could not be published, or a power cut may undo that."""
 

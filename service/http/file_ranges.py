@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import IO
 
+from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from service.artifacts.downloads import Part
-from service.errors import Overloaded, RangeNotSatisfiable
+from service.errors import Overloaded, RangeNotSatisfiable, SlowClient
 from service.http.cache import matches
 from service.http.responses import SNAPSHOT, RawHeaders
 
@@ -23,8 +25,24 @@ RATE = 128 * 2**20
 """Bytes that a worker sends in a second, of all files together."""
 MAX_TRANSFERS = 64
 """Files that are sent at once; each takes a file descriptor and up to two chunks of memory."""
+PATIENCE = 5.0
+"""Seconds that a client may take to read a chunk while others wait for its place."""
 
 _range = re.compile(r"(?i:bytes)=[ \t]*(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))[ \t]*")
+
+
+class Transfer(Struct, eq=False):
+    """A file that is being sent, and since when the client has been reading the current chunk."""
+
+    forward: Send
+    timeout: asyncio.Timeout
+    since: float = math.inf
+
+    async def send(self, chunk: bytes, *, is_last: bool) -> None:
+        """Send a chunk when the client has read the one before it."""
+        self.since = asyncio.get_running_loop().time()
+        await self.forward({"type": "http.response.body", "body": chunk, "more_body": not is_last})
+        self.since = math.inf
 
 
 class Transfers:
@@ -34,7 +52,7 @@ class Transfers:
     """
 
     def __init__(self) -> None:
-        self._running = 0
+        self._running: set[Transfer] = set()
         self._turn = asyncio.Lock()
 
     async def wait(self, size: int) -> None:
@@ -42,16 +60,34 @@ class Transfers:
         async with self._turn:
             await asyncio.sleep(size / RATE)
 
-    @contextmanager
-    def count(self) -> Iterator[None]:
-        """Count a transfer; raises Overloaded where too many run."""
-        if self._running >= MAX_TRANSFERS:
-            raise Overloaded("too many downloads are running; try again in a second")
-        self._running += 1
+    @asynccontextmanager
+    async def start(self, send: Send) -> AsyncIterator[Transfer]:
+        """Start a transfer, in the place of the slowest where too many run.
+
+        Raises Overloaded where none is slow, and SlowClient in the transfer that loses its place.
+        """
+        if len(self._running) >= MAX_TRANSFERS:
+            self._end_slowest()
+        timeout = asyncio.timeout(None)
+        transfer = Transfer(send, timeout)
+        self._running.add(transfer)
         try:
-            yield
+            async with timeout:
+                yield transfer
+        except TimeoutError:
+            if timeout.expired():
+                raise SlowClient from None
+            raise
         finally:
-            self._running -= 1
+            self._running.discard(transfer)
+
+    def _end_slowest(self) -> None:
+        now = asyncio.get_running_loop().time()
+        slowest = min(self._running, key=lambda transfer: transfer.since)
+        if now - slowest.since < PATIENCE:
+            raise Overloaded("too many downloads are running; try again in a second")
+        self._running.remove(slowest)
+        slowest.timeout.reschedule(now)
 
 
 class FileResponse:
@@ -95,11 +131,11 @@ class FileResponse:
             await _send_head(send, status, fields)
             await send({"type": "http.response.body", "body": b""})
             return
-        with self._transfers.count():
+        async with self._transfers.start(send) as transfer:
             file = await asyncio.to_thread(self._part.path.open, "rb")
             try:
                 await _send_head(send, status, fields)
-                await self._send(file, start, stop, receive, send)
+                await self._send(file, start, stop, receive, transfer)
             finally:
                 file.close()
 
@@ -108,7 +144,7 @@ class FileResponse:
         return if_range is None or if_range.encode("latin-1").strip() == self._etag
 
     async def _send(
-        self, file: IO[bytes], start: int, stop: int, receive: Receive, send: Send
+        self, file: IO[bytes], start: int, stop: int, receive: Receive, transfer: Transfer
     ) -> None:
         offset = self._part.offset
         turn = watch = asyncio.ensure_future(_wait_for_disconnect(receive))
@@ -123,8 +159,7 @@ class FileResponse:
                 if not chunk:
                     raise EOFError(f"{self._part.path} ends at {offset + start} bytes")
                 start += len(chunk)
-                body = {"type": "http.response.body", "body": chunk, "more_body": start < stop}
-                await send(body)
+                await transfer.send(chunk, is_last=start == stop)
         finally:
             watch.cancel()
             turn.cancel()  # a client that is gone leaves the queue

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import PathNotFound, RatecardError
+from service.errors import PathNotFound, RatecardError, SlowClient
 from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
 from service.http.compression import IDENTITY, negotiate
 from service.http.context import Context
@@ -181,6 +181,8 @@ class RequestMiddleware:
         scope.pop("route", None)  # that of a mount
         try:
             await app(scope, receive, send)
+        except SlowClient:
+            raise
         except Exception:
             _log.exception("request %s failed", writer.request_id.decode())
             if writer.status:  # closing the connection is all that can still end the response

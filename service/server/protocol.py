@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from service.errors import BadRequest, HeadTooLarge, RatecardError
+from service.errors import BadRequest, HeadTooLarge, RatecardError, SlowClient
 from service.http.exception_handlers import encode_error
 from service.http.middleware import COMMON_HEADERS
 
@@ -176,10 +176,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class IgnoreClientFaults(logging.Filter):
-    """Drops uvicorn's warnings of malformed requests and of upgrades: any client can cause them."""
+    """Drops uvicorn's records of malformed requests, upgrades and slow clients.
+
+    Any client can cause them.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep errors, and what other modules log."""
+        """Keep other errors, and records of other modules."""
+        if record.exc_info and isinstance(record.exc_info[1], SlowClient):
+            return False
         return record.module != "httptools_impl" or record.levelno > logging.WARNING
 
 

@@ -11,6 +11,7 @@ import socket
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from service.artifacts.downloads import (
     lines_name,
     read_download,
 )
+from service.errors import SlowClient
+from service.http import file_ranges
 from service.http.file_ranges import CHUNK, MAX_TRANSFERS
 from service.http.responses import IMMUTABLE
 from service.publishing import frames
@@ -42,6 +45,7 @@ from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
 from tests.support.artifacts import current, decompressed, folder
 from tests.support.clients.mirror import Mirror, id_of, publish, services
+from tests.support.processes import run_service
 from tests.support.running import (
     Build,
     Json,
@@ -537,6 +541,62 @@ def test_too_many_downloads_at_once_are_refused(artifacts: Path, build: Build) -
             assert again.status == 200
 
     asyncio.run(run())
+
+
+def test_a_download_takes_the_place_of_one_that_is_read_slowly(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build([service("a")]) == 0
+    name = archive_name(current(artifacts))
+    path, size = f"{ROOT}/{name}", len(content_of(artifacts, name))
+    monkeypatch.setattr(file_ranges, "PATIENCE", 0.0)
+
+    async def run() -> None:
+        app = create_app(Settings(artifacts=str(artifacts)))
+        async with app.router.lifespan_context(app):
+            running = [Exchange(app, path) for _ in range(MAX_TRANSFERS)]
+            for each in running:
+                await each.begun.wait()
+            running += [Exchange(app, path) for _ in range(2)]
+            for each in running[-2:]:
+                await each.begun.wait()
+            ended = running[:2]
+            assert [type(await _outcome(each.task)) for each in ended] == [SlowClient] * 2
+            for each in running[2:]:
+                each.reading.set()
+                await each.task
+                assert (each.status, len(each.body)) == (200, size)
+            assert max(len(each.body) for each in ended) < size
+
+    asyncio.run(run())
+
+
+def test_clients_that_read_30_bytes_a_second_do_not_keep_others_from_downloads(
+    artifacts: Path, build: Build
+) -> None:
+    assert build(large_catalogue(300)) == 0
+    path = f"{ROOT}/{archive_name(current(artifacts))}"
+    request = f"GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n".encode()
+    with run_service(artifacts) as server, server.client() as client, ExitStack() as stack:
+        slow = [stack.enter_context(closing(socket.socket())) for _ in range(MAX_TRANSFERS)]
+        for each in slow:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.connect(("127.0.0.1", server.port))
+            each.sendall(request)
+            assert each.recv(30)
+
+        def is_free() -> bool:
+            for each in slow:
+                each.recv(3)
+            return client.get(path).status_code == 200
+
+        eventually(is_free)
+        assert server.log.count("\n") == server.log.count("INFO: ")
+
+
+async def _outcome(task: asyncio.Future[None]) -> BaseException | None:
+    await asyncio.wait([task])
+    return task.exception()
 
 
 def test_a_download_that_vanished_from_the_disk_is_not_found(artifacts: Path, build: Build) -> None:
