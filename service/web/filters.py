@@ -1,32 +1,53 @@
-"""The filters of the catalogue page: their choices, with counts, and the selected ones."""
+"""The filters of a page of services or endpoints: choices with counts, and the selected ones.
+
+Links to pages with other filters are made from the parameters of the canonical query string.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 from msgspec.structs import replace
 
+from service.api.endpoints import EndpointRequest, find_endpoints
 from service.api.listing import find
-from service.api.parameters import ListRequest, format_decimal, format_query
+from service.api.parameters import ListRequest, format_decimal
 from service.api.query_string import Page
 from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.facets import MAX_COUNTED, SERVICE_KEYS, FacetCount, Normaliser
+from service.filtering.facets import (
+    ENDPOINT_KEYS,
+    MAX_COUNTED,
+    OFFER_KEYS,
+    SERVICE_KEYS,
+    FacetCount,
+    FacetCounts,
+    Normaliser,
+)
 from service.filtering.filters import Filters
 from service.snapshot import Snapshot
+from service.snapshot.data import Hits
+from service.snapshot.engine import EndpointHits
 
-F = TypeVar("F", Filters, EndpointFilters)
+R = TypeVar("R", ListRequest, EndpointRequest)
 
+SERVICE_FACETS = ("category", "network")
+ENDPOINT_FACETS = (*SERVICE_FACETS, "method")
+"""The facets to choose from."""
+KEYS: Mapping[str, Normaliser] = {**SERVICE_KEYS, **OFFER_KEYS, **ENDPOINT_KEYS}
+PRICES = (0.001, 0.01, 0.1, 1.0)
 MAX_CHIPS = 20
 """Selected filters with a link that removes one: each link has all others, which is quadratic."""
-PRICES = (0.001, 0.01, 0.1, 1.0)
 
-FACETS = ("category", "network")
-"""The facets to choose from."""
+CONTROLS = {*ENDPOINT_FACETS, "q", "maxPrice", "sort"}
+"""Parameters that the form has a control for."""
+SHARED = {"q", "category", "network", "scheme", "tag", "enriched", "maxPrice", "sort"}
+"""Parameters that services and endpoints have in common."""
 
-_ONE = Page(limit=1, offset=0)
+BY_NAME = ("sort", "name")
+"""The order that services alone have."""
 
 
 class Choice(NamedTuple):
@@ -39,20 +60,32 @@ class Choice(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """A selected filter, and the query string of the listing without it."""
+    """A selected filter, and the query string of the page without it."""
 
     label: str
     query: str
 
 
-async def facet_choices(snapshot: Snapshot, listing: ListRequest, name: str) -> list[Choice]:
-    """Return the most frequent values of a facet, and the selected ones."""
-    filters = listing.filters
-    others = {facet: values for facet, values in filters.facets.items() if facet != name}
-    # Any order but by relevance saves ranking the matches.
-    counting = replace(filters, facets=others, counted=(name,), sort="name")
-    hits = await find(snapshot, replace(listing, page=_ONE, filters=counting))
-    return choices_of((hits.facets or {})[name], filters.facets.get(name, ()), SERVICE_KEYS[name])
+def count_unselected(request: R) -> R:
+    """Return a request that also counts the facets without a selected value."""
+    selected = _selected(request.filters)
+    counted = tuple(name for name in _facets_of(request) if name not in selected)
+    return replace(request, filters=replace(request.filters, counted=counted))
+
+
+async def facet_choices(
+    snapshot: Snapshot, request: ListRequest | EndpointRequest, counts: FacetCounts | None
+) -> dict[str, list[Choice]]:
+    """Return the choices of each facet; `counts` has those of the unselected ones."""
+    known, selected = counts or {}, _selected(request.filters)
+    return {
+        name: choices_of(
+            known[name] if name in known else await _count_facet(snapshot, request, name),
+            selected.get(name, ()),
+            KEYS[name],
+        )
+        for name in _facets_of(request)
+    }
 
 
 def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> list[Choice]:
@@ -71,67 +104,92 @@ def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> l
     ]
 
 
-async def price_choices(snapshot: Snapshot, listing: ListRequest) -> list[Choice]:
-    """Return the maximum prices, the selected one among them."""
-
-    async def count(price: float) -> int:
-        filters = replace(listing.filters, max_price=price, sort="relevance", counted=())
-        return (await find(snapshot, replace(listing, page=_ONE, filters=filters))).total
-
-    return await prices_of(listing.filters.max_price, count)
-
-
-async def prices_of(
-    selected: float | None, count: Callable[[float], Awaitable[int]]
-) -> list[Choice]:
+async def price_choices(snapshot: Snapshot, request: ListRequest | EndpointRequest) -> list[Choice]:
     """Return the maximum prices with their counts, the selected one among them."""
+    selected = request.filters.max_price
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
-    texts = map(format_decimal, prices)
-    counts = await asyncio.gather(*map(count, prices))
+    matches = await asyncio.gather(*(_find(snapshot, request, max_price=price) for price in prices))
     return [
         Choice("", "Any price", None, selected is None),
         *(
-            Choice(text, f"Up to {text}", matches, price == selected)
-            for price, text, matches in zip(prices, texts, counts, strict=True)
+            Choice(text, f"Up to {text}", each.total, price == selected)
+            for price, text, each in zip(prices, map(format_decimal, prices), matches, strict=True)
         ),
     ]
 
 
-def hidden_fields(filters: Filters) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of the filters that the form has no control for."""
-    for name, values in filters.facets.items():
-        if name not in FACETS:
-            yield from ((name, value) for value in values)
-    if filters.match_all:
-        yield "match", "all"
-    if filters.enriched is False:
-        yield "enriched", "false"
+def hidden_fields(query: str) -> Iterator[tuple[str, str]]:
+    """Yield the parameters that the form has no control for."""
+    for name, value in _pairs(query):
+        if name not in CONTROLS and (name, value) != ("enriched", "true"):
+            yield name, value
 
 
-def chips(listing: ListRequest) -> list[Chip]:
+def chips(query: str) -> list[Chip]:
     """Return the first of the selected filters."""
+    pairs = _pairs(query)
+    filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
     return [
-        Chip(label, format_query(replace(listing, filters=rest)))
-        for label, rest in islice(_removals(listing.filters), MAX_CHIPS)
+        Chip(_label(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
+        for at in filters[:MAX_CHIPS]
     ]
 
 
-def _removals(filters: Filters) -> Iterable[tuple[str, Filters]]:
-    """Yield the label of each selected filter, and the filters without it."""
-    for name, values in filters.facets.items():
-        for value in values:
-            rest = [other for other in values if other != value]
-            yield value or "None", replace(filters, facets=filters.facets | {name: rest})
-    yield from removals_of_flags(filters)
-    if filters.match_all:
-        yield "All words", replace(filters, match_all=False)
+def shared_query(query: str) -> str:
+    """Return the query string of the page of endpoints for that of services, and vice versa."""
+    return urlencode([pair for pair in _pairs(query) if pair[0] in SHARED and pair != BY_NAME])
 
 
-def removals_of_flags(filters: F) -> Iterator[tuple[str, F]]:
-    """Yield the labels of the maximum price and of curation, and the filters without them."""
-    if filters.max_price is not None:
-        price = format_decimal(filters.max_price)
-        yield f"Up to {price}", replace(filters, max_price=None)
-    if filters.enriched is not None:
-        label = "Curated" if filters.enriched else "Not curated"
-        yield label, replace(filters, enriched=None)
+async def _count_facet(
+    snapshot: Snapshot, request: ListRequest | EndpointRequest, name: str
+) -> FacetCount:
+    """Return the counts of a facet among the matches of all other filters."""
+    conditions = {"facets": request.filters.facets}
+    if isinstance(request, EndpointRequest):
+        conditions["offers"] = request.filters.offers
+    others = {
+        field: {other: selected for other, selected in values.items() if other != name}
+        for field, values in conditions.items()
+    }
+    hits = await _find(snapshot, request, **others, counted=(name,))
+    return (hits.facets or {})[name]
+
+
+async def _find(
+    snapshot: Snapshot, request: ListRequest | EndpointRequest, **changes: object
+) -> Hits | EndpointHits:
+    """Return the counts of all matches with other filters."""
+    # Any order but by relevance saves ranking the matches.
+    filters = replace(request.filters, sort="popularity", **changes)
+    request = replace(request, page=Page(limit=1, offset=0), filters=filters)
+    if isinstance(request, ListRequest):
+        return await find(snapshot, request)
+    return await find_endpoints(snapshot, request)
+
+
+def _label(name: str, value: str) -> str:
+    match name, value:
+        case "maxPrice", price:
+            return f"Up to {price}"
+        case "enriched", flag:
+            return "Curated" if flag == "true" else "Not curated"
+        case "match", _:
+            return "All words"
+        case "perService", "0":
+            return "All of each service"
+        case "perService", number:
+            return f"Up to {number} of a service"
+    return value or "None"
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    return parse_qsl(query, keep_blank_values=True)
+
+
+def _facets_of(request: ListRequest | EndpointRequest) -> tuple[str, ...]:
+    return SERVICE_FACETS if isinstance(request, ListRequest) else ENDPOINT_FACETS
+
+
+def _selected(filters: Filters | EndpointFilters) -> Mapping[str, Sequence[str]]:
+    """Return the selected values of facets."""
+    return filters.facets | (filters.offers if isinstance(filters, EndpointFilters) else {})

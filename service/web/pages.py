@@ -5,6 +5,7 @@ Scripts fetch the same documents, and swap in the parts that differ.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,9 +16,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from service.api.endpoints import format_endpoint_query, parse_endpoint_browse
+from service.api.endpoints import (
+    EndpointRequest,
+    find_endpoints,
+    format_endpoint_query,
+    parse_endpoint_browse,
+)
 from service.api.listing import find
 from service.api.parameters import (
+    ListRequest,
     format_query,
     parse_browse,
     parse_endpoints,
@@ -25,11 +32,12 @@ from service.api.parameters import (
     parse_transactions,
 )
 from service.errors import RatecardError, ServiceNotFound
+from service.filtering.facets import FacetCounts
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT
 from service.records import format_timestamp
 from service.snapshot import Snapshot
-from service.web import endpoint_filters, filters
+from service.web import filters
 from service.web.card import card_of, quantity
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
@@ -52,66 +60,39 @@ DOCS_POLICY = f"{POLICY}img-src 'self' data:"
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
 
-async def catalogue_page(request: Request) -> Response:
+async def services_page(request: Request) -> Response:
     """Render a page of a listing or search, and its filters with their counts."""
     listing = parse_browse(request.scope["query_string"])
     snapshot = snapshot_of(request)
     context_of(request).load_shedder.check()
-    hits = await find(snapshot, listing)
-    offset, limit = listing.page.offset, listing.page.limit
-    words = (listing.query or "")[:MAX_LINKED]
+    hits = await find(snapshot, filters.count_unselected(listing))
     return _render(
         request,
-        "catalogue.html",
-        cards=[card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
-        endpoints=await find_in_services(snapshot, listing, hits.ids),
-        endpoint_query=urlencode({"q": words}),
-        total=hits.total,
-        listing=listing,
-        query=format_query(listing, offset),
-        previous=format_query(listing, max(offset - limit, 0)) if offset else None,
-        next=format_query(listing, offset + limit) if offset + limit < hits.total else None,
-        categories=await filters.facet_choices(snapshot, listing, "category"),
-        networks=await filters.facet_choices(snapshot, listing, "network"),
-        prices=await filters.price_choices(snapshot, listing),
-        hidden_fields=filters.hidden_fields(listing.filters),
-        chips=filters.chips(listing),
-        other=endpoint_filters.query_of_endpoints(listing),
-        services=snapshot.manifest.counts.services,
+        "services.html",
+        results=[card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
+        matches=await find_in_services(snapshot, listing, hits.ids),
+        matches_query=urlencode({"q": (listing.query or "")[:MAX_LINKED]}),
+        size=snapshot.manifest.counts.services,
+        **await _list(snapshot, listing, partial(format_query, listing), hits.total, hits.facets),
     )
 
 
 async def endpoints_page(request: Request) -> Response:
     """Render a page of the endpoints of all services, and its filters with their counts."""
-    search = parse_endpoint_browse(request.scope["query_string"])
+    listing = parse_endpoint_browse(request.scope["query_string"])
     snapshot = snapshot_of(request)
     context_of(request).load_shedder.check()
-    offset, limit = search.page.offset, search.page.limit
-    counted = endpoint_filters.unselected(search.filters)
-    hits = await snapshot.engine.search_endpoints(
-        search.query, limit, offset, replace(search.filters, counted=counted)
-    )
-    is_answered = search.query is not None or search.filters.has_conditions
-    query = format_endpoint_query(search, offset)
-    following = offset + limit
+    hits = await find_endpoints(snapshot, filters.count_unselected(listing))
+    query = partial(format_endpoint_query, listing)
     return _render(
         request,
         "endpoints.html",
-        results=await results_of(snapshot, search, hits),
-        hits=hits,
-        search=search,
-        query=query,
-        json_query=query if is_answered else None,
-        previous=format_endpoint_query(search, max(offset - limit, 0)) if offset else None,
-        next=format_endpoint_query(search, following) if following < hits.listed else None,
-        choices=await endpoint_filters.facet_choices(snapshot, search, hits.facets or {}),
-        prices=await endpoint_filters.price_choices(snapshot, search),
-        hidden_fields=endpoint_filters.hidden_fields(search.filters),
-        chips=endpoint_filters.chips(search),
-        other=endpoint_filters.query_of_services(search),
-        query_of_all=partial(endpoint_filters.query_of_all, search),
+        results=await results_of(snapshot, listing, hits),
+        omitted=hits.total - hits.listed,
+        size=snapshot.manifest.counts.endpoints,
         page_size=ENDPOINTS,
-        endpoints=snapshot.manifest.counts.endpoints,
+        query_of_all=partial(_query_of_all, listing),
+        **await _list(snapshot, listing, query, hits.listed, hits.facets),
     )
 
 
@@ -125,23 +106,15 @@ async def service_page(request: Request) -> Response:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
     context_of(request).load_shedder.check()
     endpoints = await find_in_service(snapshot, ordinal, service_id, words)
-    stop = offset + ENDPOINTS
-
-    def query(offset: int) -> str:
-        return urlencode(({"q": words} if words else {}) | ({"offset": offset} if offset else {}))
-
+    found = {"q": words} if words else {}
     return _render(
         request,
         "service.html",
         card=card_of(snapshot.summaries.view(ordinal)),
-        endpoints=rows_of(snapshot, ordinal, endpoints[offset:stop]),
+        endpoints=rows_of(snapshot, ordinal, endpoints[offset : offset + ENDPOINTS]),
         beyond=snapshot.resources.beyond(ordinal),
-        total=len(endpoints),
         words=words,
-        offset=offset,
-        query=query(offset),
-        previous=query(max(offset - ENDPOINTS, 0)) if offset else None,
-        next=query(stop) if stop < len(endpoints) else None,
+        **_paging(partial(_query, "offset", found), offset, ENDPOINTS, len(endpoints)),
     )
 
 
@@ -151,19 +124,14 @@ async def ecosystem_page(request: Request) -> Response:
     page, _ = parse_transactions(request.scope["query_string"])
     tables = snapshot_of(request).ecosystem
     payments, has_next = payments_of(tables, page, PAYMENTS)
-
-    def query(page: int) -> str:
-        return urlencode({"timeframe": days} | ({"page": page} if page else {}))
-
+    query = partial(_query, "page", {"timeframe": days})
     return _render(
         request,
         "ecosystem.html",
         statistics=statistics_of(tables, days),
         payments=payments,
         days=days,
-        query=query(page),
-        previous=query(page - 1) if page else None,
-        next=query(page + 1) if has_next else None,
+        **_paging(query, page, 1, page + 1 + has_next),
     )
 
 
@@ -179,13 +147,58 @@ def error_page(request: Request, error: RatecardError) -> HTMLResponse:
 
 
 PAGES = [
-    Route("/", catalogue_page),
+    Route("/", services_page),
     Route("/endpoints", endpoints_page),
     Route("/services/{id}", service_page),
     Route("/ecosystem", ecosystem_page),
     Route("/docs", docs_page),
     Route("/assets/{file:path}", get_static_file),
 ]
+
+
+async def _list(
+    snapshot: Snapshot,
+    listing: ListRequest | EndpointRequest,
+    query: Callable[[int], str],
+    total: int,
+    facets: FacetCounts | None,
+) -> dict[str, Any]:
+    """Return the values that lists of services and of endpoints share."""
+    limit, offset = listing.page
+    first = query(0)
+    return {
+        "listing": listing,
+        "facets": await filters.facet_choices(snapshot, listing, facets),
+        "prices": await filters.price_choices(snapshot, listing),
+        "hidden_fields": filters.hidden_fields(first),
+        "chips": filters.chips(first),
+        "other": filters.shared_query(first),
+        **_paging(query, offset, limit, total),
+    }
+
+
+def _paging(query: Callable[[int], str], offset: int, limit: int, total: int) -> dict[str, Any]:
+    """Return the numbers of a page, and the query strings of it, of the one before and after."""
+    following = offset + limit
+    return {
+        "offset": offset,
+        "total": total,
+        "query": query(offset),
+        "previous": query(max(offset - limit, 0)) if offset else None,
+        "next": query(following) if following < total else None,
+    }
+
+
+def _query(name: str, fields: Mapping[str, object], offset: int) -> str:
+    return urlencode({**fields, name: offset} if offset else fields)
+
+
+def _query_of_all(search: EndpointRequest, service_id: str | None = None) -> str:
+    """Return the query string of all matches, or of all those of one service."""
+    conditions = replace(search.filters, per_service=0)
+    if service_id is not None:
+        conditions = replace(conditions, services=[service_id])
+    return format_endpoint_query(replace(search, filters=conditions))
 
 
 def _strip_bidi_controls(value: object) -> object:

@@ -101,6 +101,13 @@ def test_a_page_of_many_filters_is_bounded(filters: str, client: httpx.Client) -
     assert client.get(f"{path}?{'&'.join(values[:1] * 3000)}").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/?category=%20wEATHER", "/endpoints?category=%20wEATHER"])
+def test_a_filter_in_any_spelling_is_selected(path: str, client: httpx.Client) -> None:
+    page = client.get(path).raise_for_status().text
+    assert '<li class="card">' in page
+    assert 'name="category" value="Weather" checked' in page
+
+
 def test_a_page_past_the_end_is_empty(client: httpx.Client) -> None:
     for path in ("/?q=weather", "/endpoints?q=weather"):
         page = client.get(f"{path}&offset={2**63}").raise_for_status().text
