@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from itertools import chain
 from types import MappingProxyType
 from urllib.parse import quote, unquote_plus, urlencode
 
@@ -16,6 +17,8 @@ from service.records import Endpoint, ParameterDescriptor
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 URL_CHARACTERS = "%/:?#[]@!$&()*+,;=~{}"
 """Characters that are not percent-encoded in a URL."""
+MAX_CALL = 8_000
+"""Characters of a URL and bytes of the values in a command. Nobody reads or pastes a longer one."""
 
 PLACEHOLDERS = {
     "string": Raw(b'"..."'),
@@ -35,7 +38,7 @@ _array = msgspec.json.Decoder(list[Raw])
 
 
 def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
-    """Return a curl command, or an empty string if the URL is not HTTP.
+    """Return a curl command, or an empty string if the URL is not HTTP or the call is too long.
 
     The command sends these values of parameters as they are, and examples of the other required
     parameters, or of all of a body that requires none.
@@ -46,7 +49,19 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
     body = [parameter for parameter in parameters if parameter.group == "body"]
     default_method = "POST" if body else "GET"
     method = _method(endpoint.method, default_method)
-    url = _url(endpoint.url, parameters, values)
+    sent = [each for each in body if each.required is True or each.name in values] or body
+    content = {each.name: _value(each, values) for each in sent}
+    query = {
+        each.name: _value(each, values)
+        for each in parameters
+        if each.group == "query" and (each.required is True or each.name in values)
+    }
+    path = {each.name: _value(each, values) for each in parameters if each.group != "body"}
+    placeholders = [path[name] for name in path_parameters(endpoint.url) if name in path]
+    size = sum(map(len, chain(content, content.values(), query, query.values(), placeholders)))
+    if len(endpoint.url) + size > MAX_CALL:
+        return ""
+    url = _url(endpoint.url, path, query, values)
     words = ["curl", "-i"]
     if set(url) & set("[]{}"):
         words.append("--globoff")
@@ -56,8 +71,6 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
         words += ["-X", method]
     words.append(url)
     if body:
-        sent = [each for each in body if each.required is True or each.name in values] or body
-        content = {each.name: _value(each, values) for each in sent}
         words += ["-H", "Content-Type: application/json"]
         words += ["-d", escape_json(msgspec.json.encode(content).decode())]
     return shlex.join(words)
@@ -75,28 +88,24 @@ def escape_json(text: str) -> str:
     return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
 
 
-def _url(url: str, parameters: list[ParameterDescriptor], values: Mapping[str, Raw]) -> str:
-    """Return the URL with its path parameters, and its required and given query parameters."""
-    path = {
-        parameter.name: _url_text(_value(parameter, values))
-        for parameter in parameters
-        if parameter.group != "body"
-    }
+def _url(
+    url: str, path: Mapping[str, Raw], query: Mapping[str, Raw], given: Mapping[str, Raw]
+) -> str:
+    """Return the URL with values for its placeholders, and for parameters of its query.
+
+    Given values replace those of the URL, examples do not.
+    """
 
     def fill(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        return quote(path[name], safe="") if name in path else match[0]
+        return quote(_url_text(path[name]), safe="") if name in path else match[0]
 
     filled = quote(_path_parameter.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
-    address, _, query = filled.partition("?")
-    kept = [pair for pair in query.split("&") if _name_of(pair) not in values]
+    address, _, own = filled.partition("?")
+    kept = [pair for pair in own.split("&") if _name_of(pair) not in given]
     present = set(map(_name_of, kept))
     added = [
-        urlencode({parameter.name: _url_text(_value(parameter, values))})
-        for parameter in parameters
-        if parameter.group == "query"
-        and parameter.name not in present
-        and (parameter.required is True or parameter.name in values)
+        urlencode({name: _url_text(value)}) for name, value in query.items() if name not in present
     ]
     if not added:
         return filled

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.documents.curl import curl, escape_json
+from service.api.documents.curl import MAX_CALL, curl, escape_json
 from service.records import Endpoint
 from tests.support.clients.terminals import arguments
 from tests.support.running import Json, endpoint
@@ -126,6 +126,23 @@ def test_a_shell_gives_curl_these_arguments(
     expected = [] if words is None else ["-i", *words]
     assert arguments(command, tmp_path) == expected
     assert shlex.split(command) == (["curl", *expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    "given_endpoint",
+    [
+        described(X + "a" * MAX_CALL),
+        described(X, "", parameter("long", "a" * MAX_CALL, "body")),
+        described(X, "GET", parameter("long", "a" * MAX_CALL, required=True)),
+        described(X + "{a}" * 1000, "GET", parameter("a", "a" * 1000, "path")),
+    ],
+)
+def test_a_call_that_is_too_long_has_no_command(given_endpoint: Endpoint) -> None:
+    assert curl(given_endpoint) == ""
+
+
+def test_a_value_that_is_not_sent_may_be_long() -> None:
+    assert curl(described(X, "GET", parameter("long", "a" * MAX_CALL))) == f"curl -i {X}"
 
 
 @pytest.mark.parametrize("text", TEXTS)
