@@ -25,8 +25,8 @@ class EndpointFilters(Struct, frozen=True):
     `offers` are conditions that must hold together on one way to pay: any of several values of
     `network`, `scheme`, `asset` and `payTo`. `max_price` is compared with the cheapest offer that
     satisfies them, or with the price of the endpoint without such conditions. `max_usd_price` is
-    compared with the offers that have a price in US dollars. Of each service at most `per_service`
-    endpoints are listed; 0 lists all.
+    compared with the offers that have a price in US dollars. `match_all` requires every word of a
+    query. Of each service at most `per_service` endpoints are listed; 0 lists all.
     """
 
     offers: dict[str, list[str]] = {}
@@ -35,6 +35,7 @@ class EndpointFilters(Struct, frozen=True):
     enriched: bool | None = None
     max_price: float | None = None
     max_usd_price: float | None = None
+    match_all: bool = False
     sort: EndpointSort = "relevance"
     per_service: int = 3
     counted: tuple[str, ...] = ()

@@ -195,7 +195,7 @@ class Engine:
         """Return what `search_endpoints` does for a query, in this thread."""
         endpoints = self._data.endpoints
         selected = endpoints.filters.select(filters)
-        ranking = self._rank_endpoints(query, selected)
+        ranking = self._rank_endpoints(query, selected, match_all=filters.match_all)
         per_service = filters.per_service
         if filters.sort != "relevance":
             matches = await self._matching_endpoints(ranking)
@@ -231,7 +231,7 @@ class Engine:
         allowed = select(filters).mask
         if allowed is None:
             return 0
-        ranking = self._rank_endpoints(query, select(wider))
+        ranking = self._rank_endpoints(query, select(wider), match_all=wider.match_all)
         return int(np.count_nonzero(await self._matching_endpoints(ranking) & ~allowed))
 
     async def _search_resources(
@@ -243,22 +243,26 @@ class Engine:
         mask: Mask = data.endpoints.mask_of_resources(data.resources.matches(filters))
         if len(mask) != self._header.documents:  # of services alone
             return data.resources.page(0, [])
-        ranking = self._rank_documents(query, mask)
+        ranking = self._rank_documents(query, mask, match_all=False)
         total, documents = await ranking.page(limit, offset)
         return data.resources.page(total, data.endpoints.resources_of(documents).tolist())
 
-    def _rank_documents(self, query: ParsedQuery, mask: Mask | None) -> Ranking:
-        scorer = self._postings.scorer(query, mask, by_group=False)
-        return Ranking(query, scorer, self._config, mask, None, by_group=False, is_filled=True)
+    def _rank_documents(self, query: ParsedQuery, mask: Mask | None, *, match_all: bool) -> Ranking:
+        scorer = self._postings.scorer(query, mask, by_group=False, match_all=match_all)
+        return Ranking(
+            query, scorer, self._config, mask, None, by_group=False, is_filled=not match_all
+        )
 
-    def _rank_endpoints(self, query: ParsedQuery, selected: Selection) -> Ranking:
+    def _rank_endpoints(
+        self, query: ParsedQuery, selected: Selection, *, match_all: bool
+    ) -> Ranking:
         """Rank the selected endpoints; other documents never match."""
         mask, others = selected.mask, self._header.documents - self._header.endpoints
         if mask is None or not self._header.endpoints:
             mask = self._data.is_endpoint
         elif others:
             mask = np.concatenate((mask, np.zeros(others, np.bool_)))
-        return self._rank_documents(query, mask)
+        return self._rank_documents(query, mask, match_all=match_all)
 
     async def _matching_endpoints(self, ranking: Ranking) -> Mask:
         if not self._header.endpoints:  # an index of services alone
@@ -297,7 +301,11 @@ class Engine:
             # A page may have to pass over all documents of the largest service.
             k += endpoints.groups.largest if k and filters.per_service else 0
             cost += self._postings.cost(
-                query, k, by_group=False, is_filtered=filters.has_conditions
+                query,
+                k,
+                by_group=False,
+                is_filtered=filters.has_conditions,
+                match_all=filters.match_all,
             )
         return cost
 

@@ -16,10 +16,10 @@ from service.networks import network_label
 from service.records import Endpoint, ParameterDescriptor, Pricing, ServiceFacts
 from service.web.card import quantity
 
-MAX_PARAMETERS = 100
-"""Parameters shown per endpoint. A record may have enough of them to block the event loop."""
 MAX_TEXT = 400
 """Characters of a text in a list of endpoints, which shows two lines of a description."""
+MAX_VALUES = 50
+"""Allowed values shown of a parameter."""
 
 _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -39,12 +39,12 @@ class EndpointLine(Struct, kw_only=True):
 
 
 class EndpointRow(EndpointLine, kw_only=True):
-    """The texts of an endpoint on the page of its service."""
+    """The texts of an endpoint on the page of its service; brief ones have no parameters."""
 
     number: int
     curl: str
     parameters: list[ParameterRow]
-    omitted_parameters: int
+    is_brief: bool
 
 
 class EndpointResult(EndpointLine, kw_only=True):
@@ -76,15 +76,15 @@ _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def row_of(endpoint: Endpoint, number: int) -> EndpointRow:
+def row_of(endpoint: Endpoint, number: int, *, is_brief: bool) -> EndpointRow:
     """Return the row of an endpoint on the page of its service."""
-    parameters = endpoint.parameters or []
+    texts = _texts(endpoint, endpoint.pricing)
     return EndpointRow(
-        **_texts(endpoint, endpoint.pricing),
+        **(_cut(texts) if is_brief else texts),
         number=number,
-        curl=curl(endpoint),
-        parameters=[_parameter_row(parameter) for parameter in parameters[:MAX_PARAMETERS]],
-        omitted_parameters=max(len(parameters) - MAX_PARAMETERS, 0),
+        curl="" if is_brief else curl(endpoint),
+        parameters=[] if is_brief else [*map(_parameter_row, endpoint.parameters or [])],
+        is_brief=is_brief,
     )
 
 
@@ -109,9 +109,12 @@ def result_of(
             min_amount="",
             max_amount="",
         )
-    texts = {name: text[:MAX_TEXT] for name, text in _texts(endpoint, pricing).items()}
-    curated = endpoint.service.enriched
-    return EndpointResult(**texts, number=number, service=endpoint.service, curated=curated)
+    return EndpointResult(
+        **_cut(_texts(endpoint, pricing)),
+        number=number,
+        service=endpoint.service,
+        curated=endpoint.service.enriched,
+    )
 
 
 def split_url(url: str) -> tuple[str, str]:
@@ -121,7 +124,7 @@ def split_url(url: str) -> tuple[str, str]:
     return (host, path) if path else ("", host)
 
 
-def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, Any]:
+def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, str]:
     """Return the fields of `EndpointLine`."""
     host, path = split_url(endpoint.url)
     quality = endpoint.quality
@@ -139,6 +142,10 @@ def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, 
     }
 
 
+def _cut(texts: dict[str, str]) -> dict[str, Any]:
+    return {name: text[:MAX_TEXT] for name, text in texts.items()}
+
+
 def _scheme(pricing: Pricing) -> str:
     lowest, ceiling = pricing.min_amount or pricing.amount, pricing.max_amount or pricing.amount
     is_bounded = is_upto(pricing) and lowest.strip("0.") and lowest != ceiling
@@ -146,13 +153,15 @@ def _scheme(pricing: Pricing) -> str:
 
 
 def _parameter_row(parameter: ParameterDescriptor) -> ParameterRow:
+    values = parameter.enum_values or []
+    more = [f"{len(values) - MAX_VALUES:,} more"] if len(values) > MAX_VALUES else []
     return ParameterRow(
         name=parameter.name,
         place=f"{parameter.type} in {parameter.group}",
         required=parameter.required is True,
         description=parameter.description or "",
         example=_value(parameter.example),
-        values=", ".join(map(_json, parameter.enum_values or [])),
+        values=", ".join([*map(_json, values[:MAX_VALUES]), *more]),
         default=_value(parameter.default),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from unicodedata import normalize
 from urllib.parse import unquote
 
 import msgspec
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from service.api.endpoints import EndpointRequest, EndpointSummary
 from service.api.parameters import ListRequest
+from service.api.query_string import Page
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.records import Endpoint
@@ -24,17 +25,16 @@ from service.web.endpoint_rows import (
     EndpointRow,
     result_of,
     row_of,
-    split_url,
 )
-
-T = TypeVar("T")
 
 SHOWN = 3
 """Endpoints shown below a service of the catalogue."""
-MAX_RANKED = 1000
-"""Endpoints of one service whose texts are compared with words."""
-MAX_ANALYSED = 2000
-"""Characters of a description that are compared with words."""
+MAX_ANALYSED = 1 << 15
+"""Characters that are compared with words for a page of the catalogue: a millisecond each 1,000."""
+MAX_DETAILED = 1 << 18
+"""Bytes of the endpoints of a page that are shown with all details, in some 30 ms."""
+MAX_PARTS = 16
+"""Parts of a text that are searched for in URLs and descriptions."""
 
 
 class _Text(Struct):
@@ -48,30 +48,28 @@ class _WithTexts(Struct):
 
 
 class _OwnTexts:
-    """Tells endpoints that match words by their own texts from those that their service matches."""
+    """Tells endpoints that match words by their own texts from those that their service matches.
 
-    def __init__(self, words: Sequence[frozenset[str]]) -> None:
-        self._words = len(words)
-        self._numbers: dict[str, set[int]] = {}
-        for number, terms in enumerate(words):
-            for term in terms:
-                self._numbers.setdefault(term, set()).add(number)
+    words: the terms that each word stands for
+    limit: characters of a text that are compared
+    """
 
-    def count_words(self, endpoint: _Text | EndpointSummary) -> int:
+    def __init__(self, words: Sequence[frozenset[str]], limit: int) -> None:
+        self._words, self._limit = words, limit
+
+    def count_words(self, endpoint: EndpointResult) -> int:
         """Return how many of the words the path and the description of an endpoint have."""
-        # Slashes to blanks: the analysis of short pieces of text is cached.
-        path = unquote(split_url(endpoint.url)[1][:MAX_ANALYSED]).replace("/", " ")
-        pieces = chain(path.split(), endpoint.description[:MAX_ANALYSED].split())
-        numbers: set[int] = set()
-        for piece in pieces:
-            for word in words_of(piece):
-                if matched := self._numbers.get(term_of(word.text)):
-                    numbers |= matched
-        return len(numbers)
+        path = unquote(endpoint.path).replace("/", " ")
+        # A character may stand for 18 in NFKC.
+        texts = (normalize("NFKC", text[: self._limit]) for text in (path, endpoint.description))
+        words = chain.from_iterable(words_of(text[: self._limit]) for text in texts)
+        terms = {term_of(word.text) for word in words}
+        return sum(not terms.isdisjoint(word) for word in self._words)
 
-    def select(self, endpoints: Sequence[T], counts: Sequence[int]) -> list[T]:
+    def select(self, endpoints: Sequence[EndpointResult]) -> list[EndpointResult]:
         """Return the endpoints that have all words, or where there are none, any of the words."""
-        fewest = self._words if self._words in counts else 1
+        counts = [self.count_words(endpoint) for endpoint in endpoints]
+        fewest = len(self._words) if len(self._words) in counts else 1
         return [each for each, count in zip(endpoints, counts, strict=True) if count >= fewest > 0]
 
 
@@ -88,7 +86,7 @@ async def results_of(
     The last row of a service that has more matches than are listed has the number of all.
     """
     results = [
-        _result(snapshot, _summary.decode(_json(snapshot, ordinal, offer)), ordinal, offer)
+        _result(snapshot, ordinal, offer)
         for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True)
     ]
     if results and hits.listed < hits.total:
@@ -121,62 +119,73 @@ async def find_in_services(
     )
     limit = SHOWN * len(services)
     hits = await snapshot.engine.search_endpoints(listing.query, limit, 0, filters)
-    own = _OwnTexts(snapshot.parser.terms(listing.query))
     results: dict[str, list[EndpointResult]] = {}
-    counts: dict[str, list[int]] = {}
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
-        summary = _summary.decode(_json(snapshot, ordinal, offer))
-        result = _result(snapshot, summary, ordinal, offer)
-        results.setdefault(summary.service.id, []).append(result)
-        counts.setdefault(summary.service.id, []).append(own.count_words(summary))
-    return {each: own.select(results[each], counts[each]) for each in results}
+        result = _result(snapshot, ordinal, offer)
+        results.setdefault(result.service.id, []).append(result)
+    own = _OwnTexts(snapshot.parser.terms(listing.query), MAX_ANALYSED // (2 * limit))
+    return {service: own.select(endpoints) for service, endpoints in results.items()}
 
 
 async def find_in_service(
-    snapshot: Snapshot, service: int, service_id: str, words: str
-) -> Sequence[int]:
-    """Return the endpoints of a service, or those whose own texts match words, best first.
+    snapshot: Snapshot, service: int, words: str, page: Page
+) -> tuple[int, Sequence[int]]:
+    """Return how many endpoints of a service match words, and a page of them, best first.
 
-    Without such a match, these are the endpoints that contain all words as substrings.
+    These are the endpoints with all words in the index; without any such, those with all words as
+    parts of their texts; or else those with any word. Without words these are all in order.
     """
-    endpoints = snapshot.endpoints
-    own = endpoints.of_service(service)
+    limit, offset = page
+    own = snapshot.endpoints.of_service(service)
     if not words.strip():
-        return own
-    filters = EndpointFilters(services=[service_id], per_service=0)
-    hits = await snapshot.engine.search_endpoints(words, MAX_RANKED, 0, filters)
+        return len(own), own[offset : offset + limit]
+    search = snapshot.engine.search_endpoints
+    conditions = EndpointFilters(
+        services=[snapshot.id_table[service]], per_service=0, match_all=True
+    )
+    hits = await search(words, limit, offset, conditions)
+    if hits.total:
+        return hits.total, hits.ordinals
+    if parts := _find_parts(snapshot, service, words):
+        return len(parts), parts[offset : offset + limit]
+    hits = await search(words, limit, offset, replace(conditions, match_all=False, explain=True))
+    # Few matches are filled up with similar endpoints, which have none of the words.
+    explained = zip(hits.ordinals, hits.explanations or (), strict=True)
+    matches = [ordinal for ordinal, explanation in explained if explanation.words]
+    return hits.total - len(hits.ordinals) + len(matches), matches
+
+
+def _find_parts(snapshot: Snapshot, service: int, words: str) -> list[int]:
+    """Return the endpoints of a service that have all words as parts of their texts."""
     texts = _with_texts.decode(snapshot.services.view(service)).endpoints
-    own_texts = _OwnTexts(snapshot.parser.terms(words))
-    counts = [own_texts.count_words(texts[ordinal - own.start]) for ordinal in hits.ordinals]
-    if matches := own_texts.select(hits.ordinals, counts):
-        return matches
-    parts = words.casefold().split()
+    parts = words.casefold().split()[:MAX_PARTS]
     return [
         ordinal
-        for ordinal, text in zip(own, texts, strict=True)
-        if all(map(_substrings_of(text).__contains__, parts))
+        for ordinal, each in zip(snapshot.endpoints.of_service(service), texts, strict=True)
+        if all(map(f"{each.method} {each.url} {each.description}".casefold().__contains__, parts))
     ]
 
 
 def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[EndpointRow]:
-    """Return the rows of endpoints on the page of their service."""
-    start = snapshot.endpoints.of_service(service).start
-    return [
-        row_of(_endpoint.decode(_json(snapshot, ordinal)), ordinal - start) for ordinal in ordinals
-    ]
+    """Return the rows of endpoints on the page of their service.
+
+    All are brief after the first MAX_DETAILED bytes.
+    """
+    start, room = snapshot.endpoints.of_service(service).start, MAX_DETAILED
+    rows = []
+    for ordinal in ordinals:
+        text = _json(snapshot, ordinal)
+        room -= len(text)
+        rows.append(row_of(_endpoint.decode(text), ordinal - start, is_brief=room < 0))
+    return rows
 
 
-def _result(
-    snapshot: Snapshot, summary: EndpointSummary, ordinal: int, offer: int
-) -> EndpointResult:
+def _result(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     endpoints = snapshot.endpoints
     start = endpoints.of_service(endpoints.service_of(ordinal)).start
+    summary = _summary.decode(_json(snapshot, ordinal, offer))
     return result_of(summary, ordinal - start, endpoints.price_of(ordinal, offer))
 
 
 def _json(snapshot: Snapshot, ordinal: int, offer: int = NONE) -> bytes:
     return b"".join(snapshot.endpoints.item(ordinal, offer))
-
-
-def _substrings_of(endpoint: _Text) -> str:
-    return f"{endpoint.method} {endpoint.url} {endpoint.description}".casefold()

@@ -31,6 +31,7 @@ from service.api.parameters import (
     parse_timeframe,
     parse_transactions,
 )
+from service.api.query_string import Page
 from service.errors import RatecardError, ServiceNotFound
 from service.filtering.facets import FacetCounts
 from service.http.context import context_of, snapshot_of
@@ -100,21 +101,20 @@ async def service_page(request: Request) -> Response:
     """Render a service and a page of its endpoints, those that match the words of `q`."""
     words, offset = parse_endpoints(request.scope["query_string"])
     snapshot = snapshot_of(request)
-    service_id = request.path_params["id"]
-    ordinal = snapshot.id_table.find(service_id)
+    ordinal = snapshot.id_table.find(request.path_params["id"])
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
     context_of(request).load_shedder.check()
-    endpoints = await find_in_service(snapshot, ordinal, service_id, words)
+    total, endpoints = await find_in_service(snapshot, ordinal, words, Page(ENDPOINTS, offset))
     found = {"q": words} if words else {}
     return _render(
         request,
         "service.html",
         card=card_of(snapshot.summaries.view(ordinal)),
-        endpoints=rows_of(snapshot, ordinal, endpoints[offset : offset + ENDPOINTS]),
+        endpoints=rows_of(snapshot, ordinal, endpoints),
         beyond=snapshot.resources.beyond(ordinal),
         words=words,
-        **_paging(partial(_query, "offset", found), offset, ENDPOINTS, len(endpoints)),
+        **_paging(partial(_query, "offset", found), offset, ENDPOINTS, total),
     )
 
 
