@@ -22,7 +22,6 @@ from service.api.endpoints import search_endpoints
 from service.api.services import get_service, list_services, search_services
 from service.api.snapshots import get_current_snapshot, list_snapshots
 from service.api.status import get_health, get_metrics, get_readiness
-from service.artifacts.downloads import Downloads
 from service.artifacts.manager import SnapshotManager
 from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
@@ -80,7 +79,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     """
     settings = settings or Settings.from_environment()
     artifacts = Path(settings.artifacts)
-    snapshots = SnapshotManager(artifacts, connector_of(settings))
+    snapshots = SnapshotManager(artifacts, connector_of(settings), downloads=settings.downloads)
     mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
     routes = [*ROUTES, *DOWNLOADS, *(mcp.routes if mcp else [])]
     context = Context(
@@ -90,7 +89,6 @@ def create_app(settings: Settings | None = None) -> Starlette:
         access_log=AccessLog() if settings.log_requests else None,
         drain=Drain(settings.drain),
         load_shedder=LoadShedder(settings.max_lag),
-        downloads=Downloads(artifacts) if settings.downloads else None,
         transfers=Transfers(),
         error_page=error_page if settings.page else None,
         api_paths=frozenset(route.path for route in routes),

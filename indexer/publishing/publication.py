@@ -16,8 +16,7 @@ from indexer.progress import Progress
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER, read_download
 from service.artifacts.pointer import Copy, Pointer
 from service.errors import FollowingFailed, PublishingFailed, SnapshotUnavailable
-from service.publishing.artifacts import STAGING, kept_snapshots
-from service.publishing.durable import sync, write_durably
+from service.publishing.artifacts import kept_snapshots, write_pointer
 from service.replicas.signatures import decode_pointer, encode_pointer, read_private_key
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
@@ -82,7 +81,8 @@ class Publisher:
         """
         copies, own = _copies(artifacts, snapshot_id), _read_own(artifacts)
         if self._is_due(own, copies[:1]):
-            _write(artifacts, self._encode(1 + (own.serial if own else 0), copies))
+            serial = 1 + (own.serial if own else 0)
+            write_pointer(artifacts, snapshot_id, self._encode(serial, copies))
 
     def publish(self, artifacts: Path, progress: Progress) -> list[Pushed]:
         """Publish the served snapshot, if it has downloads or a pointer; called in `stage`.
@@ -106,7 +106,7 @@ class Publisher:
             known = [None if each is None else self._decode(each) for each in stored]
             serial = 1 + max((each.serial for each in (own, *known) if each), default=0)
             if any(self._is_due(each, copies[:1]) for each in (own, *known)):
-                _write(artifacts, self._encode(serial, copies))
+                write_pointer(artifacts, served, self._encode(serial, copies))
         except OSError as error:
             raise PublishingFailed(
                 f"{artifacts / POINTER}: {error.strerror}; {served} is served, but replicas "
@@ -200,11 +200,3 @@ def _read_own(artifacts: Path) -> Pointer | None:
     with suppress(FileNotFoundError, FollowingFailed):
         return decode_pointer((artifacts / POINTER).read_bytes())
     return None
-
-
-def _write(artifacts: Path, content: bytes) -> None:
-    """Replace the pointer of the artifacts folder."""
-    fresh = artifacts / STAGING / POINTER
-    write_durably(fresh, content)
-    fresh.replace(artifacts / POINTER)
-    sync(artifacts)

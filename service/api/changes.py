@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -10,9 +11,11 @@ from starlette.responses import Response
 
 from service.api.listing import splice, stored_list
 from service.api.query_string import MAX_LIMIT, Parameters
-from service.errors import InvalidParameter
+from service.artifacts.manager import SnapshotManager
+from service.errors import InvalidParameter, SnapshotGone
 from service.http.context import context_of, snapshot_of
 from service.http.responses import immutable_response, json_response
+from service.snapshot import Snapshot
 from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
 from service.snapshot.resources import MAX_PAGE
@@ -43,11 +46,29 @@ async def list_changes(request: Request) -> Response:
     is_open = old == new or snapshots.changes.get(old, new) is not None
     if wanted.limit > MAX_LIMIT or not is_open:
         context_of(request).load_shedder.check()
-    changes = await snapshots.compare(old, new, served)
+    changes = await _compare(snapshots, old, new, served)
     body = changes_body(old, new, changes, wanted)
     if wanted.to is None:
         return json_response(body)
     return immutable_response(body, f"{old}-{new}-{wanted.start}-{wanted.limit}", new)
+
+
+async def _compare(
+    snapshots: SnapshotManager, old: str, new: str, served: Snapshot
+) -> Changes | None:
+    """Return the changes from one snapshot to another, None from a snapshot to itself.
+
+    Raises SnapshotNotFound for an unknown id, and what `ChangesCache.open` raises.
+    """
+    if old == new:
+        with suppress(SnapshotGone):
+            snapshots.find(old, served)
+        return None
+    changes = snapshots.changes.get(old, new)
+    if changes is None:
+        after = snapshots.find(new, served)
+        changes = await snapshots.changes.open(snapshots.find(old, served, new), after)
+    return changes
 
 
 def parse_changes(query_string: bytes) -> ChangesRequest:

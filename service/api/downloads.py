@@ -3,7 +3,7 @@
     /v1/snapshots/<id>.jsonl.zst, .tar.zst     the archives, for people and mirrors
     /v1/snapshots/<id>/datapackage.json        their description, by Frictionless Data
     /v1/snapshots/<id>/<archive>               the archives, beside their description
-    /v1/snapshots/pointer-<format>.json        the served snapshot, and where its manifest is
+    /v1/snapshots/pointer-<format>.json        the published snapshot, and where its manifest is
     /v1/snapshots/manifests/<sha256>.json      the manifest of a copy
     /v1/snapshots/sections/<sha256>.json       the sections of the files of that manifest
     /v1/snapshots/sections/<sha256>.zst        a section of a file
@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,19 +27,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from service.artifacts.downloads import Download, Downloads, Part, archive_name, lines_name
-from service.artifacts.pointer import (
-    Copy,
-    Pointer,
-    PointerFile,
-    pointer_decoder,
-    pointer_file_decoder,
-)
 from service.errors import DownloadNotFound, DownloadsDisabled
 from service.http.cache import matches
-from service.http.context import context_of, snapshot_of
+from service.http.context import context_of
 from service.http.file_ranges import FileResponse
 from service.http.responses import IMMUTABLE, JSON
-from service.snapshot.manifest import FORMAT, copy_manifest
+from service.snapshot.manifest import FORMAT
 
 ZSTD = "application/zstd"
 T = TypeVar("T")
@@ -102,26 +94,14 @@ async def get_patches(request: Request) -> ASGIApp:
 
 
 async def get_pointer(request: Request) -> ASGIApp:
-    """Name the served snapshot: by the last publication, or where that is another, by itself."""
+    """Name the snapshot that was published last."""
     if request.path_params["format"] != str(FORMAT):
         raise DownloadNotFound(f"this release serves snapshots of format {FORMAT}")
-    snapshot = snapshot_of(request)
-    content = copy_manifest(snapshot.manifest)
-    digest = hashlib.sha256(content).hexdigest()
-    await _find(request, Downloads.manifest, digest)
-    published = await asyncio.to_thread(_read_pointer, _downloads_of(request).pointer, snapshot.id)
-    if published is None:
-        checked_at = context_of(request).snapshots.checked_at(snapshot)
-        pointer = Pointer(
-            format=FORMAT,
-            id=snapshot.id,
-            manifest=digest,
-            serial=0,
-            published_at=checked_at,
-            kept=[Copy(snapshot.id, digest)],
-        )
-        published = _encode(PointerFile(_encode(pointer).decode()))
-    return _json(request, published, "no-cache")
+    downloads = await _refresh(request)  # workers that lag would name an earlier one in turn
+    publication = await asyncio.to_thread(downloads.newest_publication)
+    if publication is None:
+        raise DownloadNotFound("no publication has whole downloads here; build again")
+    return _json(request, publication.content, "no-cache")
 
 
 async def _archive(request: Request, snapshot_id: str, name: str) -> FileResponse:
@@ -129,15 +109,24 @@ async def _archive(request: Request, snapshot_id: str, name: str) -> FileRespons
 
 
 async def _find(request: Request, find: Callable[..., T | None], *names: str) -> T:
-    """Find a download off the event loop; raises DownloadNotFound or DownloadsDisabled."""
-    found = await asyncio.to_thread(find, _downloads_of(request), *names)
+    """Find a download; raises DownloadNotFound or DownloadsDisabled."""
+    found = find(_downloads_of(request), *names)
+    if found is None:  # another worker may have named what this one has not seen yet
+        found = find(await _refresh(request), *names)
     if found is None:
         raise DownloadNotFound("no kept snapshot has this download; see /v1/snapshots")
     return found
 
 
+async def _refresh(request: Request) -> Downloads:
+    """Return the downloads that are in the artifacts folder now."""
+    _downloads_of(request)
+    await asyncio.to_thread(context_of(request).snapshots.folder.refresh)
+    return _downloads_of(request)
+
+
 def _downloads_of(request: Request) -> Downloads:
-    downloads = context_of(request).downloads
+    downloads = context_of(request).snapshots.folder.downloads
     if downloads is None:
         raise DownloadsDisabled("downloads are switched off here (RATECARD_DOWNLOADS)")
     return downloads
@@ -185,16 +174,6 @@ def _package(download: Download) -> dict[str, Any]:
             for path, (name, kind, title) in described.items()
         ],
     }
-
-
-def _read_pointer(path: Path, snapshot_id: str) -> bytes | None:
-    """Return the file of the last publication if that is of this snapshot."""
-    try:
-        content = path.read_bytes()
-        pointer = pointer_decoder.decode(pointer_file_decoder.decode(content).pointer)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return content if pointer.id == snapshot_id else None
 
 
 def _encode(value: Any) -> bytes:

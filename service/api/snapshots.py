@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import msgspec
@@ -29,27 +28,27 @@ async def list_snapshots(request: Request) -> Response:
     old snapshots, so that no cache may answer it.
     """
     served, snapshots = snapshot_of(request), context_of(request).snapshots
-    kept = list(snapshots.kept)
+    kept = list(snapshots.folder.kept.snapshots)
     if served.id not in [snapshot.id for snapshot in kept]:
-        kept.insert(0, snapshots.describe(served))
-    described = [await describe(request, snapshot) for snapshot in kept]
+        kept.insert(0, snapshots.find(served.id, served))
+    described = [describe(request, snapshot) for snapshot in kept]
     return no_store(msgspec.json.encode(SnapshotList(described)))
 
 
 async def get_current_snapshot(request: Request) -> Response:
     """Describe the snapshot being served."""
     served = snapshot_of(request)
-    current = await describe(request, context_of(request).snapshots.describe(served))
+    current = describe(request, context_of(request).snapshots.find(served.id, served))
     return no_store(msgspec.json.encode(SnapshotEnvelope(current)))
 
 
-async def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescription:
+def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescription:
     """Describe a snapshot: the files that a copy of it holds, and its downloads."""
     manifest = snapshot.manifest
-    downloads = context_of(request).downloads
+    downloads = context_of(request).snapshots.folder.downloads
     archives: Mapping[str, File] = {}
     if downloads is not None:
-        download = await asyncio.to_thread(downloads.download, snapshot.id)
+        download = downloads.download(snapshot.id)
         archives = {} if download is None else download.archives
     return SnapshotDescription(
         id=snapshot.id,

@@ -51,7 +51,7 @@ async def get_readiness(request: Request) -> Response:
     )
     if refusal is not None:
         ready.refused = ErrorBody(code=refusal.code, message=str(refusal))
-    states = await asyncio.to_thread(read_sources, snapshots.artifacts)
+    states = await asyncio.to_thread(read_sources, snapshots.folder.path)
     ready.sources = [each for each in states if each.state != "current"] or UNSET
     if following is not None:
         ready.following = _describe(following)

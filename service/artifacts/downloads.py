@@ -5,15 +5,16 @@
     artifacts/downloads/<id>/patches.zst      what makes files from those of the snapshot before
     artifacts/downloads/<id>/manifest.json    the manifest of the copy that the archive holds
     artifacts/downloads/<id>/index.json       where each frame is, and what it makes
+    artifacts/downloads/<id>/pointer.json     the last pointer to this snapshot
 
-The index is written last: a folder that has it is complete.
+The index is written after the files before it: a folder that has it is complete. The pointer
+follows when the snapshot is published, and may be signed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
-import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -22,6 +23,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
+from service.artifacts.file_states import FileState, state_of
+from service.artifacts.pointer import Publication, read_publication
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.snapshot.manifest import (
     MANIFEST,
@@ -31,13 +34,12 @@ from service.snapshot.manifest import (
     copy_manifest,
     read_manifest,
 )
+from service.snapshot.publication import read_history
 
 DOWNLOADS = "downloads"
 INDEX = "index.json"
 POINTER = "pointer.json"
 PATCHES = "patches.zst"
-SETTLED_AFTER = 2 * 10**9
-"""Nanoseconds after which a further change of a folder has another time on every file system."""
 
 
 class Frame(Struct, frozen=True):
@@ -166,89 +168,121 @@ def verify_downloads(folder: Path, manifest: Manifest, threads: int = 1) -> Down
 
 
 class Part(NamedTuple):
-    """A range of bytes of a file, and their SHA-256."""
+    """A range of bytes of a file of a snapshot's downloads, and their SHA-256."""
 
+    snapshot_id: str
     path: Path
     offset: int
     bytes: int
     sha256: str
 
 
-class _Listing(NamedTuple):
-    """The downloads of the kept snapshots by id, and parts of their files by what they hold."""
+class _Complete(NamedTuple):
+    """The downloads of a snapshot, and the state of the file of their index."""
 
-    downloads: dict[str, Download]
-    manifests: dict[str, tuple[Download, Part]]
-    sections: dict[str, Part]
+    state: FileState
+    download: Download
+    manifest: Part
+    sections: Mapping[str, Part]
 
 
-class Downloads:
-    """The downloads in an artifacts folder, found by their names. Each call reads the disk."""
+class Downloads(Struct, frozen=True):
+    """The downloads of an artifacts folder at one moment.
 
-    def __init__(self, artifacts: Path) -> None:
-        self.pointer = artifacts / POINTER
-        """The file that names the last publication, for replicas."""
-        self._folder = artifacts / DOWNLOADS
-        self._listing = _Listing({}, {}, {})
-        self._seen = (0, 0)
-        self._refreshing = threading.Lock()
+    complete: by the id of their snapshot
+    publications: the pointers to snapshots that were not withdrawn, the newest first
+    """
+
+    complete: Mapping[str, _Complete] = {}
+    publications: tuple[Publication, ...] = ()
 
     def download(self, snapshot_id: str) -> Download | None:
         """Return the index of the downloads of a snapshot."""
-        return self._refresh().downloads.get(snapshot_id)
+        found = self.complete.get(snapshot_id)
+        return None if found is None else found.download
 
     def archive(self, snapshot_id: str, name: str) -> Part | None:
         """Return an archive by its name."""
-        download = self.download(snapshot_id)
-        if download is None or name not in download.archives:
-            return None
-        file = download.archives[name]
-        return Part(self._folder / snapshot_id / name, 0, file.bytes, file.sha256)
+        found = self.complete.get(snapshot_id)
+        file = None if found is None else found.download.archives.get(name)
+        return None if found is None or file is None else _part(found, name, file)
 
     def manifest(self, digest: str) -> tuple[Download, Part] | None:
         """Return the manifest of a copy by its SHA-256, and the index of its downloads."""
-        return self._refresh().manifests.get(digest)
+        for found in self.complete.values():
+            if found.download.manifest == digest:
+                return found.download, found.manifest
+        return None
 
     def section(self, digest: str) -> Part | None:
         """Return the zstd frame of a section by the SHA-256 of its content."""
-        return self._refresh().sections.get(digest)
+        for found in self.complete.values():
+            if (part := found.sections.get(digest)) is not None:
+                return part
+        return None
 
     def patches(self, base: str, snapshot_id: str) -> tuple[Download, Part] | None:
         """Return the patches between two snapshots, and their index."""
-        download = self.download(snapshot_id)
-        if download is None or not base or download.base != base:
+        found = self.complete.get(snapshot_id)
+        if found is None or not base or found.download.base != base:
             return None
-        path, file = self._folder / snapshot_id / PATCHES, download.patch_file
-        return download, Part(path, 0, file.bytes, file.sha256)
+        return found.download, _part(found, PATCHES, found.download.patch_file)
 
-    def _refresh(self) -> _Listing:
-        with self._refreshing:
-            try:
-                state = self._folder.stat()
-                seen = state.st_ino, state.st_mtime_ns
-                if seen != self._seen:
-                    self._listing = self._read()
-                    is_settled = time.time_ns() - state.st_mtime_ns > SETTLED_AFTER
-                    self._seen = seen if is_settled else (0, 0)
-            except FileNotFoundError:
-                self._listing, self._seen = _Listing({}, {}, {}), (0, 0)
-            return self._listing
+    def newest_publication(self) -> Publication | None:
+        """Return the newest pointer to a snapshot whose downloads are whole on disk.
 
-    def _read(self) -> _Listing:
-        listing = _Listing({}, {}, {})
-        for folder in self._folder.iterdir():
+        An unsigned one is returned only where none is signed, as replicas may trust no other.
+        """
+        is_signed = any(each.is_signed for each in self.publications)
+        for publication in self.publications:
+            found = self.complete.get(publication.pointer.id)
+            if publication.is_signed == is_signed and found is not None:
+                is_described = found.download.manifest == publication.pointer.manifest
+                if is_described and _is_whole(found):
+                    return publication
+        return None
+
+
+def read_downloads(artifacts: Path, before: Downloads) -> Downloads:
+    """List the complete downloads, reading the indexes that are not in the list before."""
+    complete, published = {}, [artifacts / POINTER]
+    published += [artifacts / DOWNLOADS / each.id / POINTER for each in read_history(artifacts)]
+    with suppress(OSError):  # there are no downloads
+        for folder in (artifacts / DOWNLOADS).iterdir():
+            found, state = before.complete.get(folder.name), state_of(folder / INDEX)
             with suppress(SnapshotUnavailable, OSError):  # it is being pruned, or it is damaged
-                download, manifest = read_download(folder), read_manifest(folder)
-                paths = manifest.files.keys()
-                if download.id != folder.name or not paths <= download.sections.keys():
-                    continue
-                archive = folder / archive_name(download.id)
-                listing.downloads[download.id] = download
-                size = (folder / MANIFEST).stat().st_size
-                part = Part(folder / MANIFEST, 0, size, download.manifest)
-                listing.manifests[download.manifest] = download, part
-                for path in paths:
-                    for content, frame in map(astuple, download.sections[path]):
-                        part = Part(archive, frame.offset, frame.bytes, frame.sha256)
-                        listing.sections[content.sha256] = part
-        return listing
+                if found is None or found.state != state:
+                    found = _read_complete(folder, state)
+                complete[folder.name] = found
+    publications = [each for path in published if (each := read_publication(path)) is not None]
+    publications.sort(key=lambda each: each.pointer.serial, reverse=True)
+    return Downloads(complete, tuple(publications))
+
+
+def _read_complete(folder: Path, state: FileState) -> _Complete:
+    """Read the downloads in a folder; raises SnapshotUnavailable or OSError."""
+    download, manifest = read_download(folder), read_manifest(folder)
+    paths = manifest.files.keys()
+    if download.id != folder.name or not paths <= download.sections.keys():
+        raise SnapshotDamaged(f"{folder} has not the downloads of its snapshot")
+    archive = folder / archive_name(download.id)
+    sections = {
+        content.sha256: Part(download.id, archive, *astuple(frame))
+        for path in paths
+        for content, frame in map(astuple, download.sections[path])
+    }
+    path = folder / MANIFEST
+    described = Part(download.id, path, 0, path.stat().st_size, download.manifest)
+    return _Complete(state, download, described, sections)
+
+
+def _is_whole(found: _Complete) -> bool:
+    """Return whether the files of the downloads have their sizes."""
+    files = {PATCHES: found.download.patch_file, **found.download.archives}
+    parts = [found.manifest, *(_part(found, name, file) for name, file in files.items())]
+    return all(state_of(part.path)[1] == part.bytes for part in parts)
+
+
+def _part(found: _Complete, name: str, file: File) -> Part:
+    path = found.manifest.path.with_name(name)
+    return Part(found.download.id, path, 0, file.bytes, file.sha256)

@@ -8,19 +8,20 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from service.artifacts.changes_cache import ChangesCache
-from service.artifacts.kept import FileState, KeptSnapshot, KeptSnapshots, state_of
-from service.errors import SnapshotDamaged, SnapshotGone, SnapshotUnavailable, SnapshotUnsupported
+from service.artifacts.file_states import FileState, state_of
+from service.artifacts.folder import ArtifactsFolder
+from service.artifacts.kept import KeptSnapshot
+from service.errors import SnapshotDamaged, SnapshotUnavailable, SnapshotUnsupported
 from service.filtering.facets import SERVICE_FACETS
 from service.filtering.filters import Filters
-from service.snapshot.changes import Changes
 from service.snapshot.manifest import MANIFEST, verify
-from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current, read_history
+from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Connector, Snapshot, open_folder
 
 POLL_INTERVAL = 0.5
@@ -34,7 +35,7 @@ _log = logging.getLogger("uvicorn.error")
 
 
 class _Served(NamedTuple):
-    """The served snapshot, the states of its files, and when it was last found up to date.
+    """The served snapshot, and the states of its files.
 
     A build mends a damaged snapshot file by file: the id stays, and the new files have other inodes
     than those that are mapped.
@@ -42,7 +43,6 @@ class _Served(NamedTuple):
 
     snapshot: Snapshot
     files: list[FileState]
-    checked_at: datetime
 
 
 class SnapshotManager:
@@ -52,26 +52,26 @@ class SnapshotManager:
     and warms before it replaces the served one, by assigning one reference: requests keep the
     snapshot that they began with, and the last of them unmaps it. A snapshot that cannot be served
     is refused, and tried again when its folder changes or after a back-off. `connector` connects
-    it with the engine that has its postings, None where its files have them.
+    it with the engine that has its postings, None where its files have them. `downloads` tells
+    whether the downloads in the folder are listed.
     """
 
-    def __init__(self, artifacts: Path, connector: Connector | None = None) -> None:
+    def __init__(
+        self, artifacts: Path, connector: Connector | None = None, *, downloads: bool = False
+    ) -> None:
         self.refusal: SnapshotUnavailable | None = None
         """Why the published snapshot is not the served one, or why there is none."""
         self.swaps = 0
         self.refusals = 0
-        self.on_swap: list[Callable[[Snapshot], None]] = []
-        """Called with each snapshot that becomes the served one, in the thread that opened it."""
         self.changes = ChangesCache()
-        self._kept = KeptSnapshots(artifacts)
-        self.artifacts = artifacts
-        """The folder that is watched."""
+        self.folder = ArtifactsFolder(artifacts, downloads=downloads)
+        """The folder that is watched, as it was last read."""
         self._connector = connector
         self._served: _Served | None = None
         self._verified = False
         self._seen: tuple[FileState, ...] = ()
         self._retry_after, self._retry_at = FIRST_RETRY, 0.0
-        self._updating = threading.RLock()  # a callback of `on_swap` may call `open`
+        self._updating = threading.Lock()
         self._starting = threading.Lock()
         self._watcher: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -88,40 +88,26 @@ class SnapshotManager:
         if served is None:
             if self.refusal is not None:
                 raise _copy(self.refusal)
-            raise SnapshotUnavailable(f"no snapshot of {self.artifacts} has been opened yet")
+            raise SnapshotUnavailable(f"no snapshot of {self.folder.path} has been opened yet")
         return served.snapshot
 
     def checked_at(self, snapshot: Snapshot) -> datetime:
         """Return when a build last found a snapshot up to date, as the watcher last read it."""
-        served = self._served
-        if served is None or served.snapshot is not snapshot:
+        current = self.folder.current
+        if current is None or current.id != snapshot.id:
             return snapshot.checked_at
-        return served.checked_at
+        return current.checked_at
 
-    @property
-    def kept(self) -> tuple[KeptSnapshot, ...]:
-        """The snapshots on disk, newest first, as the watcher last listed them."""
-        return self._kept.snapshots
+    def find(self, snapshot_id: str, served: Snapshot, instead: str = "") -> KeptSnapshot:
+        """Return a kept snapshot, or the served one also if it was removed.
 
-    def describe(self, served: Snapshot) -> KeptSnapshot:
-        """Return the served snapshot as one that is kept, also if it was removed."""
-        return KeptSnapshot(served.id, served.manifest, served.folder, self.checked_at(served))
-
-    async def compare(self, old: str, new: str, served: Snapshot) -> Changes | None:
-        """Return the changes from one snapshot to another, None from a snapshot to itself.
-
-        They are compared in a thread unless they are open. Raises SnapshotNotFound for an unknown
-        id, SnapshotGone, SnapshotDamaged, and Overloaded while too many requests wait.
+        Raises SnapshotNotFound for an unknown id, and SnapshotGone with the one to download
+        instead, which is the served one unless it is given.
         """
-        if old == new:
-            with suppress(SnapshotGone):
-                self._find(old, served, served.id)
-            return None
-        changes = self.changes.get(old, new)
-        if changes is None:
-            after = self._find(new, served, served.id)
-            changes = await self.changes.open(self._find(old, served, new), after)
-        return changes
+        if snapshot_id == served.id:
+            checked_at = self.checked_at(served)
+            return KeptSnapshot(served.id, served.manifest, served.folder, checked_at)
+        return self.folder.kept.find(snapshot_id, instead or served.id)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -148,7 +134,7 @@ class SnapshotManager:
                 try:
                     watcher.start()
                 except RuntimeError as error:  # too many threads; the next call tries again
-                    _log.error("%s is not watched: %s", self.artifacts, error)
+                    _log.error("%s is not watched: %s", self.folder.path, error)
                     return
                 self._watcher, self._stopping = watcher, stopping
 
@@ -164,13 +150,13 @@ class SnapshotManager:
         """Open the first snapshot in this thread, unless one is open; `current` raises failures."""
         with self._updating:
             if self._served is None:
-                self._list_kept()
+                self._refresh()
                 self._attempt(self._open_first)
 
     def poll(self) -> None:
         """Serve the published snapshot if it is another one, or if it is time for a retry."""
         with self._updating:
-            self._list_kept()
+            self._refresh()
             self._attempt(self._update)
 
     def _attempt(self, update: Callable[[], None]) -> None:
@@ -181,22 +167,17 @@ class SnapshotManager:
             self._refuse(error)
         except Exception as error:  # noqa: BLE001  # such as MemoryError: the watcher must not end
             _log.exception("the published snapshot cannot be opened; trying again")
-            self._refuse(SnapshotUnavailable(f"{self.artifacts} cannot be opened: {error!r}"))
+            self._refuse(SnapshotUnavailable(f"{self.folder.path} cannot be opened: {error!r}"))
 
-    def _find(self, snapshot_id: str, served: Snapshot, instead: str) -> KeptSnapshot:
-        if snapshot_id == served.id:
-            return self.describe(served)
-        return self._kept.find(snapshot_id, instead)
-
-    def _list_kept(self) -> None:
+    def _refresh(self) -> None:
         try:
-            self._kept.refresh()
-            self.changes.expire({snapshot.id for snapshot in self.kept})
+            self.folder.refresh()
+            self.changes.expire({snapshot.id for snapshot in self.folder.kept.snapshots})
         except Exception:  # noqa: BLE001  # such as MemoryError: the watcher must not end
-            _log.exception("the kept snapshots cannot be listed; trying again")
+            _log.exception("the artifacts folder cannot be read; trying again")
 
     def _update(self) -> None:
-        seen, now = self._look(), time.monotonic()
+        seen, now = self.folder.states, time.monotonic()
         if seen == self._seen and now < self._retry_at:
             return
         self._seen, self._retry_at = seen, now + self._retry_after
@@ -215,11 +196,11 @@ class SnapshotManager:
         The hashes of the published one are left to the next poll: they take time, and nothing is
         served meanwhile.
         """
-        current = read_current(self.artifacts)
+        current = read_current(self.folder.path)
         try:
             self._serve(self._folder(current.id), current.checked_at)
         except SnapshotUnavailable as error:
-            for earlier in reversed(read_history(self.artifacts)[:-1]):
+            for earlier in reversed(read_history(self.folder.path)[:-1]):
                 folder = self._folder(earlier.id)
                 try:
                     verify(folder)
@@ -231,11 +212,9 @@ class SnapshotManager:
             raise
 
     def _serve_published(self, served: _Served) -> None:
-        current = read_current(self.artifacts)
+        current = read_current(self.folder.path)
         folder = self._folder(current.id)
         is_served = current.id == served.snapshot.id and _file_states(folder) == served.files
-        if is_served:
-            self._served = served._replace(checked_at=current.checked_at)
         if is_served and self._verified and self.refusal is None:
             return
         verify(folder)
@@ -250,7 +229,7 @@ class SnapshotManager:
             connector.verify(snapshot)
         _warm(snapshot, is_embedded=connector is None)
         before, counts = self.opened, snapshot.manifest.counts
-        self._served = _Served(snapshot, files, checked_at)
+        self._served = _Served(snapshot, files)
         self._verified, self.refusal = False, None
         if before:
             self.swaps += 1
@@ -262,8 +241,6 @@ class SnapshotManager:
             counts.endpoints,
             counts.payments,
         )
-        for notify in self.on_swap:
-            notify(snapshot)
 
     def _refuse(self, error: SnapshotUnavailable) -> None:
         before, self.refusal = self.refusal, _copy(error)
@@ -271,16 +248,8 @@ class SnapshotManager:
             self.refusals += 1
             _log.error("still serving %s: %s", self._served.snapshot.id, self.refusal)
 
-    def _look(self) -> tuple[FileState, ...]:
-        """Return the state of the files that change when a snapshot is published or repaired."""
-        try:
-            folder = self._folder(read_current(self.artifacts).id)
-        except SnapshotUnavailable:
-            folder = self.artifacts / SNAPSHOTS
-        return state_of(self.artifacts / CURRENT), state_of(folder)
-
     def _folder(self, snapshot_id: str) -> Path:
-        return self.artifacts / SNAPSHOTS / snapshot_id
+        return self.folder.path / SNAPSHOTS / snapshot_id
 
 
 def _file_states(folder: Path) -> list[FileState]:

@@ -9,10 +9,13 @@ The signature is Ed25519 over the bytes of that text, so that nobody has to enco
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
+
+from service.snapshot.manifest import FORMAT
 
 SnapshotId = Annotated[str, Meta(pattern=r"^[0-9a-f]{20}$(?!\n)")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
@@ -28,8 +31,7 @@ class Copy(Struct, frozen=True):
 class Pointer(Struct, frozen=True, kw_only=True):
     """A publication; each has a higher serial than the one before, also a rollback.
 
-    `kept` are the snapshots that can be fetched, newest first, this one included. The serial is 0
-    where a service names what it serves, without a publication.
+    `kept` are the snapshots that can be fetched, newest first, this one included.
     """
 
     format: int
@@ -49,3 +51,22 @@ class PointerFile(Struct, frozen=True):
 
 pointer_decoder = msgspec.json.Decoder(Pointer)
 pointer_file_decoder = msgspec.json.Decoder(PointerFile)
+
+
+class Publication(NamedTuple):
+    """A pointer, and the content of its file."""
+
+    pointer: Pointer
+    is_signed: bool
+    content: bytes
+
+
+def read_publication(path: Path) -> Publication | None:
+    """Read a pointer to a snapshot of this format; None where the file is absent or damaged."""
+    try:
+        content = path.read_bytes()
+        file = pointer_file_decoder.decode(content)
+        pointer = pointer_decoder.decode(file.pointer)
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return None
+    return Publication(pointer, bool(file.signature), content) if pointer.format == FORMAT else None

@@ -9,7 +9,6 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.artifacts.downloads import Downloads
 from service.artifacts.manager import SnapshotManager
 from service.errors import RatecardError
 from service.http.access_log import AccessLog
@@ -35,7 +34,6 @@ class Context(Struct, frozen=True, kw_only=True):
     access_log: AccessLog | None
     drain: Drain
     load_shedder: LoadShedder
-    downloads: Downloads | None
     transfers: Transfers
     error_page: Callable[[Request, RatecardError], Response] | None
     api_paths: frozenset[str]

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import IO
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from service.artifacts.downloads import Part
-from service.errors import Overloaded, RangeNotSatisfiable, SlowClient
+from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable, SlowClient
 from service.http.cache import matches
 from service.http.responses import SNAPSHOT, RawHeaders
 
@@ -111,7 +111,7 @@ class FileResponse:
         self._transfers = transfers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response; raises RangeNotSatisfiable, Overloaded or OSError before it starts."""
+        """Send the response; raises RatecardError or OSError before it starts."""
         scope[SNAPSHOT] = None  # the response may outlast the snapshot that is served now
         headers = Headers(scope=scope)
         known = headers.get("if-none-match")
@@ -119,6 +119,12 @@ class FileResponse:
             await _send_head(send, 304, self._headers)
             await send({"type": "http.response.body", "body": b""})
             return
+        with await asyncio.to_thread(_open, self._part) as file:
+            await self._respond(file, scope, headers, receive, send)
+
+    async def _respond(
+        self, file: IO[bytes], scope: Scope, headers: Headers, receive: Receive, send: Send
+    ) -> None:
         size, fields = self._part.bytes, [*self._headers, self._content_type]
         status, start, stop = 200, 0, size
         if scope["method"] == "GET" and self._is_current(headers.get("if-range")):
@@ -132,12 +138,8 @@ class FileResponse:
             await send({"type": "http.response.body", "body": b""})
             return
         async with self._transfers.start(send) as transfer:
-            file = await asyncio.to_thread(self._part.path.open, "rb")
-            try:
-                await _send_head(send, status, fields)
-                await self._send(file, start, stop, receive, transfer)
-            finally:
-                file.close()
+            await _send_head(send, status, fields)
+            await self._send(file, start, stop, receive, transfer)
 
     def _is_current(self, if_range: str | None) -> bool:
         """Compare strongly: ranges of different bytes must not be joined."""
@@ -183,6 +185,17 @@ def parse_range(fields: list[str], size: int) -> tuple[int, int] | None:
     if start >= size:
         raise RangeNotSatisfiable(size)
     return start, stop
+
+
+def _open(part: Part) -> IO[bytes]:
+    """Open the file of a part; raises DownloadNotFound where it is missing or cut off."""
+    with suppress(FileNotFoundError):
+        file = part.path.open("rb")
+        if os.fstat(file.fileno()).st_size >= part.offset + part.bytes:
+            return file
+        file.close()
+    name = f"{part.path.name} of the snapshot {part.snapshot_id}"
+    raise DownloadNotFound(f"{name} is missing or cut off here; the next build makes it again")
 
 
 async def _send_head(send: Send, status: int, headers: RawHeaders) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from service.artifacts.downloads import DOWNLOADS
+from service.artifacts.downloads import DOWNLOADS, POINTER
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotDamaged, SnapshotUnavailable
 from service.publishing.durable import make_folder, sync, write_durably
 from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, File, Manifest, check_files
@@ -137,6 +137,19 @@ def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None
             f"{artifacts}: {error.strerror}; {snapshot_id} is served, but a power cut may bring "
             "back the one before: run this again"
         ) from error
+
+
+def write_pointer(artifacts: Path, snapshot_id: str, content: bytes) -> None:
+    """Publish a pointer to a snapshot, for replicas; called in `stage`.
+
+    The downloads of the snapshot keep a copy, for an origin where those of a later one are lost.
+    """
+    for folder in (artifacts, artifacts / DOWNLOADS / snapshot_id):
+        if folder.is_dir():
+            fresh = artifacts / STAGING / POINTER
+            write_durably(fresh, content)
+            fresh.replace(folder / POINTER)
+            sync(folder)
 
 
 def kept_snapshots(artifacts: Path) -> list[str]:

@@ -6,10 +6,11 @@ import asyncio
 import gc
 import hashlib
 import json
+import os
 import shutil
 import socket
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -19,6 +20,12 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +50,7 @@ from service.publishing.patches import apply_patch
 from service.settings import Settings
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
-from tests.support.artifacts import current, decompressed, folder
+from tests.support.artifacts import current, decompressed, flip_a_bit, folder
 from tests.support.clients.mirror import Mirror, id_of, publish, services
 from tests.support.processes import run_service
 from tests.support.running import (
@@ -376,27 +383,82 @@ def test_an_unknown_download_is_not_found(path: str, server: httpx.Client, index
     assert response.json()["error"]["code"] in {"download_not_found", "path_not_found"}
 
 
-def test_the_pointer_is_that_of_the_last_publication_of_the_served_snapshot(
-    artifacts: Path, build: Build
-) -> None:
+def test_the_pointer_is_that_of_the_last_publication(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     written = (artifacts / POINTER).read_text()
     with serve(artifacts) as client:
-        assert client.get(POINTER_PATH).text == written
-        (artifacts / POINTER).unlink()
-        made = client.get(POINTER_PATH)
-        text = json.loads(made.json()["pointer"])
-        for snapshot_id, is_served in ((current(artifacts), True), ("0" * 20, False)):
-            published = json.dumps(
-                {"pointer": json.dumps(text | {"id": snapshot_id, "serial": 7}), "signature": "ab"}
-            )
-            (artifacts / POINTER).write_text(published)
+        for damage in ("", "damaged"):
             response = client.get(POINTER_PATH)
-            assert response.text == (published if is_served else made.text)
-        (artifacts / POINTER).write_text("damaged")
-        assert client.get(POINTER_PATH).text == made.text
-        fields = {"If-None-Match": made.headers["etag"]}
-        assert client.get(POINTER_PATH, headers=fields).status_code == 304
+            assert response.text == written
+            fields = {"If-None-Match": response.headers["etag"]}
+            assert client.get(POINTER_PATH, headers=fields).status_code == 304
+            (artifacts / POINTER).write_text(damage)
+        shutil.rmtree(artifacts / DOWNLOADS)
+        assert client.get(POINTER_PATH).status_code == 404
+
+
+def test_an_origin_names_the_last_publication_whatever_it_serves(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    with serve(artifacts) as client:
+        assert build([service("b")]) == 0
+        flip_a_bit(folder(artifacts) / "records.json")
+        assert client.get(POINTER_PATH).text == (artifacts / POINTER).read_text()
+
+
+def lose_the_downloads(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def cut_the_archive(folder: Path) -> None:
+    os.truncate(folder / archive_name(folder.name), 7)
+
+
+def lose_the_lines(folder: Path) -> None:
+    (folder / lines_name(folder.name)).unlink()
+
+
+@pytest.mark.parametrize("damage", [lose_the_downloads, cut_the_archive, lose_the_lines])
+def test_an_origin_names_an_earlier_publication_where_the_downloads_of_the_last_are_damaged(
+    damage: Callable[[Path], None], artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    first, written = current(artifacts), (artifacts / POINTER).read_text()
+    assert build([service("b")]) == 0
+    second = current(artifacts)
+    with serve(artifacts) as client:
+        assert client.get(POINTER_PATH).text == (artifacts / POINTER).read_text()
+        damage(artifacts / DOWNLOADS / second)
+        assert client.get(POINTER_PATH).text == written
+        damage(artifacts / DOWNLOADS / first)
+        assert client.get(POINTER_PATH).status_code == 404
+
+
+def test_an_origin_does_not_name_a_snapshot_that_was_withdrawn(
+    artifacts: Path, build: Build
+) -> None:
+    for name in "ab":
+        assert build([service(name)]) == 0
+    assert main(["rollback", str(artifacts)]) == 0
+    shutil.rmtree(artifacts / DOWNLOADS / current(artifacts))
+    with serve(artifacts) as client:
+        assert client.get(POINTER_PATH).status_code == 404
+
+
+def test_an_origin_names_no_unsigned_publication_where_one_is_signed(
+    artifacts: Path, build: Build, tmp_path: Path
+) -> None:
+    key = tmp_path / "key.pem"
+    private = Ed25519PrivateKey.generate()
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    assert build([service("a")], options=("--sign", str(key))) == 0
+    first, signed = current(artifacts), (artifacts / POINTER).read_text()
+    assert build([service("b")]) == 0
+    with serve(artifacts) as client:
+        assert client.get(POINTER_PATH).text == signed
+        (artifacts / DOWNLOADS / first / lines_name(first)).unlink()
+        assert client.get(POINTER_PATH).status_code == 404
 
 
 def test_without_downloads_of_the_served_snapshot_there_is_no_pointer(
@@ -599,7 +661,24 @@ async def _outcome(task: asyncio.Future[None]) -> BaseException | None:
     return task.exception()
 
 
-def test_a_download_that_vanished_from_the_disk_is_not_found(artifacts: Path, build: Build) -> None:
+@pytest.mark.parametrize("damage", [lose_the_downloads, cut_the_archive, lose_the_lines])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_file_that_is_missing_or_cut_off_is_not_found(
+    damage: Callable[[Path], None], method: str, artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    name = (lines_name if damage is lose_the_lines else archive_name)(current(artifacts))
+    with serve(artifacts) as client:
+        assert client.request(method, f"{ROOT}/{name}").status_code == 200
+        damage(artifacts / DOWNLOADS / current(artifacts))
+        for path in (name, f"{current(artifacts)}/{name}"):
+            response = client.request(method, f"{ROOT}/{path}")
+            assert response.status_code == 404
+            if method == "GET" and damage is not lose_the_downloads:
+                assert name in response.json()["error"]["message"]
+
+
+def test_a_manifest_that_vanished_from_the_disk_is_not_found(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     with serve(artifacts) as client:
         digest = read_download(artifacts / DOWNLOADS / current(artifacts)).manifest

@@ -11,7 +11,8 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.snapshot.rollback import roll_back
-from service.artifacts.kept import KeptSnapshots
+from service.artifacts.folder import ArtifactsFolder
+from service.artifacts.kept import KeptSnapshots, read_kept
 from service.artifacts.manager import SnapshotManager
 from service.errors import SnapshotGone, SnapshotNotFound
 from service.snapshot.manifest import EARLIER, MANIFEST, copy_manifest, read_manifest
@@ -29,9 +30,7 @@ def publish(artifacts: Path, *names: str, keep: int = 3) -> str:
 
 
 def kept(artifacts: Path) -> KeptSnapshots:
-    snapshots = KeptSnapshots(artifacts)
-    snapshots.refresh()
-    return snapshots
+    return read_kept(artifacts, KeptSnapshots())
 
 
 def ids(snapshots: KeptSnapshots) -> list[str]:
@@ -95,37 +94,38 @@ def test_a_manager_lists_what_a_build_removes_without_a_swap(artifacts: Path) ->
     a, b, c = (publish(artifacts, name) for name in "abc")
     manager = SnapshotManager(artifacts)
     manager.open()
-    assert [snapshot.id for snapshot in manager.kept] == [c, b, a]
+    assert [snapshot.id for snapshot in manager.folder.kept.snapshots] == [c, b, a]
     served = manager.current()
     assert publish(artifacts, "c", keep=1) == c
     manager.poll()
     assert manager.current() is served
-    assert [snapshot.id for snapshot in manager.kept] == [c]
-    assert manager.kept[0].checked_at == manager.checked_at(served)
+    assert [snapshot.id for snapshot in manager.folder.kept.snapshots] == [c]
+    assert manager.folder.kept.snapshots[0].checked_at == manager.checked_at(served)
 
 
 def test_changes_within_one_tick_of_the_clock_are_seen(artifacts: Path) -> None:
     a, b = (publish(artifacts, name) for name in "ab")
-    listing, path = kept(artifacts), artifacts / "snapshots"
+    watched, path = ArtifactsFolder(artifacts), artifacts / "snapshots"
+    watched.refresh()
     modified = path.stat().st_mtime_ns
     shutil.rmtree(path / a)
     (path / "other").mkdir()  # the count of links stays the same
     os.utime(path, ns=(modified, modified))
-    listing.refresh()
-    assert ids(listing) == [b]
+    watched.refresh()
+    assert ids(watched.kept) == [b]
 
 
 def test_an_unchanged_folder_is_not_read_again(
     artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = publish(artifacts, "a")
-    listing = KeptSnapshots(artifacts)
-    for path in (artifacts, *artifacts.iterdir()):
+    watched = ArtifactsFolder(artifacts)
+    for path in (folder(artifacts), artifacts, *artifacts.iterdir()):
         os.utime(path, (10**9, 10**9))
-    listing.refresh()
+    watched.refresh()
     monkeypatch.setattr("service.artifacts.kept.read_history", None)
-    listing.refresh()
-    assert ids(listing) == [a]
+    watched.refresh()
+    assert ids(watched.kept) == [a]
 
 
 def test_a_thousand_earlier_ids_are_remembered(artifacts: Path) -> None:
