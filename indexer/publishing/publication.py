@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from indexer.errors import Misuse
 from indexer.progress import Progress
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER, read_download
-from service.artifacts.pointer import Copy, Pointer
+from service.artifacts.pointer import Copy, Patches, Pointer
 from service.errors import FollowingFailed, PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots, write_pointer
 from service.replicas.signatures import decode_pointer, encode_pointer, read_private_key
@@ -114,7 +115,8 @@ class Publisher:
             ) from error
         pushed = []
         for bucket, before, last in zip(self._buckets, stored, known, strict=True):
-            kept = [copies[0], *(each for each in (last.kept if last else []) if each != copies[0])]
+            others = [each for each in (last.kept if last else []) if each.id != served]
+            kept = [copies[0], *others]
             with progress.stage(f"push to {bucket.name}"):
                 pushed.append(
                     self._push(bucket, artifacts, before, last, kept[: self._keep], serial)
@@ -190,7 +192,10 @@ def _copies(artifacts: Path, snapshot_id: str) -> list[Copy]:
 def _copy(artifacts: Path, snapshot_id: str) -> Copy:
     """Return a snapshot with the hash of the manifest that its copies have, or would have."""
     with suppress(SnapshotUnavailable):
-        return Copy(snapshot_id, read_download(artifacts / DOWNLOADS / snapshot_id).manifest)
+        download = read_download(artifacts / DOWNLOADS / snapshot_id)
+        index = hashlib.sha256(msgspec.json.encode(download.patch_index)).hexdigest()
+        patches = Patches(download.base, index) if download.base else None
+        return Copy(snapshot_id, download.manifest, patches)
     manifest = copy_manifest(read_manifest(artifacts / SNAPSHOTS / snapshot_id))
     return Copy(snapshot_id, hashlib.sha256(manifest).hexdigest())
 

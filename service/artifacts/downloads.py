@@ -85,10 +85,14 @@ class SectionIndex(Struct):
 
 
 class PatchIndex(Struct, rename={"base": "from", "target": "to"}):
-    """The pieces that make the changed files of a snapshot from those of another."""
+    """The pieces that make the changed files of a snapshot from those of another.
+
+    file: the file of their frames
+    """
 
     base: str
     target: str
+    file: File
     patches: dict[str, list[Piece]]
 
 
@@ -128,7 +132,7 @@ class Download(Struct, frozen=True):
     @property
     def patch_index(self) -> PatchIndex:
         """The pieces of the files that changed."""
-        return PatchIndex(self.base, self.id, self.patches)
+        return PatchIndex(self.base, self.id, self.patch_file, self.patches)
 
 
 _download = msgspec.json.Decoder(Download)

@@ -21,11 +21,19 @@ SnapshotId = Annotated[str, Meta(pattern=r"^[0-9a-f]{20}$(?!\n)")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
 
-class Copy(Struct, frozen=True):
-    """A snapshot, and the SHA-256 of the manifest of its copies."""
+class Patches(Struct, frozen=True):
+    """The snapshot that patches start from, and the SHA-256 of the list of their pieces."""
+
+    base: SnapshotId
+    index: Sha256
+
+
+class Copy(Struct, frozen=True, omit_defaults=True):
+    """A snapshot, the SHA-256 of the manifest of its copies, and the patches that make it."""
 
     id: SnapshotId
     manifest: Sha256
+    patches: Patches | None = None
 
 
 class Pointer(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from service.artifacts.downloads import Piece
+from service.artifacts.pointer import Patches
 from service.errors import DownloadDamaged, FollowingFailed, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
 from service.publishing.frames import cut, longest_frame, map_file, unpack
@@ -61,9 +62,19 @@ def check_manifest(manifest: Manifest) -> None:
 
 
 class Fetch:
-    """Fetches the files of one snapshot to `incoming/`."""
+    """Fetches the files of one snapshot to `incoming/`.
 
-    def __init__(self, artifacts: Path, origin: Origin, manifest: Manifest, digest: str) -> None:
+    digest, patches: SHA-256 of the manifest, and the patches, that the pointer names
+    """
+
+    def __init__(
+        self,
+        artifacts: Path,
+        origin: Origin,
+        manifest: Manifest,
+        digest: str,
+        patches: Patches | None = None,
+    ) -> None:
         self._artifacts = artifacts
         self._incoming = artifacts / INCOMING
         self._origin = origin
@@ -73,6 +84,7 @@ class Fetch:
         self._paths = {file.sha256: path for path, file in manifest.files.items()}
         self._sections: Mapping[str, list[File]] = {}
         self._kept = _read_kept(artifacts)
+        self._published_patches = patches
         self._patches: Mapping[str, list[Piece]] = {}
         self._base = self._patch_file = Path()
 
@@ -160,37 +172,33 @@ class Fetch:
             )
 
     def _fetch_patches(self, missing: Iterable[str]) -> None:
-        """Fetch the patches from the first kept snapshot from which the origin has some.
+        """Fetch the patches that the pointer names, if a kept snapshot is their base.
 
         Patches that cannot be had are no reason to fail: whole files do as well.
         """
-        paths = {self._paths[digest] for digest in missing}
-        for folder, manifest in self._kept:
-            if folder.name == self._manifest.id:
-                continue
-            try:
-                if self._fetch_patches_from(folder, paths & manifest.files.keys()):
-                    return
-            except FollowingFailed as error:
-                if error.code not in ("file_refused", "file_missing"):
-                    raise
-                _log.warning("no patches are used: %s", error)
+        for base, manifest in self._kept:
+            if self._published_patches is not None and self._published_patches.base == base.name:
+                paths = {self._paths[digest] for digest in missing} & manifest.files.keys()
+                try:
+                    self._fetch_patches_from(base, self._published_patches, paths)
+                except FollowingFailed as error:
+                    if error.code not in ("file_refused", "file_missing"):
+                        raise
+                    _log.warning("no patches are used: %s", error)
 
-    def _fetch_patches_from(self, base: Path, paths: AbstractSet[str]) -> bool:
-        """Fetch the patches of these files from a kept snapshot; return whether there are some."""
-        pair = base.name, self._manifest.id
-        patches = self._origin.patches(*pair)
-        usable = patches.keys() & paths
-        if not usable:
-            return False
-        end = max(each.offset + each.bytes for pieces in patches.values() for each in pieces)
-        if end > sum(file.bytes for file in self._manifest.files.values()):
-            raise FollowingFailed("file_refused", f"those from {base.name} exceed the snapshot")
+    def _fetch_patches_from(self, base: Path, named: Patches, paths: AbstractSet[str]) -> None:
+        """Fetch the patches of these files from a kept snapshot, if the origin has them."""
+        index = self._origin.patches(named, self._manifest.id)
+        if index is None or not paths & index.patches.keys():
+            return
         file = self._incoming / f"{base.name}-{self._manifest.id}.patches"
-        self._origin.download_patches(*pair, file, end)
+        limit = sum(file.bytes for file in self._manifest.files.values())
+        self._origin.download_patches(base.name, self._manifest.id, file, limit)
+        if sha256(file) != index.file.sha256:
+            file.unlink()
+            raise FollowingFailed("file_refused", f"those from {base.name} have another SHA-256")
         self._base, self._patch_file = base, file
-        self._patches = {path: patches[path] for path in usable}
-        return True
+        self._patches = {path: index.patches[path] for path in paths & index.patches.keys()}
 
     def _make_files(self, missing: list[str]) -> None:
         """Patch the missing files, and make the others of their sections."""

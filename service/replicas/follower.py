@@ -236,7 +236,8 @@ class Follower:
         manifest = self._read_manifest(pointer)
         built = staging / pointer.id
         built.mkdir()
-        Fetch(self._artifacts, self._origin, manifest, pointer.manifest).run(built)
+        patches = next((each.patches for each in pointer.kept if each.id == pointer.id), None)
+        Fetch(self._artifacts, self._origin, manifest, pointer.manifest, patches).run(built)
         publish(self._artifacts, built, manifest)
         self._verified = pointer.manifest, self._file_states(pointer.id)
         shutil.rmtree(self._artifacts / INCOMING, ignore_errors=True)

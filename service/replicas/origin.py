@@ -18,7 +18,8 @@ import msgspec
 import obstore
 from obstore.exceptions import BaseError, NotModifiedError
 
-from service.artifacts.downloads import PatchIndex, Piece, SectionIndex
+from service.artifacts.downloads import PatchIndex, SectionIndex
+from service.artifacts.pointer import Patches
 from service.errors import FollowingFailed, without_credentials
 from service.replicas.store import open_store, reason_of
 from service.snapshot.manifest import FORMAT, File
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 POINTER = f"pointer-{FORMAT}.json"
 MAX_POINTER = 1 << 20
-MAX_DOCUMENT = 64 << 20
-"""Bytes of a manifest, or of a list of sections or pieces."""
+MAX_DOCUMENT = 8 << 20
+"""Bytes of a manifest, or of a list of sections or pieces: decoding takes several times as many."""
 CHUNK = 1 << 20
 """Bytes that are written at a time."""
 ATTEMPTS = 3
@@ -93,15 +94,23 @@ class Origin:
 
     def sections(self, manifest: str) -> dict[str, list[File]]:
         """Return the sections of each file of the copy that a manifest describes, by path."""
-        index = self._index(f"sections/{manifest}.json", _sections)
-        if index is None:
-            raise self._missing(f"sections/{manifest}.json")
-        return index.sections
+        key = f"sections/{manifest}.json"
+        content = self._document(key)
+        if content is None:
+            raise self._missing(key)
+        return self._decode(key, content, _sections).sections
 
-    def patches(self, base: str, target: str) -> dict[str, list[Piece]]:
-        """Return the pieces of the files of a snapshot from another by path; empty without any."""
-        index = self._index(f"patches/{base}-{target}.json", _patches)
-        return {} if index is None else index.patches
+    def patches(self, patches: Patches, target: str) -> PatchIndex | None:
+        """Return the list of the pieces of a snapshot that has the SHA-256, None without any."""
+        key = f"patches/{patches.base}-{target}.json"
+        content = self._document(key)
+        if content is None:
+            return None
+        if hashlib.sha256(content).hexdigest() != patches.index:
+            raise FollowingFailed(
+                "file_refused", f"{key} of {self.name} has not the SHA-256 of the pointer"
+            )
+        return self._decode(key, content, _patches)
 
     def download_patches(self, base: str, target: str, place: Path, limit: int) -> None:
         """Fetch the frames of these pieces, or what is missing of them."""
@@ -160,11 +169,10 @@ class Origin:
         except BaseError as error:
             raise self._unavailable(error) from error
 
-    def _index(self, key: str, decoder: msgspec.json.Decoder[T]) -> T | None:
-        """Return a list of sections or pieces, None where there is none."""
-        content = self._document(key)
+    def _decode(self, key: str, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+        """Decode a list of sections or pieces; raises FollowingFailed."""
         try:
-            return None if content is None else decoder.decode(content)
+            return decoder.decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FollowingFailed("file_refused", f"{key} of {self.name}: {error}") from error
 

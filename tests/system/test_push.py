@@ -75,7 +75,14 @@ def check_whole(store: Store) -> set[str]:
     pointer = pointer_of(store)
     if pointer is None:
         return set()
-    assert pointer["kept"][0] == {"id": pointer["id"], "manifest": pointer["manifest"]}
+    served = pointer["kept"][0]
+    assert (served["id"], served["manifest"]) == (pointer["id"], pointer["manifest"])
+    if patches := served.get("patches"):
+        name = f"patches/{patches['base']}-{pointer['id']}"
+        index = content_of(store, f"{name}.json")
+        assert hashlib.sha256(index).hexdigest() == patches["index"]
+        frames = json.loads(index)["file"]["sha256"]
+        assert hashlib.sha256(content_of(store, f"{name}.zst")).hexdigest() == frames
     named = {POINTER}
     for kept in pointer["kept"]:
         key = f"manifests/{kept['manifest']}.json"

@@ -247,7 +247,11 @@ def test_a_damaged_file_is_refused_until_it_is_repaired(
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_with_damaged_patches_whole_files_are_fetched(
-    origin: OriginServer, artifacts: Path, editions: Editions, damage: Any
+    origin: OriginServer,
+    artifacts: Path,
+    editions: Editions,
+    damage: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     follows = follower(artifacts, origin)
     assert follows.look()
@@ -255,6 +259,7 @@ def test_with_damaged_patches_whole_files_are_fetched(
     (patches,) = (origin.bucket / "patches").glob("*.zst")
     damage(patches)
     assert follows.look()
+    assert "no patches are used: " in caplog.text
     assert current(artifacts) == editions.two
     verify(folder(artifacts))
 
@@ -270,12 +275,71 @@ def test_with_a_damaged_list_of_patches_whole_files_are_fetched(
     publish_second(origin, editions)
     (patches,) = (origin.bucket / "patches").glob("*.json")
     patches.write_text(content, "latin-1")
+    name_patches(origin)
     assert follows.look()
     assert current(artifacts) == editions.two
 
 
+def name_patches(origin: OriginServer) -> None:
+    """Have the pointer of the origin name the list of patches that is there now."""
+    (path,) = (origin.bucket / "patches").glob("*.json")
+    pointer = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+    pointer["kept"][0]["patches"]["index"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    put_pointer(origin.bucket, pointer | {"serial": pointer["serial"] + 1})
+
+
+def test_patches_that_the_pointer_does_not_name_are_neither_fetched_nor_applied(
+    origin: OriginServer, artifacts: Path, editions: Editions, caplog: pytest.LogCaptureFixture
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    (path,) = (origin.bucket / "patches").glob("*.json")
+    path.write_text(f"{path.read_text()} ")
+    assert follows.look()
+    assert current(artifacts) == editions.two
+    assert "has not the SHA-256 of the pointer" in caplog.text
+    assert origin.bytes_of(f"patches/{path.stem}.zst") == 0
+
+
+@pytest.mark.parametrize(
+    ("piece", "count", "reason"),
+    [
+        ([0, 1 << 40, 0, 0, 20, 4], 200, "pieces for"),
+        ([0, 1 << 40, 1, 0, 20, 4], 200, "repeatedly"),
+        ([0, 0, 1, 0, 1 << 40, 0], 200, "too long"),
+        ([0, 0, 1, 0, 20, 0], 1000, "pieces for"),
+    ],
+)
+def test_a_patch_that_takes_more_work_than_its_file_is_not_applied(
+    origin: OriginServer,
+    artifacts: Path,
+    editions: Editions,
+    caplog: pytest.LogCaptureFixture,
+    piece: list[int],
+    count: int,
+    reason: str,
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    publish_second(origin, editions)
+    (path,) = (origin.bucket / "patches").glob("*.json")
+    path.with_suffix(".zst").write_bytes(frames := bytes(1 << 17))
+    listed = json.loads(path.read_text())
+    size = sum(piece[2] for piece in listed["patches"]["records.json"])
+    rest = size - count * piece[2]
+    listed["patches"] = {"records.json": [piece] * count + [[0, rest, rest, 0, 0, 0]]}
+    listed["file"] = {"bytes": len(frames), "sha256": hashlib.sha256(frames).hexdigest()}
+    path.write_text(json.dumps(listed))
+    name_patches(origin)
+    assert follows.look()
+    assert current(artifacts) == editions.two
+    verify(folder(artifacts))
+    assert reason in caplog.text
+
+
 def test_patches_that_point_outside_of_their_file_are_not_used(
-    origin: OriginServer, artifacts: Path, editions: Editions
+    origin: OriginServer, artifacts: Path, editions: Editions, caplog: pytest.LogCaptureFixture
 ) -> None:
     follows = follower(artifacts, origin)
     assert follows.look()
@@ -285,9 +349,11 @@ def test_patches_that_point_outside_of_their_file_are_not_used(
     for number, (first, *_) in enumerate(listed["patches"].values()):
         first[3 * (number % 2)] = 1 << (20, 40)[number % 4 // 2]
     path.write_text(json.dumps(listed))
+    name_patches(origin)
     assert follows.look()
     assert current(artifacts) == editions.two
     verify(folder(artifacts))
+    assert "is fetched whole" in caplog.text
 
 
 def added_section(editions: Editions, path: str) -> list[str]:

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
+import msgspec
 import obstore
 
 from indexer.publishing.bucket import open_bucket
@@ -36,14 +37,17 @@ def push(
     snapshot_id = current(artifacts)
     downloads = artifacts / DOWNLOADS / snapshot_id
     put_copy(open_bucket(f"file://{bucket}"), downloads, datetime.now(UTC))
-    digest = read_download(downloads).manifest
+    download = read_download(downloads)
+    digest = download.manifest
+    index = hashlib.sha256(msgspec.json.encode(download.patch_index)).hexdigest()
+    patches = {"base": download.base, "index": index} if download.base else None
     pointer = {
         "format": FORMAT,
         "id": snapshot_id,
         "manifest": digest,
         "serial": serial_of(bucket) + 1,
         "published_at": datetime.now(UTC).isoformat(),
-        "kept": [{"id": snapshot_id, "manifest": digest}],
+        "kept": [{"id": snapshot_id, "manifest": digest, "patches": patches}],
     } | changes
     put_pointer(bucket, pointer, sign)
     return pointer
