@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from service.cli import Parser
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of, shown
@@ -34,24 +36,27 @@ def add_settings(parser: Parser, names: Iterable[str] = ServerSettings.__struct_
     for name in names:
         group = application if name in Settings.__struct_fields__ else server
         default = getattr(defaults, name)
-        value = os.environ.get(variable(name), default)
+        value = os.environ.get(variable(name), _text(default))
         if name == "opensearch_url" and value:
             value = shown(value)
-        text = f"{describe(name)} ({variable(name)}, now: {value if value != '' else 'none'})"
-        argument = group.add_argument(
+        elif name == "follow":
+            value = re.sub("//.*@", "//", value)  # without credentials
+        text = f"{describe(name)} ({variable(name)}, now: {value or 'none'})"
+        kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper()}
+        if isinstance(default, bool):
+            kind = {"action": argparse.BooleanOptionalAction}
+        group.add_argument(
             option(name),
             dest=name,
             default=argparse.SUPPRESS,
-            metavar=name.rpartition("_")[2].upper(),
             help=text.replace("%", "%%"),
+            **kind,
         )
-        if isinstance(default, bool):  # `--page` alone means true
-            argument.nargs, argument.const, argument.metavar = "?", "true", "false"
 
 
-def read_settings(given: dict[str, str]) -> ServerSettings:
+def read_settings(given: Mapping[str, str | bool]) -> ServerSettings:
     """Read the settings of the environment and of these options; raises ValueError."""
-    options = {variable(name): value for name, value in given.items()}
+    options = {variable(name): _text(value) for name, value in given.items()}
     settings = ServerSettings.from_environment(os.environ | options)
     if settings.mcp and find_spec("mcp") is None:
         raise ValueError("RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'")
@@ -69,6 +74,11 @@ def read_settings(given: dict[str, str]) -> ServerSettings:
     if settings.trust:
         read_public_key(Path(settings.trust))
     return settings
+
+
+def _text(value: object) -> str:
+    """Return the value of a setting as an environment variable has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def option(name: str) -> str:

@@ -38,11 +38,18 @@ def test_the_help_of_the_service_describes_each_setting() -> None:
     assert max(map(len, process.stdout.splitlines())) <= 80
     words = " ".join(process.stdout.split())
     for name in Settings.__struct_fields__:
-        assert f"{option(name)} " in words
+        assert re.search(rf"{option(name)}[ ,]", words)
         assert f"{describe(name)} ({variable(name)}, now: " in words
     assert "(RATECARD_MAX_AGE, now: 300)" in words
+    for name in ("mcp", "log-requests", "page", "downloads"):
+        assert f" --{name}, --no-{name} " in words
     for example in EXAMPLES:
         assert f"  {example.format(prog='python -m service')}\n" in process.stdout
+
+
+def test_the_help_shows_no_credentials_of_the_origin_that_is_followed() -> None:
+    process = run("service", "--help", RATECARD_FOLLOW="https://user:secret@origin.example/a")
+    assert "now: https://origin.example/a)" in " ".join(process.stdout.split())
 
 
 @pytest.mark.parametrize("program", ["service", "indexer"])

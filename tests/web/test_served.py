@@ -115,7 +115,7 @@ def test_a_page_past_the_end_is_empty(client: httpx.Client) -> None:
 
 
 def test_the_pages_can_be_switched_off(sample: Path) -> None:
-    with serve(sample, "--page", "false") as client:
+    with serve(sample, "--no-page") as client:
         for path in (*PAGES[:5], f"/assets/{VERSION}/page.css"):
             response = client.get(path, headers=A_PERSON)
             assert response.status_code == 404

@@ -473,7 +473,7 @@ def test_without_downloads_of_the_served_snapshot_there_is_no_pointer(
 
 
 def test_a_setting_switches_downloads_off(sample: Path) -> None:
-    with serve(sample, "--downloads", "false") as client:
+    with serve(sample, "--no-downloads") as client:
         for path in (archive_name(current(sample)), POINTER_PATH.rpartition("/")[2]):
             response = client.get(f"{ROOT}/{path}")
             assert response.status_code == 404
