@@ -33,7 +33,7 @@ from service.http.file_ranges import Transfers
 from service.http.load_shedding import LoadShedder
 from service.http.metrics import Metrics
 from service.http.middleware import RequestMiddleware
-from service.opensearch.connection import connector_of
+from service.opensearch import connector_of
 from service.settings import Settings, parse_hosts
 from service.web.pages import PAGES, error_page
 

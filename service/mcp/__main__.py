@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from service.artifacts.manager import SnapshotManager
 from service.cli import Parser
-from service.opensearch.connection import connector_of
+from service.opensearch import connector_of
 from service.server.options import add_settings, option, read_settings, settings_parser
 from service.server.run import serve
 from service.settings import ServerSettings, Settings, variable

@@ -10,7 +10,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from service.settings import Settings
-from service.snapshot.snapshot import Connector
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MODULES = ("opensearchpy", "aiohttp", "pyroaring")
@@ -81,22 +80,6 @@ def address_of(settings: Settings) -> ClusterAddress:
         settings.opensearch_ca,
         settings.opensearch_timeout,
     )
-
-
-def connector_of(settings: Settings) -> Connector | None:
-    """Return what connects snapshots with a cluster, None for the embedded engine.
-
-    Raises RuntimeError without the extra, ValueError and OSError as `client_arguments`.
-    """
-    if settings.engine != "opensearch":
-        return None
-    try:
-        from service.opensearch.postings import OpenSearch  # noqa: PLC0415  # optional dependencies
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in MODULES:
-            raise
-        raise RuntimeError(NEEDS_EXTRA) from error
-    return OpenSearch(address_of(settings))
 
 
 def shown(urls: str) -> str:
