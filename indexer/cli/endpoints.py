@@ -9,12 +9,13 @@ import msgspec
 from msgspec import UNSET
 
 from indexer.cli.command import command_line
-from indexer.cli.results import Row, answer_page, describe_price
+from indexer.cli.results import Row, answer_page
 from indexer.cli.terminal import answer
 from indexer.text import shorten
 from service.api.endpoints import EndpointRequest, endpoint_list_body, find_endpoints
 from service.api.parameters import format_decimal
 from service.networks import network_label
+from service.prices import endpoint_price
 from service.records import EndpointList, FoundEndpoint, Pricing
 from service.snapshot.snapshot import Snapshot
 
@@ -56,5 +57,9 @@ def _row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:
             amount=format_decimal(amount), currency=currency or pricing.currency, scheme=scheme
         )
     method, url = shorten(endpoint.method), shorten(endpoint.url)
-    details = endpoint.service.id, describe_price(pricing), shorten(network_label(network))
+    details = (
+        endpoint.service.id,
+        shorten(str(endpoint_price(pricing))),
+        shorten(network_label(network)),
+    )
     return Row(url, endpoint.service.id, (method, url, *details))

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.cli.command import command_line
 from indexer.cli.terminal import UNBOUNDED, answer_drawn
-from indexer.snapshot.compare import PriceRange
 from indexer.text import shorten
-from service.api.endpoints import is_upto
-from service.records import EndpointList, Explanation, Pricing, ServiceList
+from service.records import EndpointList, Explanation, ServiceList
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console
@@ -72,16 +70,6 @@ def answer_page(
             console.print(line, style="dim", soft_wrap=True)
 
     return answer_drawn(draw)
-
-
-def describe_price(pricing: Pricing) -> str:
-    """Return the price of a request; that of the scheme `upto` is a ceiling."""
-    ceiling = pricing.max_amount or pricing.amount
-    if is_upto(pricing) and ceiling:
-        return shorten(f"at most {ceiling} {pricing.currency}")
-    lowest = pricing.amount or pricing.min_amount or ""
-    highest = pricing.amount or pricing.max_amount or ""
-    return shorten(str(PriceRange(lowest, highest, pricing.currency)))
 
 
 def describe_explanations(

@@ -14,18 +14,19 @@ from msgspec.structs import replace
 from indexer.catalogue.record import count_calls
 from indexer.cli.command import add_artifacts_option, command_line
 from indexer.cli.endpoints import search_endpoints
-from indexer.cli.results import YES, Row, answer_page, describe_price
+from indexer.cli.results import YES, Row, answer_page
 from indexer.cli.terminal import answer
 from indexer.errors import Misuse
 from indexer.text import shorten
 from service.api import parameters
-from service.api.endpoints import is_upto, parse_endpoint_search
+from service.api.endpoints import parse_endpoint_search
 from service.api.listing import find, list_body
 from service.api.parameters import SORTS, ListRequest
 from service.errors import InvalidParameter
 from service.filtering.filters import NO_FILTERS
 from service.networks import network_label
-from service.records import Pricing, Service, ServiceList
+from service.prices import is_upto, service_price
+from service.records import Service, ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 SUMMARY = "search what is published, or list it"
@@ -114,21 +115,10 @@ def networks_of(service: Service) -> list[str]:
 
 def price_of(service: Service) -> str:
     """Return the range of the prices of a service, or their ceiling if all are of `upto`."""
-    summary = service.price_summary
-    if not summary:
-        return "no fixed price"
     prices = [endpoint.pricing for endpoint in service.endpoints]
     priced = [price for price in prices if price.amount or price.min_amount or price.max_amount]
-    scheme = "upto" if priced and all(map(is_upto, priced)) else ""
-    return describe_price(
-        Pricing(
-            amount="",
-            min_amount=summary.min_amount,
-            max_amount=summary.max_amount,
-            currency=summary.currency,
-            scheme=scheme,
-        )
-    )
+    is_ceiling = bool(priced) and all(map(is_upto, priced))
+    return shorten(str(service_price(service.price_summary, is_ceiling=is_ceiling)))
 
 
 def calls_of(service: Service) -> int:

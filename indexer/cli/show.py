@@ -12,7 +12,6 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from indexer.cli.command import add_artifacts_option, command_line
-from indexer.cli.results import describe_price
 from indexer.cli.search import calls_of, networks_of, price_of
 from indexer.cli.terminal import answer, answer_drawn
 from indexer.errors import IndexerError
@@ -20,6 +19,7 @@ from indexer.text import shorten
 from service.api.documents.curl import curl
 from service.api.query_string import MAX_QUERY
 from service.networks import network_label
+from service.prices import endpoint_price
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
@@ -132,7 +132,7 @@ def _draw_endpoint(console: Console, endpoint: Endpoint) -> None:
 
 def _describe_price(pricing: Pricing) -> str:
     network = network_label(pricing.network) if pricing.network else ""
-    parts = [describe_price(pricing), shorten(pricing.scheme or ""), shorten(network)]
+    parts = [shorten(str(endpoint_price(pricing))), shorten(pricing.scheme or ""), shorten(network)]
     return " · ".join(filter(None, parts))
 
 

@@ -15,6 +15,7 @@ from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
 from indexer.x402.untrusted import NULL, string_of
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
+from service.prices import price_range
 from service.snapshot.changes import ABSENT, COMPARED_FILES, compare_services
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
@@ -39,8 +40,7 @@ class PriceRange(Struct, rename="camel"):
     currency: str
 
     def __str__(self) -> str:
-        amounts = dict.fromkeys(amount for amount in (self.min_amount, self.max_amount) if amount)
-        return f"{'–'.join(amounts)} {self.currency}" if amounts else "no fixed price"
+        return str(price_range(self.min_amount, self.max_amount, self.currency))
 
 
 class ServiceName(Struct):

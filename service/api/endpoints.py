@@ -27,7 +27,6 @@ from service.snapshot.resources import MAX_PAGE
 
 ENDPOINT_SORTS: tuple[EndpointSort, ...] = get_args(EndpointSort)
 DEFAULT_PER_SERVICE = 3
-NO_PRICE = "no fixed price"
 CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice")
 """The filters: `q` is required without any of them."""
 
@@ -126,21 +125,6 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointRequest, hits: Endpoi
             **additions(replace(hits, explanations=explanations)),
         }
     )
-
-
-def describe_price(pricing: Pricing) -> str:
-    """Return the price of a request, which is a ceiling in the scheme `upto`."""
-    ceiling = pricing.max_amount or pricing.amount
-    if ceiling and is_upto(pricing):
-        return f"at most {ceiling}"
-    if pricing.amount:
-        return pricing.amount
-    return f"{pricing.min_amount or '0'} – {pricing.max_amount}" if pricing.max_amount else NO_PRICE
-
-
-def is_upto(pricing: Pricing) -> bool:
-    """Return whether the amount is a ceiling."""
-    return (pricing.scheme or "").casefold() == "upto"
 
 
 def _filters(parameters: Parameters) -> EndpointFilters:

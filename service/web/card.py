@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from service.api.endpoints import NO_PRICE
 from service.networks import network_label
+from service.prices import service_price
 from service.records import Service, format_timestamp
 
 # Link to HTTP URLs only, and to none with user information: a record may hold a `javascript:` URL,
@@ -45,14 +45,12 @@ _service = msgspec.json.Decoder(Service)
 def card_of(summary: bytes | memoryview) -> Card:
     """Return the card of a service, from its stored JSON without endpoints."""
     service = _service.decode(summary)
-    quality, price = service.quality, service.price_summary
+    quality, price = service.quality, service_price(service.price_summary)
     calls = payers = last_called = ""
     if quality:
         calls = "" if quality.total_calls is UNSET else quantity(quality.total_calls, "call")
         payers = "" if quality.unique_payers is UNSET else f"{quality.unique_payers:,}"
         last_called = format_timestamp(quality.last_called_at) if quality.last_called_at else ""
-    amounts = [price.min_amount, price.max_amount] if price else []
-    amounts = list(dict.fromkeys(filter(None, amounts)))
     website = _website.fullmatch(service.provider_url or "")
     return Card(
         id=service.id,
@@ -61,8 +59,8 @@ def card_of(summary: bytes | memoryview) -> Card:
         category=service.category or "",
         networks=", ".join(dict.fromkeys(map(network_label, service.networks or []))),
         curated=service.enriched is True,
-        price=" – ".join(amounts) or NO_PRICE,
-        currency=price.currency if price and amounts else "",
+        price=price.amount,
+        currency=price.currency,
         description=service.description,
         calls=calls,
         endpoints=quantity(service.endpoint_count or 0, "endpoint"),

@@ -10,9 +10,10 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from service.api.documents.curl import curl
-from service.api.endpoints import EndpointSummary, describe_price, is_upto
+from service.api.endpoints import EndpointSummary
 from service.api.parameters import format_decimal
 from service.networks import network_label
+from service.prices import endpoint_price, is_upto
 from service.records import Endpoint, ParameterDescriptor, Pricing, ServiceFacts
 from service.web.card import quantity
 
@@ -126,14 +127,14 @@ def split_url(url: str) -> tuple[str, str]:
 
 def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, str]:
     """Return the fields of `EndpointLine`."""
-    host, path = split_url(endpoint.url)
+    (host, path), price = split_url(endpoint.url), endpoint_price(pricing)
     quality = endpoint.quality
     calls = quality.l30_days_total_calls if quality else UNSET
     return {
         "method": endpoint.method or "GET",
         "path": path,
-        "price": describe_price(pricing),
-        "currency": pricing.currency if pricing.amount or pricing.max_amount else "",
+        "price": price.amount,
+        "currency": price.currency,
         "description": endpoint.description or "",
         "host": host,
         "scheme": _scheme(pricing),

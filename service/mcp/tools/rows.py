@@ -13,12 +13,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from service.api.documents.curl import METHODS, curl
-from service.api.endpoints import NO_PRICE, EndpointSummary, describe_price
+from service.api.endpoints import EndpointSummary
 from service.api.parameters import format_decimal
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.mcp.tools.texts import clean, escape_ignorable
 from service.networks import is_known_network, network_label
+from service.prices import Price, endpoint_price, service_price
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
 
@@ -123,12 +124,13 @@ async def service_row(snapshot: Snapshot, ordinal: int, query: str | None = None
     """Return the row of a service, with its best endpoints for a query if there is one."""
     service = _service.decode(snapshot.summaries.view(ordinal))
     networks = dict.fromkeys(map(network_label, service.networks or []))
+    price = service_price(service.price_summary)
     row = ServiceRow(
         id=service.id,
         seller_name=clean(service.name, MAX_NAME),
         endpoints=service.endpoint_count or 0,
         seller_says=clean(service.description, MAX_SAYS),
-        price=price_range(service),
+        price=_price(price) if price.currency else "",
         networks=[clean(network, MAX_NAME) for network in networks][:3],
         calls_30d=service.quality.total_calls or 0 if service.quality else 0,
     )
@@ -172,16 +174,6 @@ def command_of(command: str, size: int) -> str:
     return command if len(command) <= size and command.isprintable() else ""
 
 
-def price_range(service: Service) -> str:
-    """Return the prices of a service with their currency, empty if it has none."""
-    price = service.price_summary
-    amounts = [price.min_amount, price.max_amount] if price else []
-    amounts = list(dict.fromkeys(filter(None, amounts)))
-    if not price or not amounts:
-        return ""
-    return clean(f"{' – '.join(amounts)} {clean(price.currency, MAX_CURRENCY)}", MAX_NAME)
-
-
 def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: EndpointFilters) -> Terms:
     """Return the cheapest terms that satisfy the filters: in US dollars, or as the record has them.
 
@@ -190,18 +182,19 @@ def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: Endpoi
     offer = snapshot.offers.cheapest_terms(ordinal, filters.offers)
     network, scheme = pricing.network or "", (pricing.scheme or "").casefold()
     price_usd: float | UnsetType = UNSET
-    price = describe_price(pricing)
-    if price != NO_PRICE:
-        price = f"{price} {clean(pricing.currency, MAX_CURRENCY)}"
+    price = _price(endpoint_price(pricing))
     if offer is not None and not isnan(offer.usd_price):
         network, scheme, price_usd, price = offer.network, offer.scheme, offer.usd_price, ""
     elif offer is not None and filters.offers:
         network, scheme = offer.network, offer.scheme
         if not isnan(offer.price):
-            price = f"{format_decimal(offer.price)} {clean(offer.currency, MAX_CURRENCY)}"
+            price = _price(Price(format_decimal(offer.price), offer.currency))
     label = network_label(network) if network else ""
-    texts = (clean(text, MAX_NAME) for text in (price, label, scheme))
-    return Terms(price_usd, *texts)
+    return Terms(price_usd, price, clean(label, MAX_NAME), clean(scheme, MAX_NAME))
+
+
+def _price(price: Price) -> str:
+    return clean(str(price._replace(currency=clean(price.currency, MAX_CURRENCY))), MAX_NAME)
 
 
 def endpoint_text(snapshot: Snapshot, ordinal: int) -> bytes:

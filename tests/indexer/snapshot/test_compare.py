@@ -109,7 +109,7 @@ def summed(minimum: str, maximum: str, average: str = "") -> Json:
     ("old", "new", "change"),
     [
         ({}, summed("", ""), " (no price → no fixed price)"),
-        ({"priceSummary": None}, summed("", "2"), " (no price → 2 USDC)"),
+        ({"priceSummary": None}, summed("", "2"), " (no price → at most 2 USDC)"),
         (summed("1", "2"), summed("1", "1"), " (1–2 USDC → 1 USDC)"),
         (summed("1", "2"), summed("1", "2", "1.5"), ""),
         ({}, {"priceSummary": None}, ""),

@@ -1,0 +1,62 @@
+"""Prices as people read them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from service.records import PriceSummary, Pricing
+
+NOT_FIXED = "no fixed price"
+NOT_LISTED = "price not listed"
+
+
+class Price(NamedTuple):
+    """A price in words; the currency is empty where there is no amount."""
+
+    amount: str
+    currency: str
+
+    def __str__(self) -> str:
+        return f"{self.amount} {self.currency}".strip()
+
+
+def endpoint_price(pricing: Pricing) -> Price:
+    """Return the price of a request, which is a ceiling in the scheme `upto`.
+
+    Feeds that have no price give no currency either: their sellers may have fixed one.
+    """
+    ceiling = pricing.max_amount or pricing.amount
+    if is_upto(pricing) and ceiling:
+        return Price(f"at most {ceiling}", pricing.currency)
+    if amount := pricing.amount or _range(pricing.min_amount, pricing.max_amount):
+        return Price(amount, pricing.currency)
+    return Price(NOT_FIXED if pricing.currency else NOT_LISTED, "")
+
+
+def service_price(summary: PriceSummary | UnsetType | None, *, is_ceiling: bool = False) -> Price:
+    """Return the range of the prices of a service, or their ceiling if all are of `upto`."""
+    if summary is UNSET or summary is None:
+        return Price(NOT_LISTED, "")
+    low = "" if is_ceiling else summary.min_amount
+    return price_range(low, summary.max_amount, summary.currency)
+
+
+def price_range(low: str, high: str, currency: str) -> Price:
+    """Return a range whose bounds may be empty."""
+    amount = _range(low, high)
+    return Price(amount, currency) if amount else Price(NOT_FIXED, "")
+
+
+def is_upto(pricing: Pricing) -> bool:
+    """Return whether the amount is a ceiling."""
+    return (pricing.scheme or "").casefold() == "upto"
+
+
+def _range(low: str | UnsetType, high: str | UnsetType) -> str:
+    if low and high and low != high:
+        return f"{low}–{high}"
+    if high and not low:
+        return f"at most {high}"
+    return f"from {low}" if low and not high else low or ""
