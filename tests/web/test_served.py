@@ -147,6 +147,7 @@ def test_an_empty_catalogue_says_how_to_fill_it(
             '<p id="count" class="muted" role="status" data-part>No payments were indexed' in page
         )
         assert re.findall("<dd>(.*)</dd>", page) == ["0", "$0.00", "0", "0"]
+        assert "<code>make index SOURCE=services.jsonl TRANSACTIONS=payments.csv</code></pre>" in page
         assert "<svg" not in page
 
 
