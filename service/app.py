@@ -25,7 +25,7 @@ from service.api.status import get_health, get_metrics, get_readiness
 from service.artifacts.manager import SnapshotManager
 from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
-from service.http.cache import ResponseCache
+from service.http.cache import CachedRoute, ResponseCache, version_of
 from service.http.context import Context
 from service.http.drain import Drain
 from service.http.exception_handlers import EXCEPTION_HANDLERS
@@ -44,7 +44,7 @@ ROUTES = [
     Route("/v1/services", list_services),
     Route("/v1/services/search", search_services),
     Route("/v1/search/services", search_services),
-    Route("/v1/services/{id}", get_service),
+    CachedRoute("/v1/services/{id}", get_service),
     Route("/v1/search/endpoints", search_endpoints),
     Route("/v1/snapshots", list_snapshots),
     Route("/v1/snapshots/current", get_current_snapshot),
@@ -64,8 +64,8 @@ ROUTES = [
     Route("/healthz", get_health),
     Route("/readyz", get_readiness),
     Route("/metrics", get_metrics),
-    Route("/openapi.json", get_openapi),
-    Route("/llms.txt", get_llms),
+    CachedRoute("/openapi.json", get_openapi),
+    CachedRoute("/llms.txt", get_llms),
 ]
 
 _log = logging.getLogger("uvicorn.error")
@@ -85,6 +85,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     context = Context(
         settings=settings,
         snapshots=snapshots,
+        cache=ResponseCache(settings.cache_bytes, settings.max_age, version_of(settings)),
         metrics=Metrics(snapshots, artifacts if settings.follow else None),
         access_log=AccessLog() if settings.log_requests else None,
         drain=Drain(settings.drain),
@@ -94,10 +95,9 @@ def create_app(settings: Settings | None = None) -> Starlette:
         api_paths=frozenset(route.path for route in routes),
         post_paths=frozenset(route.path for route in routes if route.methods == {"POST"}),
     )
-    cache = ResponseCache(settings.cache_bytes, settings.max_age)
     app = Starlette(
         routes=[*routes, *(PAGES if settings.page else [])],
-        middleware=[Middleware(RequestMiddleware, context, cache)],
+        middleware=[Middleware(RequestMiddleware, context)],
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=lambda _: _run(context, mcp),
     )

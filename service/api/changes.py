@@ -14,7 +14,7 @@ from service.api.query_string import MAX_LIMIT, Parameters
 from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter, SnapshotGone
 from service.http.context import context_of, snapshot_of
-from service.http.responses import immutable_response, json_response
+from service.http.responses import IMMUTABLE, Cacheable, json_response
 from service.snapshot import Snapshot
 from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
@@ -50,7 +50,12 @@ async def list_changes(request: Request) -> Response:
     body = changes_body(old, new, changes, wanted)
     if wanted.to is None:
         return json_response(body)
-    return immutable_response(body, f"{old}-{new}-{wanted.start}-{wanted.limit}", new)
+    return Cacheable(
+        body,
+        etag=f"{old}-{new}-{wanted.start}-{wanted.limit}",
+        cache_control=IMMUTABLE,
+        snapshot_id=new,
+    )
 
 
 async def _compare(

@@ -22,16 +22,14 @@ from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from service.artifacts.downloads import Download, Downloads, Part, archive_name, lines_name
 from service.errors import DownloadNotFound, DownloadsDisabled
-from service.http.cache import matches
 from service.http.context import context_of
 from service.http.file_ranges import FileResponse
-from service.http.responses import IMMUTABLE, JSON
+from service.http.responses import IMMUTABLE, JSON, NO_CACHE, Cacheable
 from service.snapshot.manifest import FORMAT
 
 ZSTD = "application/zstd"
@@ -58,7 +56,7 @@ async def get_archive_in_package(request: Request) -> ASGIApp:
 async def get_package(request: Request) -> ASGIApp:
     """Describe the archives of a snapshot as a data package."""
     download = await _find(request, Downloads.download, request.path_params["id"])
-    return _json(request, _encode(_package(download)), "no-cache")
+    return _json(_encode(_package(download)), NO_CACHE)
 
 
 async def get_manifest(request: Request) -> ASGIApp:
@@ -70,7 +68,7 @@ async def get_manifest(request: Request) -> ASGIApp:
 async def get_section_index(request: Request) -> ASGIApp:
     """Send the sections of the files of a copy."""
     download, _ = await _find(request, Downloads.manifest, request.path_params["sha256"])
-    return _json(request, _encode(download.section_index), IMMUTABLE)
+    return _json(_encode(download.section_index), IMMUTABLE)
 
 
 async def get_section(request: Request) -> ASGIApp:
@@ -83,7 +81,7 @@ async def get_patch_index(request: Request) -> ASGIApp:
     """Send the pieces of the files that changed between two snapshots."""
     base, target = request.path_params["from"], request.path_params["to"]
     download, _ = await _find(request, Downloads.patches, base, target)
-    return _json(request, _encode(download.patch_index), IMMUTABLE)
+    return _json(_encode(download.patch_index), IMMUTABLE)
 
 
 async def get_patches(request: Request) -> ASGIApp:
@@ -101,7 +99,7 @@ async def get_pointer(request: Request) -> ASGIApp:
     publication = await asyncio.to_thread(downloads.newest_publication)
     if publication is None:
         raise DownloadNotFound("no publication has whole downloads here; build again")
-    return _json(request, publication.content, "no-cache")
+    return _json(publication.content, NO_CACHE)
 
 
 async def _archive(request: Request, snapshot_id: str, name: str) -> FileResponse:
@@ -180,11 +178,7 @@ def _encode(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _json(request: Request, body: bytes, cache_control: str) -> Response:
+def _json(body: bytes, cache_control: str) -> Cacheable:
     """Respond with a small JSON text, which the response cache does not keep."""
-    etag = f'"{hashlib.sha256(body).hexdigest()}"'
-    headers = {"etag": etag, "cache-control": cache_control}
-    known = request.headers.get("if-none-match")
-    if known is not None and matches(known.encode("latin-1"), etag.encode()):
-        return Response(status_code=304, headers=headers)
-    return Response(body, media_type=JSON, headers=headers)
+    etag = hashlib.sha256(body).hexdigest()
+    return Cacheable(body, etag=etag, cache_control=cache_control, is_kept=False)

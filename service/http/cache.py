@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Callable, Container
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_plus
 
 from msgspec import Struct
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 import service
 from service.http.compression import CODINGS, IDENTITY, MIN_SIZE
-from service.http.responses import RawHeaders
+from service.http.responses import (
+    FIELDS,
+    NO_CACHE,
+    RESPONSE,
+    SNAPSHOT_HEADER,
+    Cacheable,
+    RawHeaders,
+)
+from service.settings import Settings
 
 ENTRY_OVERHEAD = 1024
 """Bytes that a cached response takes besides its body and key, roughly."""
@@ -21,6 +34,10 @@ MAX_SHARE = 8
 
 Key = tuple[bytes, str, bytes, bytes, str]
 """Snapshot id, path, query string, content coding and root path of a request."""
+
+KEY = "ratecard.key"
+"""Scope key of the `Key` of a request."""
+CACHEABLE_METHODS = ("GET", "HEAD")
 
 _entity_tags = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
 
@@ -36,20 +53,44 @@ class CachedResponse(Struct, frozen=True):
     cost: int
     """Memory that it takes, in bytes and roughly."""
 
-    def is_known(self, if_none_match: bytes) -> bool:
-        """Return whether the client has this response."""
-        return matches(if_none_match, self.etag)
+
+class CachedRoute(Route):
+    """A route whose responses are cached by its path and the query parameters that it reads.
+
+    Requests that differ in other parameters share a response. The middleware looks up the request
+    as it came first, so that this costs a cache hit nothing.
+    """
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Any], parameters: Container[str] = ()
+    ) -> None:
+        super().__init__(path, endpoint)
+        self._parameters = parameters
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer from the cache, or by the endpoint."""
+        if (query := scope["query_string"]) and scope["method"] in CACHEABLE_METHODS:
+            snapshot_id, path, _, coding, root_path = scope[KEY]
+            pieces = [piece for piece in query.split(b"&") if _name(piece) in self._parameters]
+            key = scope[KEY] = snapshot_id, path, b"&".join(pieces), coding, root_path
+            response = scope["app"].state.context.cache.get(key)
+            if response is not None:
+                scope[RESPONSE] = response
+                return
+        await super().handle(scope, receive, send)
 
 
 class ResponseCache:
     """LRU cache of encoded responses of one snapshot, bounded in bytes. For one thread.
 
-    The first response of another snapshot evicts all others.
+    The first response of another snapshot evicts all others. `version` names all that bodies depend
+    on besides the snapshot and the request.
     """
 
-    def __init__(self, size: int, max_age: int) -> None:
+    def __init__(self, size: int, max_age: int, version: bytes = b"") -> None:
         self._size = self._free = size
-        self.cache_control = b"public, max-age=%d" % max_age if max_age else b"no-cache"
+        self._cache_control = b"public, max-age=%d" % max_age if max_age else NO_CACHE.encode()
+        self._version = version
         self._snapshot_id = b""
         self._entries: OrderedDict[Key, CachedResponse] = OrderedDict()
 
@@ -72,49 +113,63 @@ class ResponseCache:
             while self._free < 0:
                 self._free += self._entries.popitem(last=False)[1].cost
 
+    def encode(self, key: Key, response: Cacheable, route: str) -> CachedResponse:
+        """Compress a body if that is worth it, and complete its headers.
 
-def matches(if_none_match: bytes, etag: bytes) -> bool:
-    """Compare weakly, since gateways that compress a response weaken its tag."""
-    return if_none_match == b"*" or etag in _entity_tags.findall(if_none_match)
+        The entity tag changes with this release, its settings and the root path as well. Each
+        content coding has a tag of its own (RFC 9110, section 8.8.3).
+        """
+        snapshot_id, path, query, coding, root_path = key
+        body, fields = bytes(response.body), dict(response.raw_headers)
+        tag = b"%b-%b" % (response.etag or snapshot_id, self._variant(root_path))
+        if response.is_kept and coding != IDENTITY and len(body) >= MIN_SIZE:
+            body = CODINGS[coding](body)
+            tag = b"%b-%b" % (tag, coding)
+            fields[b"content-encoding"] = coding
+        fields[b"content-length"] = b"%d" % len(body)
+        etag = b'"%b"' % tag
+        not_modified = [
+            (b"etag", etag),
+            (b"vary", b"Accept-Encoding"),
+            (b"cache-control", response.cache_control or self._cache_control),
+        ]
+        if snapshot_id:
+            not_modified.append((SNAPSHOT_HEADER, response.snapshot_id or snapshot_id))
+        return CachedResponse(
+            etag=etag,
+            headers=[*not_modified, *fields.items()],
+            not_modified=not_modified,
+            body=body,
+            route=route,
+            cost=len(path) + len(query) + len(body) + ENTRY_OVERHEAD,
+        )
+
+    def _variant(self, root_path: str) -> bytes:
+        root = root_path.encode("utf-8", "surrogatepass")
+        return blake2b(self._version + root, digest_size=4).hexdigest().encode()
 
 
-def encode_response(
-    key: Key, headers: RawHeaders, body: bytes, route: str, cache_control: bytes
-) -> CachedResponse:
-    """Compress a body if that is worth it, and complete its headers.
+def _name(piece: bytes) -> str:
+    """Return the name of a parameter as `parse_qsl` reads it."""
+    return unquote_plus(piece.partition(b"=")[0].decode("utf-8", "replace"))
 
-    Without an `ETag` header the response gets one of its snapshot and of this release, since it
-    depends on nothing else. Each content coding has a tag of its own (RFC 9110, section 8.8.3).
-    `Cache-Control` and `Ratecard-Snapshot` of its own stay.
+
+def is_known(scope: Scope, etag: bytes) -> bool:
+    """Return whether the client of a request has what this entity tag names.
+
+    Tags are compared weakly, since gateways that compress a response weaken its tag.
     """
-    snapshot_id, path, query, coding, _ = key
-    fields = dict(headers)
-    cache_control = fields.pop(b"cache-control", cache_control)
-    tag = b"%b-%b" % (fields.pop(b"etag", b"").strip(b'"') or snapshot_id, release())
-    if coding != IDENTITY and len(body) >= MIN_SIZE:
-        body = CODINGS[coding](body)
-        tag = b"%b-%b" % (tag, coding)
-        fields[b"content-encoding"] = coding
-    fields[b"content-length"] = b"%d" % len(body)
-    etag = b'"%b"' % tag
-    not_modified = [
-        (b"etag", etag),
-        (b"vary", b"Accept-Encoding"),
-        (b"cache-control", cache_control),
-        (b"ratecard-snapshot", fields.pop(b"ratecard-snapshot", snapshot_id)),
-    ]
-    return CachedResponse(
-        etag=etag,
-        headers=[*not_modified, *fields.items()],
-        not_modified=not_modified,
-        body=body,
-        route=route,
-        cost=len(path) + len(query) + len(body) + ENTRY_OVERHEAD,
-    )
+    known = scope[FIELDS].get(b"if-none-match")
+    return known is not None and (known == b"*" or etag in _entity_tags.findall(known))
+
+
+def version_of(settings: Settings) -> bytes:
+    """Return a hash of this release and of the settings that bodies depend on."""
+    return b"%b-%d" % (_release(), settings.mcp)
 
 
 @cache
-def release() -> bytes:
+def _release() -> bytes:
     """Return a hash of this package's files: another release may answer the same otherwise."""
     digest = blake2b(digest_size=4)
     folder = Path(*service.__path__)

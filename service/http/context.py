@@ -12,6 +12,7 @@ from starlette.responses import Response
 from service.artifacts.manager import SnapshotManager
 from service.errors import RatecardError
 from service.http.access_log import AccessLog
+from service.http.cache import ResponseCache
 from service.http.drain import Drain
 from service.http.file_ranges import Transfers
 from service.http.load_shedding import LoadShedder
@@ -30,6 +31,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     settings: Settings
     snapshots: SnapshotManager
+    cache: ResponseCache
     metrics: Metrics
     access_log: AccessLog | None
     drain: Drain

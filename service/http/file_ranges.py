@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.artifacts.downloads import Part
 from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable, SlowClient
-from service.http.cache import matches
+from service.http.cache import is_known
 from service.http.responses import SNAPSHOT, RawHeaders
 
 CHUNK = 2**18
@@ -114,8 +114,7 @@ class FileResponse:
         """Send the response; raises RatecardError or OSError before it starts."""
         scope[SNAPSHOT] = None  # the response may outlast the snapshot that is served now
         headers = Headers(scope=scope)
-        known = headers.get("if-none-match")
-        if known is not None and matches(known.encode("latin-1"), self._etag):
+        if is_known(scope, self._etag):
             await _send_head(send, 304, self._headers)
             await send({"type": "http.response.body", "body": b""})
             return

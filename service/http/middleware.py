@@ -11,14 +11,22 @@ from itertools import count
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import PathNotFound, RatecardError, SlowClient
-from service.http.cache import CachedResponse, Key, ResponseCache, encode_response
+from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, Key, is_known
 from service.http.compression import IDENTITY, negotiate
 from service.http.context import Context
 from service.http.exception_handlers import METHODS, POST_METHODS, error_response
-from service.http.responses import FIELDS, SNAPSHOT, RawHeaders, ResponseWriter, path_of
+from service.http.responses import (
+    FIELDS,
+    RESPONSE,
+    SNAPSHOT,
+    Cacheable,
+    RawHeaders,
+    ResponseWriter,
+    path_of,
+)
 from service.snapshot import Snapshot
 
 READ_FIELDS = frozenset(
@@ -56,7 +64,6 @@ LARGE_BODY = 2**18
 MAX_COMPRESSING = 4
 """Large bodies in threads. Further ones are compressed on the event loop, so that the load shedder
 measures the lag and no plain list is refused."""
-CACHEABLE_METHODS = ("GET", "HEAD")
 
 _log = logging.getLogger("uvicorn.error")
 _harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
@@ -65,18 +72,17 @@ _harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
 class RequestMiddleware:
     """Pins the snapshot of each request, adds the headers of each response, counts and logs both.
 
-    Caches each 200 response without a `Cache-Control` header of its own, or with a
-    `Ratecard-Snapshot` header, which is of a snapshot that its URL names, and answers conditional
-    requests for it with 304. Answers preflights of any path, and 500 when the application fails.
-    Opens the first snapshot on the first request where no lifespan did, as in an application that
-    is mounted into another.
+    Sends each `Cacheable` response: compressed, from the cache where it is kept, and as 304 to a
+    client that has it. Answers preflights of any path, and 500 when the application fails. Opens
+    the first snapshot on the first request where no lifespan did, as in an application that is
+    mounted into another.
     """
 
-    def __init__(self, app: ASGIApp, context: Context, cache: ResponseCache) -> None:
+    def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
         self._post_paths = context.post_paths
         self._snapshots = context.snapshots
-        self._cache = cache
+        self._cache = context.cache
         self._metrics = context.metrics
         self._log = context.access_log
         self._compressing = 0
@@ -97,31 +103,35 @@ class RequestMiddleware:
         if b"upgrade" in fields or b"expect" in fields:
             # The parser may have stopped at the head, and would take a body for the next request.
             headers.append((b"connection", b"close"))
-        named = [] if snapshot is None else [(b"ratecard-snapshot", snapshot.encoded_id)]
-        writer = ResponseWriter(request_id, [*headers, *named], send)
-        scope[SNAPSHOT] = snapshot
         snapshot_id = b"" if snapshot is None else snapshot.encoded_id
+        writer = ResponseWriter(request_id, headers, snapshot_id, send)
+        scope[SNAPSHOT] = snapshot
         del snapshot  # a download takes it from the scope, since it may outlast many snapshots
         counts = self._metrics.counts
         counts.in_flight += 1
         try:
-            if not snapshot_id or scope["method"] not in CACHEABLE_METHODS:
-                await self._call_application(scope, receive, writer.send, writer)
+            if scope["method"] not in CACHEABLE_METHODS:
+                await self._call_application(scope, receive, writer)
                 return
             coding = negotiate(fields.get(b"accept-encoding", b""))
             root = scope.get("root_path", "")
             key = snapshot_id, scope["path"], scope["query_string"], coding, root
             response = self._cache.get(key)
-            if response is not None:
-                counts.cache_hits += 1
-            else:
-                response = await self._render(scope, receive, writer, key)
-                if response is None:
+            if response is None:
+                scope[KEY] = key
+                await self._call_application(scope, receive, writer)
+                response = scope.pop(RESPONSE, None)
+                if response is None:  # and was sent
                     return
-                counts.cache_misses += 1
+                if isinstance(response, Cacheable):
+                    counts.cache_misses += 1
+                    response = await self._encode(scope[KEY], response, writer.route)
+                else:
+                    counts.cache_hits += 1
+            else:
+                counts.cache_hits += 1
             status, own_headers, body = 200, response.headers, response.body
-            known = fields.get(b"if-none-match")
-            if known and response.is_known(known):
+            if b"if-none-match" in fields and is_known(scope, response.etag):
                 status, own_headers, body = 304, response.not_modified, b""
             writer.route, writer.status, writer.size = response.route, status, len(body)
             headers = [*own_headers, *headers]
@@ -136,41 +146,24 @@ class RequestMiddleware:
             if self._log is not None:
                 self._log.write(scope, writer, seconds, snapshot_id.decode())
 
-    async def _render(
-        self, scope: Scope, receive: Receive, writer: ResponseWriter, key: Key
-    ) -> CachedResponse | None:
-        """Return the application's response, cached; None if it was sent as not cacheable."""
-        headers: RawHeaders | None = None
-        pieces: list[bytes] = []
-
-        async def collect(message: Message) -> None:
-            nonlocal headers
-            if headers is not None:
-                pieces.append(message.get("body", b""))
-            elif message.get("status") == 200 and _is_cacheable(dict(message["headers"])):
-                headers = message["headers"]
-            else:
-                await writer.send(message)
-
-        await self._call_application(scope, receive, collect, writer)
-        if headers is None or writer.status:
-            return None
-        body = b"".join(pieces) if len(pieces) != 1 else pieces[0]
-        encoding = key, headers, body, writer.route, self._cache.cache_control
-        is_slow = key[3] != IDENTITY and len(body) >= LARGE_BODY
+    async def _encode(self, key: Key, response: Cacheable, route: str) -> CachedResponse:
+        """Encode a response, a large one in a thread; cache it if its snapshot is still served."""
+        is_slow = key[3] != IDENTITY and len(response.body) >= LARGE_BODY
         if is_slow and self._compressing < MAX_COMPRESSING:
             self._compressing += 1
             try:
-                response = await asyncio.to_thread(encode_response, *encoding)
+                encoded = await asyncio.to_thread(self._cache.encode, key, response, route)
             finally:
                 self._compressing -= 1
         else:
-            response = encode_response(*encoding)
-        self._cache.add(key, response)
-        return response
+            encoded = self._cache.encode(key, response, route)
+        served = self._snapshots.opened
+        if response.is_kept and served is not None and served.encoded_id == key[0]:
+            self._cache.add(key, encoded)
+        return encoded
 
     async def _call_application(
-        self, scope: Scope, receive: Receive, send: Send, writer: ResponseWriter
+        self, scope: Scope, receive: Receive, writer: ResponseWriter
     ) -> None:
         """Call the application, or answer in its place: a preflight, or 500 when it fails."""
         app = self._app
@@ -180,7 +173,7 @@ class RequestMiddleware:
             app = error_response(Request(scope), PathNotFound())
         scope.pop("route", None)  # that of a mount
         try:
-            await app(scope, receive, send)
+            await app(scope, receive, writer.send)
         except SlowClient:
             raise
         except Exception:
@@ -208,10 +201,6 @@ class RequestMiddleware:
         if not self._opening.done():
             await asyncio.shield(self._opening)
         return self._snapshots.opened
-
-
-def _is_cacheable(headers: dict[bytes, bytes]) -> bool:
-    return b"cache-control" not in headers or b"ratecard-snapshot" in headers
 
 
 def read_fields(scope: Scope) -> dict[bytes, bytes]:

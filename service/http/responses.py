@@ -6,17 +6,53 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 from starlette.responses import Response
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 SNAPSHOT = "ratecard.snapshot"
 """Scope key of the snapshot that a request is pinned to until its response is complete."""
+RESPONSE = "ratecard.response"
+"""Scope key of a response that the middleware is to send."""
 FIELDS = "ratecard.fields"
 """Scope key of the request headers that this service reads: name to value, repeated ones joined."""
 JSON = "application/json"
 IMMUTABLE = "public, max-age=31536000, immutable"
+NO_CACHE = "no-cache"
+SNAPSHOT_HEADER = b"ratecard-snapshot"
 NO_ROUTE = "none"
 
 RawHeaders = list[tuple[bytes, bytes]]
+
+
+class Cacheable(Response):
+    """A response with status 200 that may be cached; the middleware sends it.
+
+    etag: an entity tag of all that the body depends on, but for the release and its settings; by
+    default the id of the snapshot
+    cache_control: how long clients may reuse the response, by default as the settings say
+    snapshot_id: the snapshot that the response is from, by default the one that is served
+    is_kept: whether the service may compress the response and keep it until the next snapshot
+    """
+
+    def __init__(
+        self,
+        body: bytes,
+        media_type: str = JSON,
+        headers: Mapping[str, str] | None = None,
+        *,
+        etag: str = "",
+        cache_control: str = "",
+        snapshot_id: str = "",
+        is_kept: bool = True,
+    ) -> None:
+        super().__init__(body, headers=headers, media_type=media_type)
+        self.etag = etag.encode()
+        self.cache_control = cache_control.encode()
+        self.snapshot_id = snapshot_id.encode()
+        self.is_kept = is_kept
+
+    async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
+        """Leave the response to the middleware."""
+        scope[RESPONSE] = self
 
 
 class ResponseWriter(Struct):
@@ -24,16 +60,20 @@ class ResponseWriter(Struct):
 
     request_id: bytes
     headers: RawHeaders
+    snapshot_id: bytes
     forward: Send
     route: str = NO_ROUTE
     status: int = 0
     size: int = 0
 
     async def send(self, message: Message) -> None:
-        """Send a message of an application."""
+        """Send a message of an application, with the id of a snapshot unless it has its own."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message["headers"], *self.headers]}
+            headers = [*message["headers"], *self.headers]
+            if self.snapshot_id and all(name != SNAPSHOT_HEADER for name, _ in headers):
+                headers.append((SNAPSHOT_HEADER, self.snapshot_id))
+            message = {**message, "headers": headers}
         else:
             self.size += len(message.get("body", b""))
         await self.forward(message)
@@ -45,15 +85,9 @@ def path_of(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def json_response(body: bytes, etag: str | None = None) -> Response:
+def json_response(body: bytes, etag: str = "") -> Response:
     """Respond with encoded JSON that may be cached, under this entity tag or a default one."""
-    return Response(body, media_type=JSON, headers=None if etag is None else {"etag": f'"{etag}"'})
-
-
-def immutable_response(body: bytes, etag: str, snapshot_id: str) -> Response:
-    """Respond with encoded JSON that depends on nothing but its URL, and is from this snapshot."""
-    headers = {"etag": f'"{etag}"', "cache-control": IMMUTABLE, "ratecard-snapshot": snapshot_id}
-    return Response(body, media_type=JSON, headers=headers)
+    return Cacheable(body, etag=etag)
 
 
 def no_store(

@@ -34,8 +34,9 @@ from service.api.parameters import (
 from service.api.query_string import Page
 from service.errors import RatecardError, ServiceNotFound
 from service.filtering.facets import FacetCounts
+from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
-from service.http.responses import SNAPSHOT
+from service.http.responses import SNAPSHOT, Cacheable
 from service.records import format_timestamp
 from service.snapshot import Snapshot
 from service.web import filters
@@ -143,7 +144,8 @@ async def docs_page(request: Request) -> Response:
 
 def error_page(request: Request, error: RatecardError) -> HTMLResponse:
     """Render the page for an error."""
-    return _render(request, "error.html", status=error.status, error=error)
+    page = _render(request, "error.html", error=error)
+    return HTMLResponse(page.body, error.status, page.headers)
 
 
 PAGES = [
@@ -151,8 +153,8 @@ PAGES = [
     Route("/endpoints", endpoints_page),
     Route("/services/{id}", service_page),
     Route("/ecosystem", ecosystem_page),
-    Route("/docs", docs_page),
-    Route("/assets/{file:path}", get_static_file),
+    CachedRoute("/docs", docs_page),
+    CachedRoute("/assets/{file:path}", get_static_file),
 ]
 
 
@@ -218,9 +220,7 @@ _templates = Environment(
 _templates.globals["quantity"] = quantity
 
 
-def _render(
-    request: Request, template: str, status: int = 200, policy: str = PAGE_POLICY, **values: Any
-) -> HTMLResponse:
+def _render(request: Request, template: str, policy: str = PAGE_POLICY, **values: Any) -> Cacheable:
     root = quote(request.scope.get("root_path", "").rstrip("/"), errors="replace")
     snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
     text = _templates.get_template(template).render(
@@ -231,8 +231,8 @@ def _render(
         has_mcp=context_of(request).settings.mcp,
         **values,
     )
-    return HTMLResponse(
+    return Cacheable(
         text.encode("utf-8", "replace"),
-        status,
+        "text/html",
         {"referrer-policy": "same-origin", "content-security-policy": policy},
     )

@@ -1,8 +1,7 @@
-"""The static files of the pages: read and compressed once, cached by browsers for ever."""
+"""The static files of the pages, cached by browsers for ever."""
 
 from __future__ import annotations
 
-from functools import cache
 from hashlib import blake2b
 from importlib.metadata import files
 from pathlib import Path
@@ -11,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.errors import PathNotFound
-from service.http.compression import CODINGS, IDENTITY, negotiate
-from service.http.responses import FIELDS
+from service.http.responses import IMMUTABLE, NO_CACHE, Cacheable
 
 FOLDER = Path(__file__).parent / "static"
 VIEWER = ("swagger-ui-bundle.js", "swagger-ui.css")
@@ -22,28 +20,21 @@ TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 async def get_static_file(request: Request) -> Response:
-    """Return a static file; an address of another version gives the current file, uncached."""
+    """Return a static file; an address of another version gives the current file, not kept."""
     version, _, name = request.path_params["file"].partition("/")
     if name not in FILES:
         raise PathNotFound("no static file has this name")
-    coding = negotiate(request.scope[FIELDS].get(b"accept-encoding", b""))
-    return _response(name, coding, is_current=version == VERSION)
-
-
-@cache
-def _response(name: str, coding: bytes, *, is_current: bool) -> Response:
-    body = FILES[name] if coding == IDENTITY else CODINGS[coding](FILES[name])
-    headers = {
-        "vary": "Accept-Encoding",
-        "cache-control": IMMUTABLE if is_current else "no-cache",
-    }
-    if coding != IDENTITY:
-        headers["content-encoding"] = coding.decode()
-    return Response(body, headers=headers, media_type=TYPES[Path(name).suffix])
+    is_current = version == VERSION
+    return Cacheable(
+        FILES[name],
+        TYPES[Path(name).suffix],
+        etag=VERSION,
+        cache_control=IMMUTABLE if is_current else NO_CACHE,
+        is_kept=is_current,
+    )
 
 
 def _read() -> dict[str, bytes]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from service.http.context import context_of, snapshot_of
+from service.http.responses import Cacheable
 from service.records import Counts
 
 # URLs are relative, so that a shared cache is right for every `Host` header. No text of the
@@ -82,7 +83,8 @@ _MCP = """\
 async def get_llms(request: Request) -> Response:
     """Return the introduction for agents."""
     has_mcp = context_of(request).settings.mcp
-    return PlainTextResponse(introduction(snapshot_of(request).manifest.counts, has_mcp=has_mcp))
+    text = introduction(snapshot_of(request).manifest.counts, has_mcp=has_mcp)
+    return Cacheable(text, "text/plain")
 
 
 def introduction(counts: Counts, *, has_mcp: bool) -> bytes:

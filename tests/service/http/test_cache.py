@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import shutil
 import subprocess
@@ -12,9 +13,22 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache, encode_response
+from service.app import create_app
+from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache
+from service.http.context import Context
+from service.http.responses import Cacheable
+from service.settings import Settings
 from tests.support.running import Build, Json, eventually, serve, service
+
+
+def client_of(app: ASGIApp) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a.example")
 
 
 def key(number: int, snapshot_id: bytes = b"snapshot") -> Key:
@@ -22,7 +36,7 @@ def key(number: int, snapshot_id: bytes = b"snapshot") -> Key:
 
 
 def add(cache: ResponseCache, key: Key, body: bytes) -> None:
-    cache.add(key, encode_response(key, [], body, "/", b"no-cache"))
+    cache.add(key, cache.encode(key, Cacheable(body), "/"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4000)), max_size=60))
@@ -105,6 +119,77 @@ def test_a_repeated_request_is_a_cache_hit_for_each_coding(sample: Path, path: s
             assert {k: v for k, v in again.headers.items() if k not in ignored} == {
                 k: v for k, v in first.headers.items() if k not in ignored
             }
+
+
+@pytest.mark.parametrize(
+    "path", ["/openapi.json", "/llms.txt", "/docs", "/v1/services/tidewatch-example"]
+)
+def test_parameters_that_a_route_does_not_read_share_its_cached_response(
+    sample: Path, path: str
+) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+
+    async def check() -> None:
+        async with client_of(app) as client:
+            first = await client.get(path)
+            for query in ("x=1", "x=1&y=2", "%6c=3&", "&&", "q"):
+                response = await client.get(f"{path}?{query}")
+                assert response.content == first.content
+                assert response.headers["etag"] == first.headers["etag"]
+        counts = app.state.context.metrics.counts
+        assert (counts.cache_hits, counts.cache_misses) == (5, 1)
+
+    asyncio.run(check())
+
+
+def test_a_late_response_of_an_old_snapshot_leaves_the_cache_alone(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    app = create_app(Settings(artifacts=str(artifacts)))
+    context: Context = app.state.context
+
+    async def check() -> None:
+        async with client_of(app) as client:
+
+            async def answer_late(_: Request) -> Response:
+                assert build([service("b")]) == 0
+                await asyncio.to_thread(context.snapshots.poll)
+                assert (await client.get("/v1/services/b")).status_code == 200
+                return Cacheable(b"{}")
+
+            app.routes.append(Route("/late", answer_late))
+            assert (await client.get("/v1/services/a")).status_code == 200
+            assert (await client.get("/late")).status_code == 200
+            assert context.metrics.counts.cache_hits == 0
+            assert (await client.get("/v1/services/b")).status_code == 200
+            assert context.metrics.counts.cache_hits == 1
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("setting", ["mcp", "page", "downloads", "log_requests"])
+def test_bodies_that_differ_by_a_setting_have_other_entity_tags(sample: Path, setting: str) -> None:
+    async def fetch(value: bool) -> list[httpx.Response]:
+        app = create_app(replace(Settings(artifacts=str(sample)), **{setting: value}))
+        async with client_of(app) as client:
+            return [await client.get(path) for path in ("/", "/llms.txt", "/openapi.json", "/docs")]
+
+    for one, other in zip(asyncio.run(fetch(True)), asyncio.run(fetch(False)), strict=True):
+        is_same = one.content == other.content
+        assert is_same or one.headers.get("etag") != other.headers.get("etag")
+
+
+def test_bodies_of_another_root_path_have_other_entity_tags(sample: Path) -> None:
+    async def fetch(root_path: str) -> list[httpx.Response]:
+        app = create_app(Settings(artifacts=str(sample)))
+        transport = httpx.ASGITransport(app, root_path=root_path)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            return [await client.get(f"{root_path}{path}") for path in ("/", "/openapi.json")]
+
+    for one, other in zip(asyncio.run(fetch("")), asyncio.run(fetch("/api")), strict=True):
+        assert one.content != other.content
+        assert one.headers["etag"] != other.headers["etag"]
 
 
 @pytest.mark.parametrize("path", ["/v1/services/nobody", "/nowhere", "/v1/services?limit=0"])
