@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from contextlib import suppress
 from datetime import UTC, datetime
-from logging.handlers import QueueHandler, QueueListener
-from queue import Full, Queue
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 from starlette.types import Scope
 
+from service.http.line_writer import STDOUT, LineWriter
 from service.http.responses import ResponseWriter
 from service.records import format_timestamp
-
-MAX_QUEUED = 10_000  # lines
 
 _encoder = msgspec.json.Encoder()
 
@@ -38,22 +31,14 @@ class Entry(Struct):
 
 
 class AccessLog:
-    """Writes entries in a thread, since a stalled pipe would block the event loop.
-
-    Lines are dropped while more than `MAX_QUEUED` wait for their reader.
-    """
+    """Writes entries to standard output."""
 
     def __init__(self) -> None:
-        queue: Queue[Any] = Queue(MAX_QUEUED)
-        self._logger = logging.Logger("ratecard.requests", logging.INFO)
-        self._logger.addHandler(_DroppingHandler(queue))
-        self._listener = QueueListener(queue, logging.StreamHandler(sys.stdout))
-        self._listener.start()
+        self._writer = LineWriter(STDOUT)
 
     def flush(self) -> None:
-        """Write what is queued."""
-        self._listener.stop()
-        self._listener.start()
+        """Write what is queued, but give up on a pipe that nobody reads."""
+        self._writer.flush()
 
     def write(self, scope: Scope, writer: ResponseWriter, seconds: float, snapshot_id: str) -> None:
         """Log a request in ASCII, so that nothing a client sends can control a terminal."""
@@ -73,10 +58,4 @@ class AccessLog:
             ms=round(seconds * 1000, 3),
             snapshot=snapshot_id,
         )
-        self._logger.info(_encoder.encode(entry).decode())
-
-
-class _DroppingHandler(QueueHandler):
-    def enqueue(self, record: logging.LogRecord) -> None:
-        with suppress(Full):
-            self.queue.put_nowait(record)
+        self._writer.write(_encoder.encode(entry) + b"\n")

@@ -59,10 +59,17 @@ def serve(settings: ServerSettings) -> None:
 
 
 def _log_config() -> dict[str, Any]:
-    """Return uvicorn's logging configuration, without warnings that any client can cause."""
+    """Return uvicorn's logging configuration for standard error that may be stalled.
+
+    Without warnings that any client can cause.
+    """
     config = copy.deepcopy(LOGGING_CONFIG)
     config["filters"] = {"faults": {"()": "service.server.protocol.IgnoreClientFaults"}}
-    config["handlers"]["default"]["filters"] = ["faults"]
+    config["handlers"]["default"] = {
+        "class": "service.http.line_writer.LogHandler",
+        "formatter": "default",
+        "filters": ["faults"],
+    }
     return config
 
 

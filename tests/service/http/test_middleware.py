@@ -6,6 +6,9 @@ import asyncio
 import inspect
 import os
 import shutil
+import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.app import create_app
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
-from tests.support.running import Build, eventually, serve, serve_process, service
+from tests.support.running import ROOT, Build, eventually, serve, serve_process, service
 
 PATHS = (
     "/healthz",
@@ -251,6 +254,37 @@ def test_a_stalled_reader_of_the_access_log_does_not_block_the_service(sample: P
         os.close(writing)
         if reading >= 0:
             os.close(reading)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sigterm_ends_a_service_whose_logs_nobody_reads(sample: Path, workers: str) -> None:
+    """Standard output and standard error are one pipe, which is full."""
+    reading, writing = os.pipe()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    command = [sys.executable, "-m", "service", "--artifacts", str(sample), "--log-requests"]
+    command += ["--port", address.rpartition(":")[2], "--workers", workers]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=writing, stderr=writing)
+    try:
+        with httpx.Client(base_url=address, timeout=30) as client:
+            eventually(lambda: answers(client))
+            for _ in range(1_000):  # some 250 KB of log, where a pipe holds 64 KB
+                assert client.get("/v1/services?limit=1").status_code == 200
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reading)
+        os.close(writing)
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_a_new_release_has_new_entity_tags_for_the_same_snapshot(
