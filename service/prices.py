@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from service.records import PriceSummary, Pricing
@@ -47,6 +48,11 @@ def price_range(low: str, high: str, currency: str) -> Price:
     """Return a range whose bounds may be empty."""
     amount = _range(low, high)
     return Price(amount, currency) if amount else Price(NOT_FIXED, "")
+
+
+def format_decimal(price: float) -> str:
+    """Format a price without exponent, so that it can be parsed again to the same number."""
+    return np.format_float_positional(price, trim="-")
 
 
 def is_upto(pricing: Pricing) -> bool:

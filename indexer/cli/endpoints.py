@@ -12,10 +12,13 @@ from indexer.cli.command import command_line
 from indexer.cli.results import Row, answer_page
 from indexer.cli.terminal import answer
 from indexer.text import shorten
-from service.api.endpoints import EndpointRequest, endpoint_list_body, find_endpoints
-from service.api.parameters import format_decimal
+from service.api.endpoints import (
+    EndpointSelection,
+    endpoint_list_body,
+    find_endpoints,
+)
 from service.networks import network_label
-from service.prices import endpoint_price
+from service.prices import endpoint_price, format_decimal
 from service.records import EndpointList, FoundEndpoint, Pricing
 from service.snapshot.snapshot import Snapshot
 
@@ -25,7 +28,7 @@ _endpoints = msgspec.json.Decoder(EndpointList)
 
 
 def search_endpoints(
-    snapshot: Snapshot, request: EndpointRequest, options: argparse.Namespace
+    snapshot: Snapshot, request: EndpointSelection, options: argparse.Namespace
 ) -> int:
     """Answer as the service answers a request, as JSON or as a table."""
     hits = asyncio.run(find_endpoints(snapshot, request))

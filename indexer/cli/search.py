@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, get_args
 from urllib.parse import urlencode
 
 import msgspec
@@ -18,12 +17,11 @@ from indexer.cli.results import YES, Row, answer_page
 from indexer.cli.terminal import answer
 from indexer.errors import Misuse
 from indexer.text import shorten
-from service.api import parameters
-from service.api.endpoints import parse_endpoint_search
-from service.api.listing import find, list_body
-from service.api.parameters import SORTS, ListRequest
+from service.api.endpoints import SearchEndpoints
+from service.api.query_string import Operation, parse
+from service.api.services import ListServices, SearchServices, ServiceSelection, find, list_body
 from service.errors import InvalidParameter
-from service.filtering.filters import NO_FILTERS
+from service.filtering.filters import Sort
 from service.networks import network_label
 from service.prices import is_upto, service_price
 from service.records import Service, ServiceList
@@ -43,7 +41,7 @@ OPTIONS = {"q": "QUERY", "maxPrice": "--max-price"}
 """The names of request parameters on the command line, where they differ."""
 COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", "calls/30d")
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Operation)
 
 _services = msgspec.json.Decoder(ServiceList)
 
@@ -73,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--sort",
         default="relevance",
         metavar="ORDER",
-        help=f"one of {', '.join(SORTS)}; no name for endpoints (%(default)s)",
+        help=f"one of {', '.join(get_args(Sort))}; no name for endpoints (%(default)s)",
     )
     parser.add_argument(
         "--limit", default="10", metavar="N", help="how many at most, up to 200 (%(default)s)"
@@ -92,10 +90,10 @@ def run(options: argparse.Namespace) -> int:
     if options.endpoints:
         if not options.words and not any(getattr(options, name) for name in FILTERS):
             raise Misuse("--endpoints needs words, --category, --network or --max-price")
-        search = _parse(options, parse_endpoint_search)
+        search = _parse(options, SearchEndpoints)
         return search_endpoints(open_snapshot(options.artifacts), search, options)
-    parse = parameters.parse_search if options.words else parameters.parse_listing
-    request = _parse(options, parse)
+    kind = SearchServices if options.words else ListServices
+    request = _parse(options, kind)
     snapshot = open_snapshot(options.artifacts)
     body = list_body(snapshot, request, asyncio.run(find(snapshot, request)))
     if options.json:
@@ -126,7 +124,7 @@ def calls_of(service: Service) -> int:
     return sum(count_calls(endpoint.quality) for endpoint in service.endpoints)
 
 
-def _parse(options: argparse.Namespace, parse: Callable[[bytes], T]) -> T:
+def _parse(options: argparse.Namespace, kind: type[T]) -> T:
     """Parse the options as the service parses a request; raises Misuse where that is refused."""
     query = [("q", " ".join(options.words))] if options.words else []
     query += [("category", value) for value in options.category]
@@ -135,7 +133,7 @@ def _parse(options: argparse.Namespace, parse: Callable[[bytes], T]) -> T:
     query += [("explain", "true")] if options.explain else []
     query += [("sort", options.sort), ("limit", options.limit), ("offset", options.offset)]
     try:
-        return parse(urlencode(query, errors="replace").encode())
+        return parse(kind, urlencode(query, errors="replace").encode())
     except InvalidParameter as error:
         name = OPTIONS.get(error.parameter, f"--{error.parameter}")
         reason = str(error).removeprefix(error.parameter).lstrip()
@@ -149,12 +147,13 @@ def _row(service: Service) -> Row:
     return Row(service.id, service.id, cells)
 
 
-def _suggest(snapshot: Snapshot, request: ListRequest, options: argparse.Namespace) -> str:
+def _suggest(snapshot: Snapshot, request: ServiceSelection, options: argparse.Namespace) -> str:
     """Return what to do where nothing is found."""
     filters = [f"--{name.replace('_', '-')}" for name in FILTERS if getattr(options, name)]
     if filters:
-        unfiltered = asyncio.run(find(snapshot, replace(request, filters=NO_FILTERS)))
-        return f"without {' and '.join(filters)} there are {unfiltered.total:,}"
+        unfiltered = replace(request, category=(), network=(), max_price=None)
+        hits = asyncio.run(find(snapshot, unfiltered))
+        return f"without {' and '.join(filters)} there are {hits.total:,}"
     if options.words:
         return f"try other words, or list all: {command_line(options, 'search')}"
     return ""

@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.parameters import parse_timeframe, parse_transactions
+from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, about, parse_request
 from service.http.context import snapshot_of
 from service.http.responses import json_response
+
+Timeframe = Annotated[
+    int, Meta(ge=1, description="Days of 24 hours, up to and including the newest payment.")
+]
+
+
+class GetTotals(Operation, frozen=True, kw_only=True):
+    """Parameters of `getEcosystemOverview` and `getEcosystemStats`."""
+
+    timeframe: Timeframe = 30
+    is_expensive = False
+
+
+class ListTransactions(Operation, frozen=True, kw_only=True):
+    """Parameters of `getRecentTransactions`."""
+
+    page: Annotated[Offset, about("Number of the page.")] = 0
+    limit: Annotated[Limit, about("Maximum number of payments; over 200 means 200.")] = (
+        DEFAULT_LIMIT
+    )
+    is_expensive = False
 
 
 async def get_overview(request: Request) -> Response:
     """Return the totals of a timeframe."""
-    days = parse_timeframe(request.scope["query_string"])
+    days = parse_request(GetTotals, request).timeframe
     totals = snapshot_of(request).ecosystem.overview(days)
     return json_response(b'{"overview":{"json":%b}}' % totals)
 
 
 async def get_stats(request: Request) -> Response:
     """Return the totals of each day or hour of a timeframe."""
-    days = parse_timeframe(request.scope["query_string"])
+    days = parse_request(GetTotals, request).timeframe
     buckets = snapshot_of(request).ecosystem.stats(days)
     return json_response(b'{"stats":{"json":[%b]}}' % buckets)
 
 
 async def get_transactions(request: Request) -> Response:
     """Return a page of the newest payments."""
-    page, limit = parse_transactions(request.scope["query_string"])
-    items, has_next = snapshot_of(request).ecosystem.transactions(page, limit)
+    wanted = parse_request(ListTransactions, request)
+    items, has_next = snapshot_of(request).ecosystem.transactions(wanted.page, wanted.limit)
     body = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
-    return json_response(body % (items, page, b"true" if has_next else b"false"))
+    return json_response(body % (items, wanted.page, b"true" if has_next else b"false"))

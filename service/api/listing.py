@@ -7,8 +7,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from service.api.parameters import ListRequest
-from service.snapshot import Snapshot
 from service.snapshot.data import Hits
 from service.snapshot.engine import EndpointHits
 
@@ -44,28 +42,6 @@ def splice(members: Mapping[str, Any]) -> bytes:
 def stored_list(texts: Iterable[Text]) -> StoredList:
     """Return a list of stored texts."""
     return StoredList((text,) for text in texts)
-
-
-def list_body(snapshot: Snapshot, listing: ListRequest, hits: Hits) -> bytes:
-    """Return the JSON of a `ServiceList`, with the services as they are stored."""
-    store = snapshot.services if listing.with_endpoints else snapshot.summaries
-    return splice(
-        {
-            "services": stored_list(store.run(hits.ordinals)),
-            "total": hits.total,
-            "limit": listing.page.limit,
-            "offset": listing.page.offset,
-            **additions(hits),
-        }
-    )
-
-
-async def find(snapshot: Snapshot, listing: ListRequest) -> Hits:
-    """Return the requested page of services."""
-    page, filters = listing.page, listing.filters
-    if listing.query is None:
-        return snapshot.list(page.limit, page.offset, filters)
-    return await snapshot.engine.search(listing.query, page.limit, page.offset, filters)
 
 
 def additions(hits: Hits | EndpointHits) -> dict[str, Any]:

@@ -1,13 +1,41 @@
-"""A query string to typed values, or an InvalidParameter that names the parameter at fault."""
+"""Operations: Structs whose fields are the parameters of a query string.
+
+The type of a field is what is accepted, and its `Meta` describes that. Keys of `Meta.extra`:
+
+maximum: the integer that larger ones mean
+meaning: of a pattern, in errors
+hint: what a required parameter is, in errors
+is_blank_missing: whether a blank text is the same as none
+is_joined: whether a list is one text with commas
+convert: a function of texts, which brings an item of a list into the form of its `enum`
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
-from typing import NamedTuple
-from urllib.parse import parse_qsl
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.inspect import (
+    BoolType,
+    IntType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    StrType,
+    Type,
+    UnionType,
+    VarTupleType,
+)
+from starlette.requests import Request
 
 from service.errors import InvalidParameter
+from service.filtering.facets import MAX_COUNTED
+from service.http.context import context_of
 
 MAX_LIMIT = 200
 MAX_QUERY = 2000
@@ -15,127 +43,232 @@ MAX_INTEGER = 2**63 - 1
 MAX_VALUES = 100
 """Distinct values of a parameter that may repeat: each is looked up, and shown on a page."""
 DEFAULT_LIMIT = 24
-PRICE = re.compile(r"[0-9]{1,100}(?:\.[0-9]{1,100})?")
-BOOLEANS = ("true", "false")
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 disagree about white space
+DECIMAL = r"^[0-9]{1,100}(?:\.[0-9]{1,100})?$(?!\n)"
+
+QUERY = "Plain text without operators. The first 64 distinct terms count."
+
+Limit = Annotated[int, Meta(ge=1, extra={"maximum": MAX_LIMIT})]
+Offset = Annotated[int, Meta(ge=0)]
+Text = Annotated[str, Meta(min_length=1)]
+Values = tuple[str, ...]
+Texts = tuple[Text, ...]
+Price = Annotated[str, Meta(pattern=DECIMAL, extra={"meaning": "a decimal such as 0.05, from 0"})]
+Query = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_QUERY,
+        pattern=NOT_BLANK,
+        description=QUERY,
+        extra={"hint": "the words to search for", "is_blank_missing": True},
+    ),
+]
+Explain = Annotated[
+    bool, Meta(description="Whether to add the parts of the score of each result of a query.")
+]
+FACETS = Meta(
+    description="Facets to count over all matches: "
+    f"the {MAX_COUNTED} most frequent values of each.",
+    extra={"is_joined": True},
+)
 
 
-class Page(NamedTuple):
-    """A slice of the results."""
-
-    limit: int
-    offset: int
+def about(description: str) -> Meta:
+    """Return the metadata of a parameter without limits of its own."""
+    return Meta(description=description)
 
 
-class Parameters:
-    """The parameters of one query string; unknown ones are ignored."""
+def any_of(items: str, name: str, example: str, more: str = "") -> Meta:
+    """Return the metadata of a filter that allows several values."""
+    return about(f"Only {items} with this {name}, such as `{example}`, or any of several.{more}")
 
-    def __init__(self, query_string: bytes) -> None:
-        self._values: dict[str, list[str]] = {}
-        text = query_string.decode("utf-8", "replace")
-        for name, value in parse_qsl(text, keep_blank_values=True):
-            self._values.setdefault(name, []).append(value)
 
-    def discard_blank(self, name: str) -> None:
-        """Treat a parameter without a value as missing."""
-        if self._values.get(name) == [""]:
-            del self._values[name]
+def one_of(names: Sequence[str]) -> Meta:
+    """Return the metadata of an item of a list that is one of these."""
+    return Meta(extra_json_schema={"enum": [*names]})
 
-    def page(self, default: int = DEFAULT_LIMIT, maximum: int = MAX_LIMIT) -> Page:
-        """Return `limit`, clamped to a maximum, and `offset`."""
-        limit = self.integer("limit", default, minimum=1)
-        return Page(min(limit, maximum), self.integer("offset", 0, minimum=0))
 
-    def values(self, name: str) -> list[str]:
-        """Return the distinct values of a parameter that may repeat."""
-        values = list(dict.fromkeys(self._values.get(name, ())))
+class Operation(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The parameters of one operation. Base class."""
+
+    FIXED: ClassVar[frozenset[str]] = frozenset()
+    """Names of fields that are no parameters: they keep their defaults."""
+
+    @property
+    def is_expensive(self) -> bool:
+        """Whether the operation is refused under load."""
+        return True
+
+
+T = TypeVar("T", bound=Operation)
+
+
+class Parameter(Struct, frozen=True, kw_only=True):
+    """A parameter: its name, and the field of an operation that has its value."""
+
+    name: str
+    field: str
+    type: Type
+    extra: dict[str, Any]
+    default: Any
+
+    def parse(self, texts: Sequence[str]) -> Any:
+        """Return the value of a parameter that was given; raises InvalidParameter."""
+        if isinstance(self.type, VarTupleType):
+            return self._parse_list(texts, self.type.item_type)
+        text = self._single(texts)
+        if self.extra.get("is_blank_missing") and not text.strip():
+            return self.default
+        match self.type:
+            case IntType(ge=minimum):
+                return self._integer(text, minimum or 0)
+            case BoolType():
+                return self._choice(text, ("true", "false")) == "true"
+            case LiteralType(values=allowed):
+                return self._choice(text, [*map(str, allowed)])
+            case StrType() as limits:
+                return self._text(text, limits)
+        raise TypeError(f"{self.name} has a type that no query string has: {self.type}")
+
+    def format(self, value: Any) -> list[str]:
+        """Return the texts of a value, none of the default."""
+        if value == self.default:
+            return []
+        if isinstance(value, tuple):
+            return [",".join(value)] if self.extra.get("is_joined") else list(value)
+        return [str(value).lower() if isinstance(value, bool) else str(value)]
+
+    def invalid(self, reason: str) -> InvalidParameter:
+        """Return an error that begins with the name."""
+        return InvalidParameter(self.name, f"{self.name} {reason}")
+
+    def _parse_list(self, texts: Sequence[str], item: Type) -> tuple[str, ...]:
+        if self.extra.get("is_joined"):
+            texts = self._single(texts).split(",") if texts != [""] else []
+        item, extra, schema = _unwrap(item)
+        values = tuple(dict.fromkeys(map(extra.get("convert", str), texts)))
         if len(values) > MAX_VALUES:
-            message = f"{name} has {len(values):,} values; at most {MAX_VALUES} are compared"
-            raise InvalidParameter(name, message)
+            raise self.invalid(f"has {len(values):,} values; at most {MAX_VALUES} are compared")
+        for value in values:
+            if "enum" in schema:
+                self._choice(value, schema["enum"])
+            elif isinstance(item, StrType):
+                self._text(value, item)
         return values
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return the values of a parameter that may repeat, none of which may be empty."""
-        values = self.values(name)
-        if "" in values:
-            raise InvalidParameter(name, f"{name} is empty; give a value, or leave it out")
-        return tuple(values)
+    def _single(self, texts: Sequence[str]) -> str:
+        if len(texts) > 1:
+            raise self.invalid(f"was given {len(texts)} times; give it once")
+        return texts[0]
 
-    def has_any(self, names: Iterable[str]) -> bool:
-        """Return whether any of these parameters is given."""
-        return not self._values.keys().isdisjoint(names)
-
-    def flag(self, name: str) -> bool | None:
-        """Return `true` or `false`, or None if the parameter is missing."""
-        value = self.choice(name, BOOLEANS)
-        return None if value is None else value == "true"
-
-    def value(self, name: str) -> str | None:
-        """Return any text but an empty one, or None if the parameter is missing."""
-        value = self._single(name)
-        if value == "":
-            raise InvalidParameter(name, f"{name} is empty; give a value, or leave it out")
-        return value
-
-    def names_except(self, names: Container[str]) -> list[str]:
-        """Return the names of the given parameters but for these."""
-        return sorted(name for name in self._values if name not in names)
-
-    def query(self, name: str = "q") -> str:
-        """Return the words to search for, empty if they are missing or blank."""
-        query = self._single(name)
-        if query is None or not query.strip():
-            return ""
-        if len(query) > MAX_QUERY:
-            message = f"{name} has {len(query)} characters; at most {MAX_QUERY} are searched"
-            raise InvalidParameter(name, message)
-        return query
-
-    def integer(self, name: str, default: int, minimum: int) -> int:
-        """Return a plain decimal integer in ASCII digits, clamped to 64 bits."""
-        text = self._single(name)
-        if text is None:
-            return default
+    def _integer(self, text: str, minimum: int) -> int:
+        """Return a plain decimal integer in ASCII digits, clamped to the maximum."""
         if text.isascii() and text.isdigit():
             digits = text.lstrip("0") or "0"
             value = int(digits) if len(digits) < len(str(MAX_INTEGER)) else MAX_INTEGER
             if value >= minimum:
-                return value
-        raise InvalidParameter(name, f"{name} must be an integer of at least {minimum}")
+                maximum: int = self.extra.get("maximum", MAX_INTEGER)
+                return min(value, maximum)
+        raise self.invalid(f"must be an integer of at least {minimum}")
 
-    def choice(self, name: str, allowed: tuple[str, ...]) -> str | None:
-        """Return one of the allowed values, or None if the parameter is missing."""
-        value = self._single(name)
-        return None if value is None else require(name, value, allowed)
+    def _choice(self, text: str, allowed: Sequence[str]) -> str:
+        if text not in allowed:
+            choices = ", ".join(choice or "empty" for choice in allowed)
+            raise self.invalid(f"must be one of: {choices}")
+        return text
 
-    def price(self, name: str) -> float | None:
-        """Return a decimal, or None if the parameter is missing."""
-        text = self._single(name)
-        if text is None:
-            return None
-        if not PRICE.fullmatch(text):
-            raise InvalidParameter(name, f"{name} must be a decimal such as 0.05, from 0")
-        return float(text)
-
-    def facets(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the names of the facets to count."""
-        text = self._single("facets")
-        if not text:
-            return ()
-        names = tuple(dict.fromkeys(text.split(",")))
-        for name in names:
-            require("facets", name, known)
-        return names
-
-    def _single(self, name: str) -> str | None:
-        values = self._values.get(name, [])
-        if len(values) > 1:
-            raise InvalidParameter(name, f"{name} was given {len(values)} times; give it once")
-        return values[0] if values else None
+    def _text(self, text: str, limits: StrType) -> str:
+        shortest, longest = limits.min_length or 0, limits.max_length or len(text)
+        if shortest and not text:
+            raise self.invalid("is empty; give a value, or leave it out")
+        if shortest > 1 and not shortest <= len(text) <= longest:
+            raise self.invalid(f"must have {shortest} to {longest} characters")
+        if len(text) > longest:
+            raise self.invalid(f"has {len(text)} characters; at most {longest} are searched")
+        if limits.pattern and not re.search(limits.pattern, text):
+            raise self.invalid(f"must be {self.extra['meaning']}")
+        return text
 
 
-def require(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    """Return the value if it is allowed; raises InvalidParameter."""
-    if value not in allowed:
-        choices = ", ".join(choice or "empty" for choice in allowed)
-        raise InvalidParameter(name, f"{name} must be one of: {choices}")
-    return value
+@cache
+def parameters_of(kind: type[Operation]) -> Mapping[str, Parameter]:
+    """Return the parameters of an operation by name."""
+    parameters, types = {}, get_type_hints(kind)
+    for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
+        if field.name not in kind.FIXED:
+            type_, extra, _ = _unwrap(field.type)
+            if isinstance(type_, LiteralType):  # whose values are sorted
+                type_ = LiteralType(get_args(types[field.name]))
+            parameters[field.encode_name] = Parameter(
+                name=field.encode_name,
+                field=field.name,
+                type=type_,
+                extra=extra,
+                default=field.default,
+            )
+    return parameters
+
+
+@cache
+def _required_of(kind: type[Operation]) -> list[Parameter]:
+    return [each for each in parameters_of(kind).values() if each.default is NODEFAULT]
+
+
+def parse_request(kind: type[T], request: Request) -> T:
+    """Return the parameters of a request; raises Overloaded if that is expensive, under load."""
+    operation = parse(kind, request.scope["query_string"])
+    if operation.is_expensive:
+        context_of(request).load_shedder.check()
+    return operation
+
+
+def parse(kind: type[T], query_string: bytes) -> T:
+    """Return the parameters of an operation; raises InvalidParameter. Unknown ones are ignored."""
+    parameters = parameters_of(kind)
+    values = {
+        parameters[name].field: parameters[name].parse(texts)
+        for name, texts in read(query_string).items()
+        if name in parameters
+    }
+    for parameter in _required_of(kind):
+        if values.get(parameter.field, NODEFAULT) is NODEFAULT:
+            raise parameter.invalid(f"is required: {parameter.extra['hint']}")
+    return kind(**values)
+
+
+def read(query_string: bytes) -> dict[str, list[str]]:
+    """Return the texts of a query string by name."""
+    texts: dict[str, list[str]] = {}
+    for name, text in parse_qsl(query_string.decode("utf-8", "replace"), keep_blank_values=True):
+        texts.setdefault(name, []).append(text)
+    return texts
+
+
+def format_query(operation: Operation) -> str:
+    """Return the canonical query string of an operation: the values that are no defaults."""
+    return urlencode(
+        [
+            (parameter.name, text)
+            for parameter in parameters_of(type(operation)).values()
+            for text in parameter.format(getattr(operation, parameter.field))
+        ]
+    )
+
+
+def selected(names: Iterable[str], values: Iterable[Values]) -> dict[str, list[str]]:
+    """Return the values of the filters that have any, by name."""
+    return {name: [*each] for name, each in zip(names, values, strict=True) if each}
+
+
+def _unwrap(kind: Type) -> tuple[Type, dict[str, Any], dict[str, Any]]:
+    """Return a type without its metadata and None, and the `extra` and the schema of these."""
+    extra: dict[str, Any] = {}
+    schema: dict[str, Any] = {}
+    while isinstance(kind, Metadata | UnionType):
+        if isinstance(kind, Metadata):
+            extra, schema = extra | (kind.extra or {}), schema | (kind.extra_json_schema or {})
+            kind = kind.type
+        else:
+            (kind,) = (each for each in kind.types if not isinstance(each, NoneType))
+    return kind, extra, schema

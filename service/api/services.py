@@ -2,33 +2,116 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.listing import find, list_body, splice
-from service.api.parameters import parse_listing, parse_search
+from service.api.listing import additions, splice, stored_list
+from service.api.query_string import (
+    DEFAULT_LIMIT,
+    FACETS,
+    Explain,
+    Limit,
+    Offset,
+    Operation,
+    Price,
+    Query,
+    Values,
+    about,
+    any_of,
+    one_of,
+    parse_request,
+    selected,
+)
 from service.errors import ServiceNotFound
-from service.http.context import context_of, snapshot_of
+from service.filtering.facets import SERVICE_FACETS
+from service.filtering.filters import Filters, Sort
+from service.http.context import snapshot_of
 from service.http.responses import json_response
+from service.snapshot import Snapshot
+from service.snapshot.data import Hits
 
 MAX_SHOWN_ID = 256
+
+PRICE = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
+MATCH = "Whether any word of the query suffices, or one endpoint must have every word."
+IntegrationType = Annotated[str, one_of(["1P", "3P", ""]), Meta(extra={"convert": str.upper})]
+ServiceFacet = Annotated[str, one_of(SERVICE_FACETS)]
+
+
+class ServiceSelection(Operation, frozen=True, kw_only=True):
+    """A page of the services that satisfy filters, and match a query unless that is empty."""
+
+    q: Query = ""
+    limit: Annotated[Limit, about("Maximum number of services; over 200 means 200.")] = (
+        DEFAULT_LIMIT
+    )
+    offset: Annotated[
+        Offset, about("Number of services to skip; past the end the page is empty.")
+    ] = 0
+    category: Annotated[Values, any_of("services", "category", "Data")] = ()
+    network: Annotated[Values, any_of("services", "network", "base")] = ()
+    scheme: Annotated[Values, any_of("services", "scheme", "exact")] = ()
+    integration_type: Annotated[
+        tuple[IntegrationType, ...], about("Only services of this type, or of any of several.")
+    ] = ()
+    tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
+    enriched: Annotated[bool, about("Only services that are curated, or that are not.")] | None = (
+        None
+    )
+    max_price: Annotated[Price, about(PRICE)] | None = None
+    match: Annotated[Literal["any", "all"], about(MATCH)] = "any"
+    sort: Annotated[Sort, about("The order; relevance of the listing is best known first.")] = (
+        "relevance"
+    )
+    facets: Annotated[tuple[ServiceFacet, ...], FACETS] = ()
+    endpoints: Annotated[
+        Literal["all", "none"], about("Whether services have their endpoints, or the number.")
+    ] = "all"
+    explain: Explain = False
+
+    @property
+    def filters(self) -> Filters:
+        """The conditions, the order, and what to add to the page."""
+        facets = (self.category, self.network, self.scheme, self.integration_type, self.tag)
+        return Filters(
+            facets=selected(SERVICE_FACETS, facets),
+            enriched=self.enriched,
+            max_price=None if self.max_price is None else float(self.max_price),
+            match_all=self.match == "all",
+            sort=self.sort,
+            counted=self.facets,
+            explain=self.explain,
+        )
+
+    @property
+    def is_expensive(self) -> bool:
+        """Whether the page is more than a slice of a stored order."""
+        return bool(self.q or self.facets or self.filters.has_conditions)
+
+
+class ListServices(ServiceSelection, frozen=True, kw_only=True):
+    """Parameters of `listServices`."""
+
+    FIXED = frozenset({"q"})
+
+
+class SearchServices(ServiceSelection, frozen=True, kw_only=True):
+    """Parameters of `searchServices`."""
+
+    q: Query
 
 
 async def list_services(request: Request) -> Response:
     """List services, in listing order unless sorted otherwise."""
-    listing = parse_listing(request.scope["query_string"])
-    if not listing.is_cheap:
-        context_of(request).load_shedder.check()
-    snapshot = snapshot_of(request)
-    return json_response(list_body(snapshot, listing, await find(snapshot, listing)))
+    return await _list(request, ListServices)
 
 
 async def search_services(request: Request) -> Response:
     """List the services that match a query, best match first."""
-    listing = parse_search(request.scope["query_string"])
-    context_of(request).load_shedder.check()
-    snapshot = snapshot_of(request)
-    return json_response(list_body(snapshot, listing, await find(snapshot, listing)))
+    return await _list(request, SearchServices)
 
 
 async def get_service(request: Request) -> Response:
@@ -42,3 +125,32 @@ async def get_service(request: Request) -> Response:
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
     body = splice({"service": snapshot.services.view(ordinal)})
     return json_response(body, snapshot.services.tag(ordinal).decode())
+
+
+async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:
+    """Return the requested page of services."""
+    limit, offset, filters = listing.limit, listing.offset, listing.filters
+    if not listing.q:
+        return snapshot.list(limit, offset, filters)
+    return await snapshot.engine.search(listing.q, limit, offset, filters)
+
+
+def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> bytes:
+    """Return the JSON of a `ServiceList`, with the services as they are stored."""
+    store = snapshot.services if listing.endpoints == "all" else snapshot.summaries
+    return splice(
+        {
+            "services": stored_list(store.run(hits.ordinals)),
+            "total": hits.total,
+            "limit": listing.limit,
+            "offset": listing.offset,
+            **additions(hits),
+        }
+    )
+
+
+async def _list(request: Request, kind: type[ServiceSelection]) -> Response:
+    listing = parse_request(kind, request)
+    snapshot = snapshot_of(request)
+    hits = await find(snapshot, listing)
+    return json_response(list_body(snapshot, listing, hits))

@@ -11,9 +11,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
-from service.api.parameters import format_decimal
 from service.networks import network_label
-from service.prices import endpoint_price, is_upto
+from service.prices import endpoint_price, format_decimal, is_upto
 from service.records import Endpoint, ParameterDescriptor, Pricing, ServiceFacts
 from service.web.card import quantity
 

@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from service.api.endpoints import EndpointRequest, EndpointSummary
-from service.api.parameters import ListRequest
-from service.api.query_string import Page
+from service.api.endpoints import EndpointSelection, EndpointSummary
+from service.api.services import ServiceSelection
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.records import Endpoint
@@ -79,7 +78,7 @@ _with_texts = msgspec.json.Decoder(_WithTexts)
 
 
 async def results_of(
-    snapshot: Snapshot, search: EndpointRequest, hits: EndpointHits
+    snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits
 ) -> list[EndpointResult]:
     """Return the rows of a page of endpoints.
 
@@ -94,7 +93,7 @@ async def results_of(
         conditions = replace(search.filters, services=[*last], counted=("service",))
         # Any order but by relevance saves ranking the matches.
         counting = replace(conditions, sort="popularity", per_service=0)
-        counted = await snapshot.engine.search_endpoints(search.query, 1, 0, counting)
+        counted = await snapshot.engine.search_endpoints(search.q or None, 1, 0, counting)
         for each in (counted.facets or {})["service"]:
             if int(each["count"]) > search.filters.per_service:
                 last[str(each["value"])].matches = int(each["count"])
@@ -102,13 +101,13 @@ async def results_of(
 
 
 async def find_in_services(
-    snapshot: Snapshot, listing: ListRequest, services: Sequence[str]
+    snapshot: Snapshot, listing: ServiceSelection, services: Sequence[str]
 ) -> Mapping[str, Sequence[EndpointResult]]:
     """Return by service the endpoints whose own texts match the words of a listing, best first.
 
     Words in the texts of a service match all its endpoints alike, so they tell none apart.
     """
-    if listing.query is None or not services:
+    if not listing.q or not services:
         return {}
     given = listing.filters
     filters = EndpointFilters(
@@ -118,24 +117,23 @@ async def find_in_services(
         per_service=SHOWN,
     )
     limit = SHOWN * len(services)
-    hits = await snapshot.engine.search_endpoints(listing.query, limit, 0, filters)
+    hits = await snapshot.engine.search_endpoints(listing.q, limit, 0, filters)
     results: dict[str, list[EndpointResult]] = {}
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
         result = _result(snapshot, ordinal, offer)
         results.setdefault(result.service.id, []).append(result)
-    own = _OwnTexts(snapshot.parser.terms(listing.query), MAX_ANALYSED // (2 * limit))
+    own = _OwnTexts(snapshot.parser.terms(listing.q), MAX_ANALYSED // (2 * limit))
     return {service: own.select(endpoints) for service, endpoints in results.items()}
 
 
 async def find_in_service(
-    snapshot: Snapshot, service: int, words: str, page: Page
+    snapshot: Snapshot, service: int, words: str, limit: int, offset: int
 ) -> tuple[int, Sequence[int]]:
     """Return how many endpoints of a service match words, and a page of them, best first.
 
     These are the endpoints with all words in the index; without any such, those with all words as
     parts of their texts; or else those with any word. Without words these are all in order.
     """
-    limit, offset = page
     own = snapshot.endpoints.of_service(service)
     if not words.strip():
         return len(own), own[offset : offset + limit]

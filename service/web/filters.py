@@ -12,10 +12,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from msgspec.structs import replace
 
-from service.api.endpoints import EndpointRequest, find_endpoints
-from service.api.listing import find
-from service.api.parameters import ListRequest, format_decimal
-from service.api.query_string import Page
+from service.api.endpoints import EndpointSelection, find_endpoints
+from service.api.services import ServiceSelection, find
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import (
     ENDPOINT_KEYS,
@@ -27,11 +25,12 @@ from service.filtering.facets import (
     Normaliser,
 )
 from service.filtering.filters import Filters
+from service.prices import format_decimal
 from service.snapshot import Snapshot
 from service.snapshot.data import Hits
 from service.snapshot.engine import EndpointHits
 
-R = TypeVar("R", ListRequest, EndpointRequest)
+R = TypeVar("R", ServiceSelection, EndpointSelection)
 
 SERVICE_FACETS = ("category", "network")
 ENDPOINT_FACETS = (*SERVICE_FACETS, "method")
@@ -70,11 +69,11 @@ def count_unselected(request: R) -> R:
     """Return a request that also counts the facets without a selected value."""
     selected = _selected(request.filters)
     counted = tuple(name for name in _facets_of(request) if name not in selected)
-    return replace(request, filters=replace(request.filters, counted=counted))
+    return replace(request, facets=counted)
 
 
 async def facet_choices(
-    snapshot: Snapshot, request: ListRequest | EndpointRequest, counts: FacetCounts | None
+    snapshot: Snapshot, request: ServiceSelection | EndpointSelection, counts: FacetCounts | None
 ) -> dict[str, list[Choice]]:
     """Return the choices of each facet; `counts` has those of the unselected ones."""
     known, selected = counts or {}, _selected(request.filters)
@@ -104,16 +103,19 @@ def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> l
     ]
 
 
-async def price_choices(snapshot: Snapshot, request: ListRequest | EndpointRequest) -> list[Choice]:
+async def price_choices(
+    snapshot: Snapshot, request: ServiceSelection | EndpointSelection
+) -> list[Choice]:
     """Return the maximum prices with their counts, the selected one among them."""
     selected = request.filters.max_price
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
-    matches = await asyncio.gather(*(_find(snapshot, request, max_price=price) for price in prices))
+    texts = [*map(format_decimal, prices)]
+    matches = await asyncio.gather(*(_find(snapshot, request, max_price=text) for text in texts))
     return [
         Choice("", "Any price", None, selected is None),
         *(
             Choice(text, f"Up to {text}", each.total, price == selected)
-            for price, text, each in zip(prices, map(format_decimal, prices), matches, strict=True)
+            for price, text, each in zip(prices, texts, matches, strict=True)
         ),
     ]
 
@@ -141,28 +143,20 @@ def shared_query(query: str) -> str:
 
 
 async def _count_facet(
-    snapshot: Snapshot, request: ListRequest | EndpointRequest, name: str
+    snapshot: Snapshot, request: ServiceSelection | EndpointSelection, name: str
 ) -> FacetCount:
     """Return the counts of a facet among the matches of all other filters."""
-    conditions = {"facets": request.filters.facets}
-    if isinstance(request, EndpointRequest):
-        conditions["offers"] = request.filters.offers
-    others = {
-        field: {other: selected for other, selected in values.items() if other != name}
-        for field, values in conditions.items()
-    }
-    hits = await _find(snapshot, request, **others, counted=(name,))
+    hits = await _find(snapshot, request, **{name: ()}, facets=(name,))
     return (hits.facets or {})[name]
 
 
 async def _find(
-    snapshot: Snapshot, request: ListRequest | EndpointRequest, **changes: object
+    snapshot: Snapshot, request: ServiceSelection | EndpointSelection, **changes: object
 ) -> Hits | EndpointHits:
     """Return the counts of all matches with other filters."""
     # Any order but by relevance saves ranking the matches.
-    filters = replace(request.filters, sort="popularity", **changes)
-    request = replace(request, page=Page(limit=1, offset=0), filters=filters)
-    if isinstance(request, ListRequest):
+    request = replace(request, limit=1, offset=0, sort="popularity", **changes)
+    if isinstance(request, ServiceSelection):
         return await find(snapshot, request)
     return await find_endpoints(snapshot, request)
 
@@ -186,8 +180,8 @@ def _pairs(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query, keep_blank_values=True)
 
 
-def _facets_of(request: ListRequest | EndpointRequest) -> tuple[str, ...]:
-    return SERVICE_FACETS if isinstance(request, ListRequest) else ENDPOINT_FACETS
+def _facets_of(request: ServiceSelection | EndpointSelection) -> tuple[str, ...]:
+    return SERVICE_FACETS if isinstance(request, ServiceSelection) else ENDPOINT_FACETS
 
 
 def _selected(filters: Filters | EndpointFilters) -> Mapping[str, Sequence[str]]:

@@ -5,33 +5,28 @@ Scripts fetch the same documents, and swap in the parts that differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec import Meta
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from service.api.endpoints import (
-    EndpointRequest,
-    find_endpoints,
-    format_endpoint_query,
-    parse_endpoint_browse,
-)
-from service.api.listing import find
-from service.api.parameters import (
-    ListRequest,
+from service.api.ecosystem import Timeframe
+from service.api.endpoints import EndpointSelection, find_endpoints
+from service.api.query_string import (
+    Offset,
+    Operation,
+    Price,
+    Query,
     format_query,
-    parse_browse,
-    parse_endpoints,
-    parse_timeframe,
-    parse_transactions,
+    parse_request,
 )
-from service.api.query_string import Page
+from service.api.services import ServiceSelection, find
 from service.errors import RatecardError, ServiceNotFound
 from service.filtering.facets import FacetCounts
 from service.http.cache import CachedRoute
@@ -58,34 +53,67 @@ PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trus
 DOCS_POLICY = f"{POLICY}img-src 'self' data:"
 """Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
 
+FormPrice = Annotated[Price, Meta(extra={"is_blank_missing": True})]
+"""A maximum price, for which the forms send blank text where none is chosen."""
+
 # Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
 
+class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
+    """Parameters of the page of services, which is always one of 24."""
+
+    FIXED = frozenset({"limit", "facets", "endpoints", "explain"})
+    max_price: FormPrice | None = None
+
+    @property
+    def is_expensive(self) -> bool:
+        """Whether the page is refused under load: always, since it counts the choices."""
+        return True
+
+
+class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
+    """Parameters of the page of endpoints, which is always one of 24."""
+
+    FIXED = frozenset({"limit", "facets", "explain"})
+    max_price: FormPrice | None = None
+
+
+class BrowseService(Operation, frozen=True, kw_only=True):
+    """Parameters of the page of a service: words to find endpoints by."""
+
+    q: Query = ""
+    offset: Offset = 0
+
+
+class BrowsePayments(Operation, frozen=True, kw_only=True):
+    """Parameters of the page of statistics."""
+
+    timeframe: Timeframe = 30
+    page: Offset = 0
+
+
 async def services_page(request: Request) -> Response:
     """Render a page of a listing or search, and its filters with their counts."""
-    listing = parse_browse(request.scope["query_string"])
+    listing = parse_request(BrowseServices, request)
     snapshot = snapshot_of(request)
-    context_of(request).load_shedder.check()
     hits = await find(snapshot, filters.count_unselected(listing))
     return _render(
         request,
         "services.html",
         results=[card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
         matches=await find_in_services(snapshot, listing, hits.ids),
-        matches_query=urlencode({"q": (listing.query or "")[:MAX_LINKED]}),
+        matches_query=urlencode({"q": listing.q[:MAX_LINKED]}),
         size=snapshot.manifest.counts.services,
-        **await _list(snapshot, listing, partial(format_query, listing), hits.total, hits.facets),
+        **await _list(snapshot, listing, hits.total, hits.facets),
     )
 
 
 async def endpoints_page(request: Request) -> Response:
     """Render a page of the endpoints of all services, and its filters with their counts."""
-    listing = parse_endpoint_browse(request.scope["query_string"])
+    listing = parse_request(BrowseEndpoints, request)
     snapshot = snapshot_of(request)
-    context_of(request).load_shedder.check()
     hits = await find_endpoints(snapshot, filters.count_unselected(listing))
-    query = partial(format_endpoint_query, listing)
     return _render(
         request,
         "endpoints.html",
@@ -94,45 +122,41 @@ async def endpoints_page(request: Request) -> Response:
         size=snapshot.manifest.counts.endpoints,
         page_size=ENDPOINTS,
         query_of_all=partial(_query_of_all, listing),
-        **await _list(snapshot, listing, query, hits.listed, hits.facets),
+        **await _list(snapshot, listing, hits.listed, hits.facets),
     )
 
 
 async def service_page(request: Request) -> Response:
     """Render a service and a page of its endpoints, those that match the words of `q`."""
-    words, offset = parse_endpoints(request.scope["query_string"])
+    search = parse_request(BrowseService, request)
     snapshot = snapshot_of(request)
     ordinal = snapshot.id_table.find(request.path_params["id"])
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
-    context_of(request).load_shedder.check()
-    total, endpoints = await find_in_service(snapshot, ordinal, words, Page(ENDPOINTS, offset))
-    found = {"q": words} if words else {}
+    total, endpoints = await find_in_service(snapshot, ordinal, search.q, ENDPOINTS, search.offset)
     return _render(
         request,
         "service.html",
         card=card_of(snapshot.summaries.view(ordinal)),
         endpoints=rows_of(snapshot, ordinal, endpoints),
         beyond=snapshot.resources.beyond(ordinal),
-        words=words,
-        **_paging(partial(_query, "offset", found), offset, ENDPOINTS, total),
+        words=search.q,
+        **_paging(search, "offset", ENDPOINTS, total),
     )
 
 
 async def ecosystem_page(request: Request) -> Response:
     """Render the statistics of a timeframe and a page of payments."""
-    days = parse_timeframe(request.scope["query_string"])
-    page, _ = parse_transactions(request.scope["query_string"])
+    wanted = parse_request(BrowsePayments, request)
     tables = snapshot_of(request).ecosystem
-    payments, has_next = payments_of(tables, page, PAYMENTS)
-    query = partial(_query, "page", {"timeframe": days})
+    payments, has_next = payments_of(tables, wanted.page, PAYMENTS)
     return _render(
         request,
         "ecosystem.html",
-        statistics=statistics_of(tables, days),
+        statistics=statistics_of(tables, wanted.timeframe),
         payments=payments,
-        days=days,
-        **_paging(query, page, 1, page + 1 + has_next),
+        days=wanted.timeframe,
+        **_paging(wanted, "page", 1, wanted.page + 1 + has_next),
     )
 
 
@@ -160,14 +184,12 @@ PAGES = [
 
 async def _list(
     snapshot: Snapshot,
-    listing: ListRequest | EndpointRequest,
-    query: Callable[[int], str],
+    listing: ServiceSelection | EndpointSelection,
     total: int,
     facets: FacetCounts | None,
 ) -> dict[str, Any]:
     """Return the values that lists of services and of endpoints share."""
-    limit, offset = listing.page
-    first = query(0)
+    first = format_query(replace(listing, offset=0))
     return {
         "listing": listing,
         "facets": await filters.facet_choices(snapshot, listing, facets),
@@ -175,32 +197,34 @@ async def _list(
         "hidden_fields": filters.hidden_fields(first),
         "chips": filters.chips(first),
         "other": filters.shared_query(first),
-        **_paging(query, offset, limit, total),
+        **_paging(listing, "offset", listing.limit, total),
     }
 
 
-def _paging(query: Callable[[int], str], offset: int, limit: int, total: int) -> dict[str, Any]:
-    """Return the numbers of a page, and the query strings of it, of the one before and after."""
-    following = offset + limit
+def _paging(wanted: Operation, field: str, step: int, total: int) -> dict[str, Any]:
+    """Return the numbers of a page, and the query strings of it, of the one before and after.
+
+    field: the parameter that has the place of the page
+    """
+    offset: int = getattr(wanted, field)
+    following = offset + step
+
+    def query(offset: int) -> str:
+        return format_query(replace(wanted, **{field: offset}))
+
     return {
         "offset": offset,
         "total": total,
         "query": query(offset),
-        "previous": query(max(offset - limit, 0)) if offset else None,
+        "previous": query(max(offset - step, 0)) if offset else None,
         "next": query(following) if following < total else None,
     }
 
 
-def _query(name: str, fields: Mapping[str, object], offset: int) -> str:
-    return urlencode({**fields, name: offset} if offset else fields)
-
-
-def _query_of_all(search: EndpointRequest, service_id: str | None = None) -> str:
+def _query_of_all(search: EndpointSelection, service_id: str | None = None) -> str:
     """Return the query string of all matches, or of all those of one service."""
-    conditions = replace(search.filters, per_service=0)
-    if service_id is not None:
-        conditions = replace(conditions, services=[service_id])
-    return format_endpoint_query(replace(search, filters=conditions))
+    services = search.service if service_id is None else (service_id,)
+    return format_query(replace(search, per_service=0, service=services, offset=0))
 
 
 def _strip_bidi_controls(value: object) -> object:

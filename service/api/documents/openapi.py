@@ -10,8 +10,13 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.documents import openapi_parameters as parameters
+from service.api.changes import ListChanges
+from service.api.discovery import ListMerchant, ListResources, SearchResources
+from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, describe_id
+from service.api.ecosystem import GetTotals, ListTransactions
+from service.api.endpoints import SearchEndpoints
 from service.api.query_string import MAX_QUERY
+from service.api.services import ListServices, SearchServices
 from service.discovery_records import (
     DiscoveryError,
     FoundResources,
@@ -153,10 +158,10 @@ def document(
 
 
 def _paths(query: str, service_id: str | None, snapshot_id: str | None) -> Json:
-    search = parameters.service_search(query)
+    search = describe(SearchServices, q=query)
     return {
         "/v1/services": _operation(
-            "listServices", "List services, best known first", parameters.listing(), ServiceList
+            "listServices", "List services, best known first", describe(ListServices), ServiceList
         ),
         "/v1/search/services": _operation(
             "searchServices", "Search services, best match first", search, ServiceList
@@ -167,29 +172,29 @@ def _paths(query: str, service_id: str | None, snapshot_id: str | None) -> Json:
         "/v1/services/{id}": _operation(
             "getServiceById",
             "Fetch a service",
-            parameters.service_id(service_id),
+            describe_id(service_id),
             ServiceEnvelope,
             (ServiceNotFound,),
         ),
         "/v1/search/endpoints": _operation(
             "searchEndpoints",
             "Search the endpoints of all services, best match first",
-            parameters.endpoint_search(query),
+            describe(SearchEndpoints, q=query),
             EndpointList,
         ),
         "/v1/ecosystem/overview": _operation(
-            "getEcosystemOverview", "Totals", parameters.timeframe(), OverviewEnvelope
+            "getEcosystemOverview", "Totals", describe(GetTotals), OverviewEnvelope
         ),
         "/v1/ecosystem/transactions": _operation(
             "getRecentTransactions",
             "The newest payments first",
-            parameters.payments(),
+            describe(ListTransactions),
             TransactionsEnvelope,
         ),
         "/v1/ecosystem/stats": _operation(
             "getEcosystemStats",
             "Totals by UTC day, or by hour for a timeframe of one day",
-            parameters.timeframe(),
+            describe(GetTotals),
             StatsEnvelope,
         ),
         "/v1/snapshots": _operation(
@@ -201,26 +206,26 @@ def _paths(query: str, service_id: str | None, snapshot_id: str | None) -> Json:
         "/v1/changes": _operation(
             "listChanges",
             "List what changed from one snapshot to another, in order of id",
-            parameters.changes(snapshot_id),
+            describe(ListChanges, since=snapshot_id),
             ChangeList,
             (InvalidParameter, SnapshotNotFound, SnapshotGone),
         ),
         "/discovery/resources": _operation(
             "listDiscoveryResources",
             "List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402",
-            parameters.resources(),
+            describe(ListResources),
             ResourceList,
         ),
         "/discovery/search": _operation(
             "searchDiscoveryResources",
             "Search the resources of x402 feeds; also below the same prefixes",
-            parameters.resource_search(query),
+            describe(SearchResources, query=query),
             FoundResources,
         ),
         "/discovery/merchant": _operation(
             "listDiscoveryMerchant",
             "List the resources that pay to an address; also below the same prefixes",
-            parameters.merchant(),
+            describe(ListMerchant),
             MerchantResources,
         ),
         "/healthz": _operation("getHealth", "Whether the process is up", [], Health, ()),
@@ -244,7 +249,7 @@ def _operation(
     headers = CACHEABLE_HEADERS if is_cacheable else COMMON_HEADERS
     if is_cacheable:
         responses[304] = "NotModified"
-        accepted = [*accepted, parameters.if_none_match()]
+        accepted = [*accepted, IF_NONE_MATCH]
     return {
         "get": {
             "operationId": operation_id,

@@ -14,12 +14,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from service.api.documents.curl import METHODS, curl
 from service.api.endpoints import EndpointSummary
-from service.api.parameters import format_decimal
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
 from service.mcp.tools.texts import clean, escape_ignorable
 from service.networks import is_known_network, network_label
-from service.prices import Price, endpoint_price, service_price
+from service.prices import Price, endpoint_price, format_decimal, service_price
 from service.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
 

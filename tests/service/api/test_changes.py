@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.changes import parse_changes
+from service.api.changes import ListChanges
+from service.api.query_string import parse
 from service.errors import InvalidParameter
 from service.http.responses import IMMUTABLE
 from service.snapshot_records import ChangeList
@@ -158,12 +159,12 @@ def test_an_invalid_parameter_is_named(name: str, params: Json, history: History
 def test_any_parameters_are_parsed_or_refused(params: dict[str, str]) -> None:
     query = str(httpx.QueryParams(params)).encode()
     try:
-        wanted = parse_changes(query)
+        wanted = parse(ListChanges, query)
     except InvalidParameter as invalid:
         assert str(invalid).startswith(invalid.parameter)  # noqa: PT017  # most are refused
     else:
         assert 1 <= wanted.limit <= 1000
-        assert 0 <= wanted.start < 10**15
+        assert 0 <= wanted.place[1] < 10**15
 
 
 def test_a_place_past_the_end_is_an_empty_last_page(history: History) -> None:

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.parameters import parse_search
+from service.api.query_string import parse
+from service.api.services import SearchServices
 from service.filtering.filters import Filters
 from service.search.analysis import query_words, term_of, words_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -185,8 +186,8 @@ def test_any_percent_encoding_is_searched_or_400(
     st.lists(st.sampled_from([*"%+2014BEé", "%20", "%2", "%25", "%2B", "%E4%B8", "a"])).map("".join)
 )
 def test_a_query_is_decoded_as_form_data(raw: str) -> None:
-    listing = parse_search(f"q=x{raw}".encode())
-    assert listing.query == unquote_plus(f"x{raw}")
+    listing = parse(SearchServices, f"q=x{raw}".encode())
+    assert listing.q == unquote_plus(f"x{raw}")
 
 
 @pytest.mark.parametrize("raw", ["%ED%A0%80", "%FF", "%00", "%E2%82", "%F4%90%80%80"])

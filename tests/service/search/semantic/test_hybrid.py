@@ -15,8 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from service.api.listing import find, list_body
-from service.api.parameters import parse_search
+from service.api.services import SearchServices, find, list_body
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.search.config import SEARCH_CONFIG
@@ -351,7 +350,7 @@ def test_the_same_catalogue_has_the_same_vectors_with_any_number_of_workers(
 def test_explanations_are_additions_to_the_json_on_request(few: Snapshot) -> None:
     plain, explained = (
         json.loads(list_body(few, each, asyncio.run(find(few, each))))
-        for each in map(parse_search, (b"q=market", b"q=market&explain=true"))
+        for each in (SearchServices(q="market"), SearchServices(q="market", explain=True))
     )
     explanations = explained.pop("explanations")
     assert explained == plain
