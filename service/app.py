@@ -71,11 +71,12 @@ ROUTES = [
 _log = logging.getLogger("uvicorn.error")
 
 
-def create_app(settings: Settings | None = None) -> Starlette:
+def create_app(settings: Settings | None = None, *, allows_any_origin: bool = True) -> Starlette:
     """Create the application, to be served alone or mounted into another one.
 
     Settings come from the environment unless they are given. The lifespan of a mounted application
-    does not run: its first request opens the snapshot then.
+    does not run: its first request opens the snapshot then. An application with a CORS policy of
+    its own passes `allows_any_origin=False`: responses then have no CORS headers of this one.
     """
     settings = settings or Settings.from_environment()
     artifacts = Path(settings.artifacts)
@@ -94,6 +95,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
         error_page=error_page if settings.page else None,
         api_paths=frozenset(route.path for route in routes),
         post_paths=frozenset(route.path for route in routes if route.methods == {"POST"}),
+        allows_any_origin=allows_any_origin,
     )
     app = Starlette(
         routes=[*routes, *(PAGES if settings.page else [])],
@@ -133,4 +135,9 @@ async def _run(context: Context, mcp: McpMount | None) -> AsyncIterator[None]:
         yield
 
 
-app = create_app()
+def __getattr__(name: str) -> Starlette:
+    """Create `app` for the server that asks for it; importing `create_app` builds nothing."""
+    if name != "app":
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    app = globals()[name] = create_app()
+    return app

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address
-from typing import Annotated, Literal, Self, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -124,6 +125,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 5.0
 
     def __post_init__(self) -> None:
+        for name, kind in _types(type(self)).items():
+            _convert(name, getattr(self, name), kind, strict=True)
         parse_hosts(self.mcp_hosts)
         if (self.engine == "opensearch") != bool(self.opensearch_url):
             raise ValueError(
@@ -133,14 +136,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """Read the variables that are set; raises ValueError for a value that is not valid."""
-        names = cls.__struct_fields__
-        given = {n: environment[variable(n)] for n in names if variable(n) in environment}
-        try:
-            return msgspec.convert(given, cls, strict=False)
-        except msgspec.ValidationError as error:
-            reason, _, path = str(error).partition(" - at `$.")
-            name = f"{variable(path.rstrip('`'))}: " if path else ""
-            raise ValueError(f"{name}{reason}") from error
+        return cls(
+            **{
+                name: _convert(name, environment[variable(name)], kind, strict=False)
+                for name, kind in _types(cls).items()
+                if variable(name) in environment
+            }
+        )
 
 
 class ServerSettings(Settings, frozen=True, kw_only=True):
@@ -230,6 +232,21 @@ def _is_address(match: re.Match[str]) -> bool:
     return True
 
 
+@cache
+def _types(settings: type[Settings]) -> dict[str, Any]:
+    """Return the type of each setting."""
+    types = get_type_hints(settings, include_extras=True)
+    return {name: types[name] for name in settings.__struct_fields__}
+
+
+def _convert(name: str, value: object, kind: Any, *, strict: bool) -> Any:
+    """Convert a value to the type of its setting; raises ValueError."""
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{variable(name)}: {error}") from error
+
+
 def variable(name: str) -> str:
     """Return the environment variable of a setting."""
     return PREFIX + name.upper()
@@ -237,5 +254,5 @@ def variable(name: str) -> str:
 
 def describe(name: str) -> str:
     """Return the one-line description of a setting."""
-    (meta,) = get_type_hints(ServerSettings, include_extras=True)[name].__metadata__
+    (meta,) = _types(ServerSettings)[name].__metadata__
     return str(meta.description)

@@ -27,6 +27,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     api_paths: patterns of the routes whose errors are JSON for browsers, too
     post_paths: patterns of the routes that answer POST
+    allows_any_origin: whether pages of any origin may read responses (CORS)
     """
 
     settings: Settings
@@ -40,6 +41,7 @@ class Context(Struct, frozen=True, kw_only=True):
     error_page: Callable[[Request, RatecardError], Response] | None
     api_paths: frozenset[str]
     post_paths: frozenset[str]
+    allows_any_origin: bool
 
     @property
     def followed(self) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from bisect import bisect_left
@@ -62,8 +63,12 @@ class Metrics:
     """Counts requests in plain integers, since every request pays for it.
 
     prometheus_client's own counters in its multiprocess mode cost more than a cached response, so
-    workers share theirs in files twice a second: one for each process, in `SHARED_FOLDER`.
+    workers share theirs in files twice a second, in `SHARED_FOLDER`: one for each process and
+    application. Several applications of one process are told apart by the order of their creation,
+    which is the same in each worker.
     """
+
+    _numbers = itertools.count(1)
 
     def __init__(self, snapshots: SnapshotManager, followed: Path | None = None) -> None:
         self.counts = Counts()
@@ -71,7 +76,8 @@ class Metrics:
         self._followed = followed
         self._by_outcome: dict[tuple[str, int], RouteCounts] = {}
         folder = os.environ.get(SHARED_FOLDER)
-        self._path = Path(folder, f"ratecard-{os.getpid()}.json") if folder else None
+        self._name = f"ratecard-{next(self._numbers)}"
+        self._path = Path(folder, f"{self._name}-{os.getpid()}.json") if folder else None
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
@@ -130,11 +136,11 @@ class Metrics:
         own = self._current()
         ever, alive = [own], [own]
         if self._path is not None:
-            for path in self._path.parent.glob("ratecard-*.json"):
+            for path in self._path.parent.glob(f"{self._name}-*.json"):
                 if path != self._path:
                     counts = _decoder.decode(path.read_bytes())
                     ever.append(counts)
-                    if Path("/proc", path.stem.removeprefix("ratecard-")).exists():
+                    if Path("/proc", path.stem.rpartition("-")[2]).exists():
                         alive.append(counts)
         return ever, alive
 

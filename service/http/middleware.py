@@ -32,33 +32,18 @@ from service.snapshot import Snapshot
 READ_FIELDS = frozenset(
     (b"accept-encoding", b"expect", b"if-none-match", b"upgrade", b"x-request-id")
 )
+OWN_HEADERS: RawHeaders = [(b"x-content-type-options", b"nosniff")]
 COMMON_HEADERS: RawHeaders = [
     (b"access-control-allow-origin", b"*"),
     (
         b"access-control-expose-headers",
         b"Accept-Ranges, Content-Range, ETag, Ratecard-Snapshot, Retry-After, X-Request-Id",
     ),
-    (b"x-content-type-options", b"nosniff"),
+    *OWN_HEADERS,
 ]
+ALLOWED_HEADERS = "*, Authorization"  # `*` alone does not allow `Authorization`
 MCP_HEADERS = "Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-Id"
-
-
-def _preflight(methods: str, headers: str) -> Response:
-    return Response(
-        status_code=204,
-        headers={
-            "allow": methods,
-            "access-control-allow-methods": methods,
-            "access-control-allow-headers": headers,
-            "access-control-max-age": "86400",
-            "cache-control": "no-store",
-        },
-    )
-
-
-# `*` alone does not allow `Authorization`.
-PREFLIGHT = _preflight(METHODS, "*, Authorization")
-POST_PREFLIGHT = _preflight(POST_METHODS, f"*, Authorization, Content-Type, {MCP_HEADERS}")
+POST_HEADERS = f"{ALLOWED_HEADERS}, Content-Type, {MCP_HEADERS}"
 LARGE_BODY = 2**18
 """Bytes that take milliseconds to compress, and so are compressed off the event loop."""
 MAX_COMPRESSING = 4
@@ -80,7 +65,8 @@ class RequestMiddleware:
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
-        self._post_paths = context.post_paths
+        self._context = context
+        self._headers = COMMON_HEADERS if context.allows_any_origin else OWN_HEADERS
         self._snapshots = context.snapshots
         self._cache = context.cache
         self._metrics = context.metrics
@@ -99,7 +85,7 @@ class RequestMiddleware:
         fields = scope[FIELDS] = read_fields(scope)
         snapshot = self._snapshots.opened or await self._open_first()
         request_id = self._id_of(fields)
-        headers = [*COMMON_HEADERS, (b"x-request-id", request_id)]
+        headers = [*self._headers, (b"x-request-id", request_id)]
         if b"upgrade" in fields or b"expect" in fields:
             # The parser may have stopped at the head, and would take a body for the next request.
             headers.append((b"connection", b"close"))
@@ -168,7 +154,7 @@ class RequestMiddleware:
         """Call the application, or answer in its place: a preflight, or 500 when it fails."""
         app = self._app
         if scope["method"] == "OPTIONS":
-            app = POST_PREFLIGHT if path_of(scope) in self._post_paths else PREFLIGHT
+            app = self._options(is_post=path_of(scope) in self._context.post_paths)
         if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
             app = error_response(Request(scope), PathNotFound())
         scope.pop("route", None)  # that of a mount
@@ -185,6 +171,18 @@ class RequestMiddleware:
         finally:
             if "route" in scope:
                 writer.route = scope["route"].path
+
+    def _options(self, *, is_post: bool) -> Response:
+        """Name the methods of a path, and to a preflight what pages of other origins may send."""
+        methods = POST_METHODS if is_post else METHODS
+        headers = {"allow": methods, "cache-control": "no-store"}
+        if self._context.allows_any_origin:
+            headers |= {
+                "access-control-allow-methods": methods,
+                "access-control-allow-headers": POST_HEADERS if is_post else ALLOWED_HEADERS,
+                "access-control-max-age": "86400",
+            }
+        return Response(status_code=204, headers=headers)
 
     def _id_of(self, fields: dict[bytes, bytes]) -> bytes:
         """Return the id that the client or a gateway sent if it is harmless, or else a new one."""

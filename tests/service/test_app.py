@@ -20,10 +20,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
 
+import service.app
 from service.api.documents.openapi import document
 from service.app import create_app
 from service.settings import ServerSettings, Settings
-from tests.support.running import ROOT, Build, eventually, serve, service
+from tests.support.running import ROOT, Build, Json, eventually, serve
+from tests.support.running import service as record
 
 
 async def fetch(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
@@ -49,12 +51,12 @@ def test_without_a_snapshot_operations_are_503_and_health_is_200(tmp_path: Path)
 def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Build) -> None:
     with serve(artifacts) as client:
         assert client.get("/readyz").status_code == 503
-        assert build([service("a")]) == 0
+        assert build([record("a")]) == 0
         eventually(lambda: client.get("/v1/services/a").status_code == 200)
 
 
 def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None:
-    assert build([service("a")]) == 0
+    assert build([record("a")]) == 0
     next((artifacts / "snapshots").glob("*/records.json")).write_text("{}")
     with serve(artifacts) as client:
         response = client.get("/v1/services")
@@ -65,14 +67,14 @@ def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None
 def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_repaired(
     name: str, artifacts: Path, build: Build
 ) -> None:
-    assert build([service("a")]) == 0
+    assert build([record("a")]) == 0
     (path,) = (artifacts / "snapshots").glob(f"*/{name}")
     path.write_bytes(b"\xff" * path.stat().st_size)
     with serve(artifacts) as client:
         response = client.get("/v1/services")
         assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
         assert "rebuild it" in response.json()["error"]["message"]
-        assert build([service("a")]) == 0
+        assert build([record("a")]) == 0
         eventually(lambda: client.get("/v1/services/a").status_code == 200)
 
 
@@ -135,8 +137,54 @@ def test_the_application_ignores_the_settings_of_the_server(
     monkeypatch.setenv("RATECARD_PORT", "abc")
     monkeypatch.setenv("RATECARD_ARTIFACTS", str(sample))
     assert asyncio.run(fetch(create_app(), "/readyz")).status_code == 200
-    program = "import service.app"
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_importing_the_module_builds_no_application() -> None:
+    program = (
+        "import sys, threading, service.app; assert 'app' not in vars(service.app); "
+        "assert threading.active_count() == 1 and 'mcp' not in sys.modules"
+    )
+    environment = os.environ | {
+        "RATECARD_MAX_AGE": "oops",
+        "RATECARD_LOG_REQUESTS": "true",
+        "RATECARD_MCP": "true",
+    }
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode == 0
+
+
+def test_the_application_of_the_module_is_created_once(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATECARD_ARTIFACTS", str(sample))
+    monkeypatch.delitem(vars(service.app), "app", raising=False)
+    app = service.app.app
+    assert asyncio.run(fetch(app, "/readyz")).status_code == 200
+    assert service.app.app is app
+    with pytest.raises(AttributeError, match="no attribute `nothing`"):
+        service.app.nothing  # noqa: B018  # the look-up is the test
+    monkeypatch.delitem(vars(service.app), "app")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_age": -1},
+        {"cache_bytes": -5},
+        {"engine": "opensaerch"},
+        {"follow": "nonsense"},
+        {"page": "false"},
+        {"max_lag": "1"},
+        {"max_lag": float("nan")},
+        {"artifacts": None},
+    ],
+)
+def test_settings_in_code_are_checked_as_those_of_the_environment(settings: Json) -> None:
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"^RATECARD_{name.upper()}: "):
+        Settings(**settings)
+    with pytest.raises(ValueError, match=f"^RATECARD_{name.upper()}: "):
+        ServerSettings(**settings)
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,9 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
 
-from service.app import ROUTES
+from service.app import ROUTES, create_app
+from service.http.metrics import SHARED_FOLDER
+from service.settings import Settings
 from tests.support.processes import (
     IDENTITY,
     REPLACED_WITHIN,
@@ -218,6 +223,30 @@ def test_metrics_add_up_all_workers_also_killed_ones(artifacts: Path, build: Bui
         with send_without_reading(server):  # until the connection is closed
             eventually(lambda: value(scrape(client), "ratecard_requests_in_flight") == 2)
         eventually(lambda: value(scrape(client), "ratecard_requests_in_flight") == 1)
+
+
+def test_applications_of_one_process_count_apart(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARED_FOLDER, str(tmp_path))
+
+    async def count_requests(app: Starlette, number: int) -> float:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://a.example") as client,
+        ):
+            for _ in range(number):
+                assert (await client.get("/healthz")).status_code == 200
+            samples = samples_in(await client.get("/metrics"))
+        return samples[
+            "ratecard_requests_total", frozenset({("route", "/healthz"), ("status", "200")})
+        ]
+
+    one, other = (create_app(Settings(artifacts=str(sample))) for _ in range(2))
+    assert asyncio.run(count_requests(one, 3)) == 3
+    assert asyncio.run(count_requests(other, 5)) == 5
+    assert asyncio.run(count_requests(one, 1)) == 4
 
 
 def test_the_access_log_has_a_line_of_json_for_each_request(sample: Path) -> None:

@@ -16,6 +16,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -120,6 +122,27 @@ def test_middleware_of_a_host_may_change_messages_without_changing_the_cache(sam
             first, *others = [(await client.get("/v1/services?limit=1")).text for _ in range(3)]
             assert first.endswith("}!")
             assert others == [first, first]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_cors_policy_of_a_host_replaces_that_of_the_application(
+    path: str, sample: Path
+) -> None:
+    app = create_app(Settings(artifacts=str(sample)), allows_any_origin=False)
+    policy = Middleware(CORSMiddleware, allow_origins=["https://shop.example"])
+    outer = Starlette(routes=[Mount("/shop", app)], middleware=[policy])
+
+    async def check() -> None:
+        async with client_of(outer) as client:
+            for origin, allowed in (("https://shop.example", True), ("https://x.example", False)):
+                for method in ("GET", "OPTIONS") * 2:
+                    response = await client.request(
+                        method, f"/shop{path}", headers={"origin": origin}
+                    )
+                    given = {name for name in response.headers if name.startswith("access-con")}
+                    assert given == ({"access-control-allow-origin"} if allowed else set())
 
     asyncio.run(check())
 
