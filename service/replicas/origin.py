@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -36,6 +37,8 @@ CHUNK = 1 << 20
 """Bytes that are written at a time."""
 ATTEMPTS = 3
 """Requests for one object that bring nothing, before it is given up."""
+LOOK = 3600.0
+"""Seconds of a look: a few bytes a minute are progress, and would hold the lock for ever."""
 
 T = TypeVar("T")
 
@@ -46,7 +49,8 @@ _patches = msgspec.json.Decoder(PatchIndex)
 class Origin:
     """Reads what an origin publishes. Every method raises FollowingFailed, or OSError for the disk.
 
-    `name` is its URL without credentials.
+    A look begins with `pointer`, and fails LOOK seconds later. `name` is the URL without
+    credentials.
     """
 
     def __init__(self, url: str, store: ObjectStore) -> None:
@@ -56,9 +60,11 @@ class Origin:
         self._pointer = b""
         self._bytes = 0
         self._counting = threading.Lock()
+        self._deadline = 0.0
 
     def pointer(self) -> bytes:
         """Return the pointer, asking for it only if it changed."""
+        self._deadline = monotonic() + LOOK
         options: GetOptions = {"if_none_match": self._etag} if self._etag else {}
         try:
             result = obstore.get(self._store, POINTER, options=options)
@@ -130,6 +136,7 @@ class Origin:
         """Fetch an object, from the last byte that is there; raises FollowingFailed."""
         failures = 0
         while True:
+            self._check_deadline()
             size = place.stat().st_size if place.exists() else 0
             try:
                 self._resume(key, place, size, limit)
@@ -202,6 +209,15 @@ class Origin:
     def _count(self, count: int) -> None:
         with self._counting:
             self._bytes += count
+        self._check_deadline()
+
+    def _check_deadline(self) -> None:
+        if monotonic() > self._deadline:
+            raise FollowingFailed(
+                "origin_unavailable",
+                f"{self.name} took longer than {LOOK:.0f} seconds; what was fetched is kept, and "
+                "the next look goes on",
+            )
 
     def _missing(self, key: str) -> FollowingFailed:
         return FollowingFailed("file_missing", f"{self.name} has no {key}")

@@ -21,7 +21,7 @@ CLIENT: ClientConfig = {
     "allow_http": True,
     "connect_timeout": "5s",
     "read_timeout": "30s",
-    "timeout": "1h",  # of a whole transfer
+    "timeout": "10m",  # of a transfer, which is resumed then
 }
 RETRIES: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 MAX_REASON = 1000

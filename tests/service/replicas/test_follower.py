@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -165,6 +166,23 @@ def test_a_fetch_that_is_cut_anywhere_resumes(editions: Editions, chance: random
         verify(folder(artifacts))
         # A resumed transfer repeats a byte; bytes in flight are lost when a connection is cut.
         assert server.bytes_of("sections/") < 1.5 * total
+
+
+def test_a_look_that_takes_too_long_ends_and_the_next_ones_go_on(
+    origin: OriginServer, artifacts: Path, editions: Editions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.replicas.origin.monotonic", itertools.count().__next__)
+    monkeypatch.setattr("service.replicas.origin.LOOK", 30.0)
+    follows = follower(artifacts, origin)
+    assert failure(follows) == "origin_unavailable"
+    assert follows.state.error is not None
+    assert "took longer than 30 seconds" in follows.state.error.message
+    looks = 1
+    while not follows.look():
+        looks += 1
+        assert looks < 100
+    assert current(artifacts) == editions.one
+    verify(folder(artifacts))
 
 
 def test_files_that_were_fetched_before_a_cut_are_not_fetched_again(
