@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
-from indexer.publishing.publication import Pushed
+from indexer.publishing.pushed import Pushed
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import Changes
 from indexer.sources.findings import Finding, Findings, State, Tally

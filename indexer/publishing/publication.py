@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
 from indexer.errors import Misuse
 from indexer.progress import Progress
+from indexer.publishing.pushed import Pushed
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER, read_download
 from service.artifacts.pointer import Copy, Patches, Pointer
+from service.artifacts.signatures import decode_pointer, encode_pointer, read_private_key
 from service.errors import FollowingFailed, PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots, write_pointer
-from service.replicas.signatures import decode_pointer, encode_pointer, read_private_key
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
 
@@ -26,25 +26,6 @@ if TYPE_CHECKING:
     from indexer.publishing.bucket import Bucket, StoredPointer
 
 NEEDS_EXTRA = "--publish needs the extra `replica`: pip install 'ratecard[replica]'"
-
-
-class Pushed(Struct, rename="camel"):
-    """The outcome of a push to one bucket.
-
-    put: objects that were put, of `bytes` in all
-    reused: objects that were there
-    removed: objects that no kept snapshot names
-    """
-
-    url: str
-    put: int
-    bytes: int
-    reused: int
-    removed: int
-
-    def __str__(self) -> str:
-        counts = f"{self.put} objects of {self.bytes / 1e6:.1f} MB, {self.reused} were there"
-        return f"pushed to {self.url}: {counts}, {self.removed} old ones removed"
 
 
 class Publisher:

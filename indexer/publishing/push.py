@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.publishing.bucket import INCOMING, Bucket, StoredObject
-from indexer.publishing.publication import Pushed
+from indexer.publishing.pushed import Pushed
 from service.artifacts.downloads import PATCHES, SectionIndex, archive_name, read_download
 from service.artifacts.pointer import Copy, pointer_file_decoder
 from service.errors import PublishingFailed

@@ -3,7 +3,7 @@
     {"pointer": "<the JSON text of a Pointer>", "signature": "<hex>" or null}
 
 The signature is Ed25519 over the bytes of that text, so that nobody has to encode it alike
-(`service.replicas.signatures`).
+(`service.artifacts.signatures`).
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import msgspec
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER
 from service.artifacts.following import FOLLOWING, Failure, Following, read_following
 from service.artifacts.pointer import Pointer
+from service.artifacts.signatures import check_pointer, decode_pointer
 from service.errors import (
     ArtifactsBusy,
     FollowingFailed,
@@ -32,7 +33,6 @@ from service.publishing.downloads import make_downloads
 from service.publishing.durable import sync, write_durably
 from service.replicas.fetching import INCOMING, Fetch, check_manifest
 from service.replicas.origin import Origin
-from service.replicas.signatures import check_pointer, decode_pointer
 from service.snapshot.manifest import FORMAT, Manifest, copy_manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 

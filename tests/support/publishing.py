@@ -16,10 +16,10 @@ from indexer.__main__ import main
 from indexer.publishing import push
 from service.artifacts.downloads import DOWNLOADS, SectionIndex, verify_downloads
 from service.artifacts.downloads import POINTER as OWN_POINTER
+from service.artifacts.signatures import decode_pointer
 from service.errors import FollowingFailed, SnapshotDamaged, SnapshotMissing
 from service.publishing.frames import decompress
 from service.replicas.origin import POINTER, open_origin
-from service.replicas.signatures import decode_pointer
 from service.snapshot.manifest import Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import open_snapshot

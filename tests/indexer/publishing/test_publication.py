@@ -24,11 +24,11 @@ from indexer.__main__ import main
 from indexer.publishing import publication
 from indexer.publishing import push as pushing
 from indexer.publishing.bucket import Bucket, PointerChanged, StoredPointer, open_bucket
-from indexer.publishing.publication import Pushed
+from indexer.publishing.pushed import Pushed
 from service.artifacts.pointer import Pointer
+from service.artifacts.signatures import decode_pointer, encode_pointer
 from service.errors import PublishingFailed
 from service.replicas.__main__ import main as follow
-from service.replicas.signatures import decode_pointer, encode_pointer
 from service.snapshot.manifest import FORMAT, verify
 from tests.support.artifacts import current, folder
 from tests.support.running import SOAK, Build, Json, run_indexer, service, write_lines

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from service.artifacts.pointer import Pointer
-from service.errors import FollowingFailed
-from service.replicas.signatures import (
+from service.artifacts.signatures import (
     CLOCK_SKEW,
     check_pointer,
     decode_pointer,
@@ -30,6 +29,7 @@ from service.replicas.signatures import (
     read_private_key,
     read_public_key,
 )
+from service.errors import FollowingFailed
 from service.snapshot.manifest import FORMAT
 
 NOW = datetime(2026, 5, 7, 10, 16, 51, tzinfo=UTC)
