@@ -28,7 +28,14 @@ from service.errors import (
     SnapshotUnavailable,
     shorten,
 )
-from service.publishing.artifacts import KEPT, make_current, publish, stage, write_current
+from service.publishing.artifacts import (
+    KEPT,
+    make_current,
+    publish,
+    stage,
+    write_current,
+    write_pointer,
+)
 from service.publishing.downloads import make_downloads
 from service.publishing.durable import sync, write_durably
 from service.replicas.fetching import INCOMING, Fetch, check_manifest
@@ -135,23 +142,21 @@ class Follower:
         content = self._origin.pointer()
         self.state.contacted_at = datetime.now(UTC)
         pointer = decode_pointer(content, self._trust)
-        # Another Ratecard numbers with 0 what stands in no pointer of a build.
-        last_serial = self.state.serial if pointer.serial else 0
-        check_pointer(pointer, last_serial, self._max_age, self.state.contacted_at)
+        check_pointer(pointer, self.state.serial, self._max_age, self.state.contacted_at)
         self._note(pointer)
         if self._is_served(pointer):
             self.state.behind_since = None
-            if self._keeps(content) and not self._needs_downloads(pointer.id):
+            if not self._needs_downloads(pointer.id) and self._keeps(content):
                 return
         with stage(self._artifacts, self._keep) as staging:
             before = self._served_id()
             self._serve(pointer, staging)
             write_current(self._artifacts, pointer.id, pointer.published_at)
             self.state.behind_since = None
-            self._keep_pointer(content, staging)
             self._write_state()
             if self._needs_downloads(pointer.id):
                 self._make_downloads(pointer.id, before)
+            write_pointer(self._artifacts, pointer.id, content)
 
     def _recall(self) -> None:
         """Restore the state that the last run wrote, with the highest serial that is known.
@@ -289,13 +294,6 @@ class Follower:
         folder = self._artifacts / SNAPSHOTS / snapshot_id
         states = [path.stat() for path in sorted(folder.rglob("*"))]
         return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in states]
-
-    def _keep_pointer(self, content: bytes, staging: Path) -> None:
-        """Publish what the origin says, for replicas that follow this one."""
-        fresh = staging / POINTER
-        write_durably(fresh, content)
-        fresh.replace(self._artifacts / POINTER)
-        sync(self._artifacts)
 
     def _write_state(self) -> None:
         """Replace the state on disk: a power cut leaves this one or the one before."""

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
+from service.artifacts.downloads import Downloads, read_downloads
 from service.artifacts.following import FOLLOWING, read_following
 from service.errors import MAX_MESSAGE
 from service.publishing.artifacts import stage
@@ -739,9 +740,12 @@ def test_downloads_that_cannot_be_made_are_an_error_and_are_tried_ever_less_ofte
     assert follows.state.error is not None
     assert "No space left" in follows.state.error.message
     assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
+    assert not (artifacts / "pointer.json").exists()
     follows = Follower(artifacts, open_origin(origin.url), downloads=True)  # as after a restart
     assert follows.look()
-    assert (artifacts / "downloads" / editions.one / "index.json").exists()
+    found = read_downloads(artifacts, Downloads()).newest_publication()
+    assert found is not None
+    assert found.content == (origin.bucket / POINTER).read_bytes()
 
 
 def test_the_state_names_no_credentials(artifacts: Path) -> None:
