@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -156,9 +157,8 @@ def test_a_session_goes_from_a_task_to_a_call_that_asks_for_payment(tmp_path: Pa
             assert page["left_out"]["price"] == 1
             values = {"place": "Lisbon", "days": 7}
             how = call(client, "how_to_call", endpoint=first["id"], values=values)
-            (line,) = (
-                line for line in how["content"][0]["text"].splitlines() if line.startswith("curl ")
-            )
+            text = how["content"][0]["text"]
+            (line,) = re.findall("^call it; seller: (curl .+)$", text, re.MULTILINE)
         assert line == how["structuredContent"]["curl"]
         # The words that a shell makes of the line, run by the real curl.
         program, *options = ["curl", *words_of(line, tmp_path)]
