@@ -151,29 +151,39 @@ class HeadTooLarge(RatecardError):
 
 
 class SnapshotUnavailable(RatecardError):
-    """No snapshot can be served. Base class of the reasons."""
+    """No snapshot can be served. Base class of the reasons.
+
+    A message names files, for the operator; clients get the default one of the class.
+    """
 
     code = "snapshot_unavailable"
     status = 503
     retry_after = 5
+    public: ClassVar[str] = "no snapshot can be served now; /readyz says why"
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or self.public)
 
 
 class SnapshotMissing(SnapshotUnavailable):
     """No snapshot was published."""
 
     code = "snapshot_missing"
+    public = "no snapshot was published here yet; run `make index` or `ratecard build SOURCE`"
 
 
 class SnapshotDamaged(SnapshotUnavailable):
     """A file of the snapshot is missing, truncated or not what the manifest says."""
 
     code = "snapshot_damaged"
+    public = f"the published snapshot is damaged; {REBUILD}"
 
 
 class SnapshotUnsupported(SnapshotUnavailable):
     """The snapshot has a format that this version does not read."""
 
     code = "snapshot_unsupported"
+    public = f"the published snapshot has a format that this release does not read; {REBUILD}"
 
 
 class EngineUnavailable(RatecardError):

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from service.artifacts.following import Following, read_following
 from service.artifacts.sources import read_sources
-from service.errors import Draining, SnapshotMissing
+from service.errors import Draining, SnapshotMissing, SnapshotUnavailable
 from service.http.context import context_of, snapshot_of
 from service.http.responses import no_store
 from service.records import ErrorBody, FollowingState, Readiness, Timestamp, format_timestamp
@@ -33,15 +33,17 @@ async def get_readiness(request: Request) -> Response:
     following: Following | None = None
     if (artifacts := context_of(request).followed) is not None:
         following = await asyncio.to_thread(read_following, artifacts)
+    snapshots = context_of(request).snapshots
+    refusal = snapshots.refusal
     try:
         snapshot = snapshot_of(request)
-    except SnapshotMissing as error:
-        if artifacts is None:
-            raise
-        raise SnapshotMissing(_nothing_fetched(artifacts, following)) from error
+    except SnapshotUnavailable as error:
+        reason = refusal or error
+        if artifacts is not None and isinstance(reason, SnapshotMissing):
+            raise SnapshotMissing(_nothing_fetched(artifacts, following)) from error
+        raise type(reason)(str(reason)) from error
     await snapshot.engine.check()
-    snapshots = context_of(request).snapshots
-    manifest, refusal = snapshot.manifest, snapshots.refusal
+    manifest = snapshot.manifest
     ready = Readiness(
         status="ready",
         snapshot=snapshot.id,

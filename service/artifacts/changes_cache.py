@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias
 
 from service.artifacts.kept import KeptSnapshot
-from service.errors import REBUILD, Overloaded, SnapshotDamaged, SnapshotGone
+from service.errors import Overloaded, SnapshotDamaged, SnapshotGone
 from service.snapshot.changes import COMPARED_FILES, Changes
 from service.snapshot.manifest import check_files
 
@@ -106,9 +106,7 @@ class ChangesCache:
             if str(error) != self._reported:
                 _log.error("%s and %s cannot be compared: %s", old.id, new.id, error)
                 self._reported = str(error)
-            if isinstance(error, SnapshotDamaged):
-                raise
-            message = f"{old.folder} or {new.folder} is damaged: {error}; {REBUILD}"
+            message = f"the snapshot {old.id} or {new.id} is damaged; they cannot be compared"
             raise SnapshotDamaged(message) from error
         with self._lock:
             self._entries[old.id, new.id] = _Entry(changes, time.monotonic())

@@ -83,12 +83,13 @@ class SnapshotManager:
         return None if served is None else served.snapshot
 
     def current(self) -> Snapshot:
-        """Return the served snapshot, or raise why there is none; never touches the disk."""
+        """Return the served snapshot; never touches the disk.
+
+        Raises the class of `refusal` without its message, which is for the operator.
+        """
         served = self._served
         if served is None:
-            if self.refusal is not None:
-                raise _copy(self.refusal)
-            raise SnapshotUnavailable(f"no snapshot of {self.folder.path} has been opened yet")
+            raise SnapshotUnavailable if self.refusal is None else type(self.refusal)
         return served.snapshot
 
     def checked_at(self, snapshot: Snapshot) -> datetime:

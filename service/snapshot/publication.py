@@ -6,7 +6,8 @@
     artifacts/snapshots/<id>/  the snapshots
 
 CURRENT alone decides which snapshot is served. The history is written before CURRENT, so that its
-entries after that of CURRENT were withdrawn, or never became current.
+entries after that of CURRENT were withdrawn, or never became current. In a folder that has neither,
+such as one that an archive was extracted to, the only snapshot is the published one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
+from service.snapshot.manifest import MANIFEST, read_manifest
 
 CURRENT = "CURRENT"
 HISTORY = "history.json"
@@ -43,6 +45,8 @@ def read_current(artifacts: Path) -> Publication:
         snapshot_id = path.read_text("ascii").strip()
         modified = path.stat().st_mtime_ns
     except FileNotFoundError as error:
+        if (extracted := _read_extracted(artifacts)) is not None:
+            return extracted
         raise SnapshotMissing(
             f"{artifacts} holds no snapshot; run `make index` or "
             f"`ratecard build SOURCE --out {artifacts}`"
@@ -52,6 +56,17 @@ def read_current(artifacts: Path) -> Publication:
     if not snapshot_id.isalnum():
         raise SnapshotDamaged(f"{path} names no snapshot; {REBUILD}")
     return Publication(snapshot_id, EPOCH + timedelta(microseconds=modified // 1000))
+
+
+def _read_extracted(artifacts: Path) -> Publication | None:
+    """Return the only snapshot of a folder that no build has written to."""
+    if (artifacts / HISTORY).exists():
+        return None
+    manifests = list((artifacts / SNAPSHOTS).glob(f"*/{MANIFEST}"))
+    if len(manifests) != 1:
+        return None
+    manifest = read_manifest(manifests[0].parent)
+    return Publication(manifests[0].parent.name, manifest.built_at)
 
 
 def read_history(artifacts: Path) -> list[Publication]:

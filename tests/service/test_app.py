@@ -24,6 +24,7 @@ import service.app
 from service.api.documents.openapi import document
 from service.app import create_app
 from service.settings import ServerSettings, Settings
+from tests.support.artifacts import folder
 from tests.support.running import ROOT, Build, Json, eventually, serve
 from tests.support.running import service as record
 
@@ -45,7 +46,7 @@ def test_without_a_snapshot_operations_are_503_and_health_is_200(tmp_path: Path)
             assert "ratecard-snapshot" not in response.headers
             error = response.json()["error"]
             assert error["code"] == "snapshot_missing"
-            assert "run `make index` or `ratecard build SOURCE --out" in error["message"]
+            assert "run `make index` or `ratecard build SOURCE" in error["message"]
 
 
 def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Build) -> None:
@@ -76,6 +77,22 @@ def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_repaired(
         assert "rebuild it" in response.json()["error"]["message"]
         assert build([record("a")]) == 0
         eventually(lambda: client.get("/v1/services/a").status_code == 200)
+
+
+@pytest.mark.parametrize("damage", ["no snapshot", "a cut manifest"])
+def test_only_readiness_names_files_of_the_operator(
+    damage: str, artifacts: Path, build: Build
+) -> None:
+    artifacts.mkdir()
+    if damage == "a cut manifest":
+        assert build([record("a")]) == 0
+        os.truncate(folder(artifacts) / "manifest.json", 10)
+    with serve(artifacts) as client:
+        assert str(artifacts) in client.get("/readyz").json()["error"]["message"]
+        for path in ("/v1/services", "/v1/search/services?q=a", "/v1/snapshots", "/"):
+            response = client.get(path, headers={"Accept": "text/html"})
+            assert response.status_code == 503
+            assert artifacts.name not in response.text
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -38,7 +38,15 @@ from service.snapshot.manifest import MANIFEST, copy_manifest, read_manifest, ve
 from service.snapshot.publication import SNAPSHOTS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, decompressed, flip_a_bit, folder, listed, snapshots
-from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
+from tests.support.running import (
+    Build,
+    Json,
+    payment,
+    run_indexer,
+    serve,
+    service,
+    write_lines,
+)
 from tests.support.sources.x402 import resource
 
 
@@ -105,13 +113,15 @@ def test_the_extracted_archive_is_a_whole_snapshot(
     (copy / SNAPSHOTS).mkdir(parents=True)
     extract = ["tar", "--zstd", "-xf", str(archive), "-C", str(copy / SNAPSHOTS)]
     subprocess.run(extract, check=True)
-    shutil.copy(artifacts / "CURRENT", copy)
-    manifest = verify(folder(copy))
+    manifest = verify(copy / SNAPSHOTS / current(artifacts))
     assert manifest.files == read_manifest(folder(artifacts)).files
     assert main(["verify", str(copy)]) == 0
     copied, original = open_snapshot(copy), open_snapshot(artifacts)
     assert copied.search("word5 common").ids == original.search("word5 common").ids
     assert listed(copy) == listed(artifacts)
+    with serve(copy) as client:
+        ready = client.get("/readyz").json()
+        assert (ready["snapshot"], ready["checked_at"]) == (manifest.id, ready["built_at"])
 
 
 @needs_zstd

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.errors import SnapshotMissing
+from service.snapshot.manifest import MANIFEST
 from service.snapshot.publication import Publication, read_current, read_history
+from tests.support.artifacts import folder
 
 START = datetime(2026, 5, 7, tzinfo=UTC)
 
@@ -84,3 +89,20 @@ def test_each_snapshot_is_in_the_history_once_at_its_last_publication(
         expected = [earlier for earlier in expected if earlier != snapshot_id]
         expected.append(snapshot_id)
     assert ids(folder) == expected
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "has_history", "is_served"),
+    [(["a" * 20], False, True), (["a" * 20, "b" * 20], False, False), (["a" * 20], True, False)],
+)
+def test_the_only_snapshot_of_a_folder_without_current_and_history_is_served(
+    snapshots: list[str], has_history: bool, is_served: bool, tmp_path: Path, sample: Path
+) -> None:
+    for name in snapshots:
+        target = tmp_path / "snapshots" / name
+        target.mkdir(parents=True)
+        shutil.copy(folder(sample) / MANIFEST, target)
+    if has_history:
+        (tmp_path / "history.json").write_text("[]")
+    with nullcontext() if is_served else pytest.raises(SnapshotMissing):
+        assert read_current(tmp_path).id == snapshots[0]
