@@ -39,7 +39,16 @@ class Card(NamedTuple):
     tags: Sequence[str]
 
 
+MAX_TEXT = 400
+"""Characters of a text in a list, which shows two lines of a description."""
+
 _service = msgspec.json.Decoder(Service)
+
+
+def listed_card_of(summary: bytes | memoryview) -> Card:
+    """Return the card of a service in a list, whose texts are cut."""
+    texts = card_of(summary)
+    return Card._make(text[:MAX_TEXT] if isinstance(text, str) else text for text in texts)
 
 
 def card_of(summary: bytes | memoryview) -> Card:

@@ -13,11 +13,9 @@ from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
 from service.networks import network_label
 from service.prices import endpoint_price, format_decimal, is_upto
-from service.records import Endpoint, ParameterDescriptor, Pricing, ServiceFacts
-from service.web.card import quantity
+from service.records import Endpoint, ParameterDescriptor, Pricing
+from service.web.card import MAX_TEXT, quantity
 
-MAX_TEXT = 400
-"""Characters of a text in a list of endpoints, which shows two lines of a description."""
 MAX_VALUES = 50
 """Allowed values shown of a parameter."""
 
@@ -55,7 +53,8 @@ class EndpointResult(EndpointLine, kw_only=True):
     """
 
     number: int
-    service: ServiceFacts
+    service_id: str
+    service_name: str
     curated: bool
     matches: int = 0
 
@@ -112,7 +111,8 @@ def result_of(
     return EndpointResult(
         **_cut(_texts(endpoint, pricing)),
         number=number,
-        service=endpoint.service,
+        service_id=endpoint.service.id,
+        service_name=endpoint.service.name[:MAX_TEXT],
         curated=endpoint.service.enriched,
     )
 

@@ -89,7 +89,7 @@ async def results_of(
         for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True)
     ]
     if results and hits.listed < hits.total:
-        last = {result.service.id: result for result in results}
+        last = {result.service_id: result for result in results}
         conditions = replace(search.filters, services=[*last], counted=("service",))
         # Any order but by relevance saves ranking the matches.
         counting = replace(conditions, sort="popularity", per_service=0)
@@ -121,7 +121,7 @@ async def find_in_services(
     results: dict[str, list[EndpointResult]] = {}
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
         result = _result(snapshot, ordinal, offer)
-        results.setdefault(result.service.id, []).append(result)
+        results.setdefault(result.service_id, []).append(result)
     own = _OwnTexts(snapshot.parser.terms(listing.q), MAX_ANALYSED // (2 * limit))
     return {service: own.select(endpoints) for service, endpoints in results.items()}
 

@@ -29,6 +29,7 @@ from service.prices import format_decimal
 from service.snapshot import Snapshot
 from service.snapshot.data import Hits
 from service.snapshot.engine import EndpointHits
+from service.web.card import MAX_TEXT
 
 R = TypeVar("R", ServiceSelection, EndpointSelection)
 
@@ -90,7 +91,8 @@ async def facet_choices(
 def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> list[Choice]:
     """Return the values of a counted facet, and the selected `values`.
 
-    Only the most frequent values are counted: where there may be more, others have no count.
+    Only the most frequent values are counted: where there may be more, others have no count. Long
+    values are no choices: the address of a page has room for few of them.
     """
     selected = {key(value): value for value in values}
     counts: dict[str, int | None] = {str(each["value"]): int(each["count"]) for each in counted}
@@ -100,6 +102,7 @@ def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> l
     return [
         Choice(value, value or "None", count, key(value) in selected)
         for value, count in counts.items()
+        if len(value) <= MAX_TEXT or key(value) in selected
     ]
 
 

@@ -35,7 +35,7 @@ from service.http.responses import SNAPSHOT, Cacheable
 from service.records import format_timestamp
 from service.snapshot import Snapshot
 from service.web import filters
-from service.web.card import card_of, quantity
+from service.web.card import card_of, listed_card_of, quantity
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
 from service.web.static_files import VERSION, get_static_file
@@ -101,7 +101,7 @@ async def services_page(request: Request) -> Response:
     return _render(
         request,
         "services.html",
-        results=[card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
+        results=[listed_card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
         matches=await find_in_services(snapshot, listing, hits.ids),
         matches_query=urlencode({"q": listing.q[:MAX_LINKED]}),
         size=snapshot.manifest.counts.services,

@@ -15,10 +15,12 @@ from service.app import create_app
 from service.search.analysis import Word, words_of
 from service.settings import Settings
 from service.web import endpoint_search
+from service.web.card import MAX_TEXT
 from service.web.endpoint_search import MAX_ANALYSED, MAX_DETAILED
 from tests.support.running import Json, endpoint, service, write_lines
 
 LONG = "weather at a harbour, its tides and winds and swell, by hour and day " * 14
+LONGER = "ferries of a harbour and their berths, by hour and day " * 1000
 EXPANDING = "\ufdfa weather " * 60  # 18 characters each in NFKC
 QUOTES = "'\"" * 3000
 
@@ -42,6 +44,7 @@ RECORDS = [
         for each in range(24)
     ),
     service("quotes", endpoints=[call(n, parameter(QUOTES)) for n in range(70)]),
+    service("long", name=LONGER, description=LONGER, category=LONGER, tags=[LONGER]),
     service("values", endpoints=[call(0, parameter(enumValues=[*range(1000)]))]),
 ]
 
@@ -103,3 +106,10 @@ def test_many_allowed_values_are_counted(get: Get) -> None:
     page = get("/services/values")
     assert "48, 49, 950 more" in page
     assert "49, 50" not in page
+
+
+@pytest.mark.parametrize("path", ["/", "/endpoints", "/?q=harbour", "/endpoints?q=harbour"])
+def test_lists_show_the_beginning_of_long_texts(path: str, get: Get) -> None:
+    page = get(path)
+    assert LONGER[:MAX_TEXT] in page
+    assert LONGER[: 2 * MAX_TEXT] not in page
