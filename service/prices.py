@@ -9,6 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from service.records import PriceSummary, Pricing
 
+EXACT = "exact"
+"""The scheme of fixed prices, and that of a price that names none."""
 NOT_FIXED = "no fixed price"
 NOT_LISTED = "price not listed"
 
@@ -26,14 +28,15 @@ class Price(NamedTuple):
 def endpoint_price(pricing: Pricing) -> Price:
     """Return the price of a request, which is a ceiling in the scheme `upto`.
 
-    Feeds that have no price give no currency either: their sellers may have fixed one.
+    The scheme `exact` has a fixed price, known to the seller alone where no amount is given.
     """
     ceiling = pricing.max_amount or pricing.amount
     if is_upto(pricing) and ceiling:
         return Price(f"at most {ceiling}", pricing.currency)
     if amount := pricing.amount or _range(pricing.min_amount, pricing.max_amount):
         return Price(amount, pricing.currency)
-    return Price(NOT_FIXED if pricing.currency else NOT_LISTED, "")
+    is_exact = (pricing.scheme or EXACT).casefold() == EXACT
+    return Price(NOT_LISTED if is_exact else NOT_FIXED, "")
 
 
 def service_price(summary: PriceSummary | UnsetType | None, *, is_ceiling: bool = False) -> Price:

@@ -31,10 +31,12 @@ def test_the_price_of_an_endpoint_is_fixed_a_range_or_a_ceiling(
 
 
 def test_no_fixed_price_is_said_only_where_a_seller_said_so() -> None:
-    assert str(endpoint_price(Pricing(amount="", currency="USDC"))) == "no fixed price"
-    assert str(price_range("", "", "")) == "no fixed price"
-    assert str(endpoint_price(Pricing(amount="", currency=""))) == "price not listed"
-    assert str(service_price(None)) == "price not listed"
+    metered = Pricing(amount="", currency="USDC", scheme="batch-settlement")
+    assert str(endpoint_price(metered)) == str(price_range("", "", "")) == "no fixed price"
+    exact = Pricing(amount="", currency="USDC", scheme="exact")
+    unknown = Pricing(amount="", currency="")
+    prices = [endpoint_price(exact), endpoint_price(unknown), service_price(None)]
+    assert [*map(str, prices)] == ["price not listed"] * 3
 
 
 def test_the_price_of_a_service_is_its_range_or_its_ceiling() -> None:

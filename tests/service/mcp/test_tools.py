@@ -627,7 +627,7 @@ def test_a_service_is_no_endpoint_and_no_price_has_no_currency(
     assert build([service("a", endpoints=[offered("https://a.example/x", "")])]) == 0
     assert "`a` is a service; `get` it" in failure(artifacts, "how_to_call", endpoint="a")
     how = structured(artifacts, "how_to_call", endpoint="https://a.example/x")
-    assert how["price"] == "no fixed price"
+    assert how["price"] == "price not listed"
 
 
 def test_how_to_call_has_the_accepted_payments_as_the_feed_has_them(
