@@ -32,7 +32,7 @@ def search_endpoints(
 ) -> int:
     """Answer as the service answers a request, as JSON or as a table."""
     hits = asyncio.run(find_endpoints(snapshot, request))
-    body = endpoint_list_body(snapshot, request, hits)
+    body = bytes(endpoint_list_body(snapshot, request, hits))
     if options.json:
         return answer(body)
     page = _endpoints.decode(body)

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     kind = SearchServices if options.words else ListServices
     request = _parse(options, kind)
     snapshot = open_snapshot(options.artifacts)
-    body = list_body(snapshot, request, asyncio.run(find(snapshot, request)))
+    body = bytes(list_body(snapshot, request, asyncio.run(find(snapshot, request))))
     if options.json:
         return answer(body)
     page = _services.decode(body)

@@ -32,6 +32,7 @@ from service.api.query_string import (
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters, EndpointSort
 from service.filtering.facets import ENDPOINT_FACETS, ENDPOINT_KEYS, OFFER_KEYS
+from service.http.bodies import Body
 from service.http.context import snapshot_of
 from service.http.responses import json_response
 from service.records import AcceptsEntry, EndpointQuality, Pricing, ServiceFacts
@@ -135,7 +136,7 @@ async def find_endpoints(snapshot: Snapshot, search: EndpointSelection) -> Endpo
     return await snapshot.engine.search_endpoints(search.q or None, limit, offset, filters)
 
 
-def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> bytes:
+def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> Body:
     """Return the JSON of an `EndpointList`, with the endpoints as they are stored.
 
     The page ends early where MAX_PAGE bytes leave no room for more; `limit` is then the number of

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 
+from service.http.bodies import Body, Piece, join
 from service.snapshot.data import Hits
 from service.snapshot.engine import EndpointHits
-
-Text: TypeAlias = bytes | memoryview
 
 
 class StoredList(NamedTuple):
     """A list whose items are stored JSON, each in pieces; a piece may be several joined items."""
 
-    items: Iterable[Sequence[Text]]
+    items: Iterable[Sequence[Piece]]
 
 
-def splice(members: Mapping[str, Any]) -> bytes:
+def splice(members: Mapping[str, Any]) -> Body:
     """Return a JSON object of encoded members, and of lists and texts that are stored as JSON."""
-    pieces: list[Text] = []
+    pieces: list[Piece] = []
     for name, value in members.items():
         pieces.append(b'%b"%b":' % (b"," if pieces else b"{", name.encode()))
         if isinstance(value, StoredList):
@@ -36,10 +35,10 @@ def splice(members: Mapping[str, Any]) -> bytes:
         else:
             pieces.append(_encoder.encode(value))
     pieces.append(b"}")
-    return b"".join(pieces)
+    return join(pieces)
 
 
-def stored_list(texts: Iterable[Text]) -> StoredList:
+def stored_list(texts: Iterable[Piece]) -> StoredList:
     """Return a list of stored texts."""
     return StoredList((text,) for text in texts)
 

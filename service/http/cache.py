@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import service
+from service.http.bodies import Body
 from service.http.compression import CODINGS, IDENTITY, MIN_SIZE
 from service.http.responses import (
     FIELDS,
@@ -48,7 +49,7 @@ class CachedResponse(Struct, frozen=True):
     etag: bytes
     headers: RawHeaders
     not_modified: RawHeaders
-    body: bytes
+    body: Body
     route: str
     cost: int
     """Memory that it takes, in bytes and roughly."""
@@ -120,10 +121,10 @@ class ResponseCache:
         content coding has a tag of its own (RFC 9110, section 8.8.3).
         """
         snapshot_id, path, query, coding, root_path = key
-        body, fields = bytes(response.body), dict(response.raw_headers)
+        body, fields = response.content, dict(response.raw_headers)
         tag = b"%b-%b" % (response.etag or snapshot_id, self._variant(root_path))
         if response.is_kept and coding != IDENTITY and len(body) >= MIN_SIZE:
-            body = CODINGS[coding](body)
+            body = CODINGS[coding](bytes(body))
             tag = b"%b-%b" % (tag, coding)
             fields[b"content-encoding"] = coding
         fields[b"content-length"] = b"%d" % len(body)

@@ -15,7 +15,8 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from service.artifacts.downloads import Part
-from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable, SlowClient
+from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable
+from service.http.bodies import client_timeout
 from service.http.cache import is_known
 from service.http.responses import SNAPSHOT, RawHeaders
 
@@ -68,18 +69,13 @@ class Transfers:
         """
         if len(self._running) >= MAX_TRANSFERS:
             self._end_slowest()
-        timeout = asyncio.timeout(None)
-        transfer = Transfer(send, timeout)
-        self._running.add(transfer)
-        try:
-            async with timeout:
+        async with client_timeout(None) as timeout:
+            transfer = Transfer(send, timeout)
+            self._running.add(transfer)
+            try:
                 yield transfer
-        except TimeoutError:
-            if timeout.expired():
-                raise SlowClient from None
-            raise
-        finally:
-            self._running.discard(transfer)
+            finally:
+                self._running.discard(transfer)
 
     def _end_slowest(self) -> None:
         now = asyncio.get_running_loop().time()

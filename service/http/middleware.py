@@ -121,8 +121,12 @@ class RequestMiddleware:
                 status, own_headers, body = 304, response.not_modified, b""
             writer.route, writer.status, writer.size = response.route, status, len(body)
             headers = [*own_headers, *headers]
+            scope[SNAPSHOT] = None  # a client that does not read must not keep it mapped
             await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            if isinstance(body, bytes):
+                await send({"type": "http.response.body", "body": body})
+            else:
+                await body.send(send)
         finally:
             # An idle connection keeps its last scope, which must not keep a snapshot mapped.
             scope[SNAPSHOT] = None
@@ -134,7 +138,7 @@ class RequestMiddleware:
 
     async def _encode(self, key: Key, response: Cacheable, route: str) -> CachedResponse:
         """Encode a response, a large one in a thread; cache it if its snapshot is still served."""
-        is_slow = key[3] != IDENTITY and len(response.body) >= LARGE_BODY
+        is_slow = response.is_kept and key[3] != IDENTITY and len(response.content) >= LARGE_BODY
         if is_slow and self._compressing < MAX_COMPRESSING:
             self._compressing += 1
             try:

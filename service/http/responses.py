@@ -8,6 +8,8 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from service.http.bodies import Body
+
 SNAPSHOT = "ratecard.snapshot"
 """Scope key of the snapshot that a request is pinned to until its response is complete."""
 RESPONSE = "ratecard.response"
@@ -30,12 +32,13 @@ class Cacheable(Response):
     default the id of the snapshot
     cache_control: how long clients may reuse the response, by default as the settings say
     snapshot_id: the snapshot that the response is from, by default the one that is served
-    is_kept: whether the service may compress the response and keep it until the next snapshot
+    is_kept: whether the service may compress the response and keep it until the next snapshot; it
+    does neither with a long body
     """
 
     def __init__(
         self,
-        body: bytes,
+        body: Body,
         media_type: str = JSON,
         headers: Mapping[str, str] | None = None,
         *,
@@ -44,11 +47,12 @@ class Cacheable(Response):
         snapshot_id: str = "",
         is_kept: bool = True,
     ) -> None:
-        super().__init__(body, headers=headers, media_type=media_type)
+        super().__init__(headers=headers, media_type=media_type)
+        self.content = body
         self.etag = etag.encode()
         self.cache_control = cache_control.encode()
         self.snapshot_id = snapshot_id.encode()
-        self.is_kept = is_kept
+        self.is_kept = is_kept and isinstance(body, bytes)
 
     async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
         """Leave the response to the middleware."""
@@ -85,7 +89,7 @@ def path_of(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def json_response(body: bytes, etag: str = "") -> Response:
+def json_response(body: Body, etag: str = "") -> Response:
     """Respond with encoded JSON that may be cached, under this entity tag or a default one."""
     return Cacheable(body, etag=etag)
 

@@ -349,7 +349,7 @@ def test_the_same_catalogue_has_the_same_vectors_with_any_number_of_workers(
 
 def test_explanations_are_additions_to_the_json_on_request(few: Snapshot) -> None:
     plain, explained = (
-        json.loads(list_body(few, each, asyncio.run(find(few, each))))
+        json.loads(bytes(list_body(few, each, asyncio.run(find(few, each)))))
         for each in (SearchServices(q="market"), SearchServices(q="market", explain=True))
     )
     explanations = explained.pop("explanations")
