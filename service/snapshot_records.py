@@ -11,7 +11,12 @@ from service.records import Counts, Service, ServiceId, Timestamp, Whole
 SNAPSHOT_ID_PATTERN = r"^[0-9a-f]{20}$(?!\n)"
 
 SnapshotId = Annotated[
-    str, Meta(pattern=SNAPSHOT_ID_PATTERN, description="20 hexadecimal digits in lower case.")
+    str,
+    Meta(
+        pattern=SNAPSHOT_ID_PATTERN,
+        description="20 hexadecimal digits in lower case.",
+        extra={"meaning": "the id of a snapshot, 20 hexadecimal digits in lower case"},
+    ),
 ]
 
 

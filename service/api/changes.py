@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.listing import splice, stored_list
-from service.api.query_string import MAX_LIMIT, Operation, Text, about, parse_request
+from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, about, parse_request
 from service.errors import InvalidParameter, SnapshotGone
 from service.http.context import Context, context_of, snapshot_of
 from service.http.responses import IMMUTABLE, Cacheable, json_response
@@ -19,45 +19,23 @@ from service.snapshot import Snapshot
 from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
 from service.snapshot.resources import MAX_PAGE
-from service.snapshot_records import SNAPSHOT_ID_PATTERN
+from service.snapshot_records import SNAPSHOT_ID_PATTERN, SnapshotId
 
-MAX_CHANGES = 1000
+SINCE = Meta(
+    description="The id of the snapshot to start from.",
+    extra={"hint": "the id of the snapshot that you have, see /v1/snapshots"},
+)
+END = "The id of the snapshot to end at; the one being served by default."
 NO_CHANGES = ChangesPage([], [], [], 0)
-
-Id = Annotated[
-    Text,
-    Meta(
-        pattern=SNAPSHOT_ID_PATTERN,
-        extra={
-            "meaning": "the id of a snapshot, 20 hexadecimal digits in lower case",
-            "hint": "the id of the snapshot that you have, see /v1/snapshots",
-        },
-    ),
-]
 
 
 class ListChanges(Operation, frozen=True, kw_only=True):
-    """Parameters of `listChanges`."""
+    """List what changed from one snapshot to another, in order of id."""
 
-    since: Annotated[Id, about("The id of the snapshot to start from.")]
-    to: (
-        Annotated[Id, about("The id of the snapshot to end at; the one being served by default.")]
-        | None
-    ) = None
-    limit: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description=f"Maximum number of changes; over {MAX_CHANGES:,} means {MAX_CHANGES:,}.",
-            extra={"maximum": MAX_CHANGES},
-        ),
-    ] = 100
-    cursor: (
-        Annotated[
-            Text, about("The `cursor` of the last response: the next page of the same changes.")
-        ]
-        | None
-    ) = None
+    since: Annotated[SnapshotId, SINCE]
+    to: Annotated[SnapshotId | None, about(END)] = None
+    limit: LongLimit = 100
+    cursor: Cursor | None = None
 
     def __post_init__(self) -> None:
         if self.cursor is None:

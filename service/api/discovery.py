@@ -12,7 +12,9 @@ from service.api.listing import splice, stored_list
 from service.api.query_string import (
     MAX_LIMIT,
     QUERY,
+    Cursor,
     Limit,
+    LongLimit,
     Offset,
     Operation,
     Price,
@@ -31,20 +33,14 @@ from service.http.responses import json_response
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
 
-MAX_RESOURCES = 1000
 PAGE = ("query", "limit", "cursor")
 """The parameters of a search that are no filters."""
 
-OFFSET = "Number of resources to skip; past the end the page is empty."
+SAME_NETWORK = "Only with this network, as the entry of `accepts` has it."
+NETWORK = "Only with this network on an entry of `accepts`, by any of its names."
+ASSET = "Only with this asset, in any case, on the same entry."
+EXTENSIONS = "Only with this key in `extensions`, or with all of several."
 PRICE = "The most that the same entry may cost in US dollars, paid in a known stablecoin."
-ResourceLimit = Annotated[
-    int,
-    Meta(
-        ge=1,
-        description=f"Maximum number of resources; over {MAX_RESOURCES:,} means {MAX_RESOURCES:,}.",
-        extra={"maximum": MAX_RESOURCES},
-    ),
-]
 Kind = Annotated[Text, about("Only resources of this type, such as `http` or `mcp`.")]
 PayTo = Annotated[
     Text,
@@ -53,22 +49,22 @@ PayTo = Annotated[
         extra={"hint": "the address that is paid"},
     ),
 ]
+UrlPart = Annotated[
+    str,
+    Meta(min_length=3, max_length=2048, description="Only with this in their URL, in any case."),
+]
 
 
-class ListResources(Operation, frozen=True, kw_only=True):
-    """Parameters of `listDiscoveryResources`."""
+class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
+    """List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402."""
 
-    limit: ResourceLimit = 100
-    offset: Annotated[Offset, about(OFFSET)] = 0
+    limit: LongLimit = 100
+    offset: Offset = 0
     type: Kind | None = None
-    network: (
-        Annotated[Text, about("Only with this network, as the entry of `accepts` has it.")] | None
-    ) = None
-    scheme: (
-        Annotated[Text, about("Only with this scheme, on the same entry of `accepts`.")] | None
-    ) = None
+    network: Annotated[Text | None, about(SAME_NETWORK)] = None
+    scheme: Annotated[Text | None, about("Only with this scheme, on the same entry.")] = None
     pay_to: PayTo | None = None
-    extensions: Annotated[Text, about("Only with this key in `extensions`.")] | None = None
+    extensions: Annotated[Text | None, about("Only with this key in `extensions`.")] = None
 
     @property
     def filters(self) -> ResourceFilters:
@@ -87,49 +83,27 @@ class ListResources(Operation, frozen=True, kw_only=True):
         return self.limit > MAX_LIMIT or self.filters != NO_RESOURCE_FILTERS
 
 
-class SearchResources(Operation, frozen=True, kw_only=True):
-    """Parameters of `searchDiscoveryResources`."""
+class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
+    """Search the resources of x402 feeds; also below the same prefixes."""
 
     query: Annotated[Query, about(f"{QUERY} Required unless there is a filter.")] = ""
     type: Kind | None = None
-    network: (
-        Annotated[
-            Text, about("Only with this network on an entry of `accepts`, by any of its names.")
-        ]
-        | None
-    ) = None
-    scheme: Annotated[Text, about("Only with this scheme, on the same entry.")] | None = None
-    asset: (
-        Annotated[Text, about("Only with this asset, in any case, on the same entry.")] | None
-    ) = None
+    network: Annotated[Text | None, about(NETWORK)] = None
+    scheme: Annotated[Text | None, about("Only with this scheme, on the same entry.")] = None
+    asset: Annotated[Text | None, about(ASSET)] = None
     pay_to: PayTo | None = None
-    max_usd_price: Annotated[Price, about(PRICE)] | None = None
-    extensions: Annotated[
-        Texts, about("Only with this key in `extensions`, or with all of several.")
-    ] = ()
+    max_usd_price: Annotated[Price | None, about(PRICE)] = None
+    extensions: Annotated[Texts, about(EXTENSIONS)] = ()
     tags: Annotated[Texts, about("Only with this tag, or with any of several.")] = ()
-    url_substring: (
-        Annotated[
-            str,
-            Meta(
-                min_length=3,
-                max_length=2048,
-                description="Only with this in their URL, in any case.",
-            ),
-        ]
-        | None
-    ) = None
-    limit: Annotated[Limit, about("Maximum number of resources; over 200 means 200.")] = 20
-    cursor: (
-        Annotated[
-            Text, about("The `cursor` of the last response, which continues the same search.")
-        ]
-        | None
-    ) = None
+    url_substring: UrlPart | None = None
+    limit: Limit = 20
+    cursor: Cursor | None = None
 
     def __post_init__(self) -> None:
         if not self.query and self.filters == NO_RESOURCE_FILTERS:
-            names = ", ".join(name for name in parameters_of(SearchResources) if name not in PAGE)
+            names = ", ".join(
+                name for name in parameters_of(SearchDiscoveryResources) if name not in PAGE
+            )
             message = f"query is required, the words to search for, unless there is one of: {names}"
             raise InvalidParameter("query", message)
 
@@ -151,17 +125,17 @@ class SearchResources(Operation, frozen=True, kw_only=True):
         )
 
 
-class ListMerchant(Operation, frozen=True, kw_only=True):
-    """Parameters of `listDiscoveryMerchant`."""
+class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
+    """List the resources that pay to an address; also below the same prefixes."""
 
     pay_to: PayTo
-    limit: ResourceLimit = 20
-    offset: Annotated[Offset, about(OFFSET)] = 0
+    limit: LongLimit = 20
+    offset: Offset = 0
 
 
 async def list_resources(request: Request) -> Response:
     """List the resources that satisfy the filters."""
-    listing = parse_request(ListResources, request)
+    listing = parse_request(ListDiscoveryResources, request)
     limit, offset = listing.limit, listing.offset
     engine = snapshot_of(request).engine
     page = await engine.search_resources(None, limit, offset, listing.filters)
@@ -170,7 +144,7 @@ async def list_resources(request: Request) -> Response:
             "x402Version": 2,
             "items": stored_list(page.texts),
             "pagination": _pagination(page, limit, offset),
-            **_unapplied(request, ListResources),
+            **_unapplied(request, ListDiscoveryResources),
         }
     )
     return json_response(body)
@@ -178,7 +152,7 @@ async def list_resources(request: Request) -> Response:
 
 async def search_resources(request: Request) -> Response:
     """List the resources that match a query and satisfy the filters, best match first."""
-    search = parse_request(SearchResources, request)
+    search = parse_request(SearchDiscoveryResources, request)
     snapshot, filters = snapshot_of(request), search.filters
     prefix = cursor_prefix(snapshot.id, (search.query, filters))
     start = parse_cursor(search.cursor, prefix)
@@ -196,7 +170,7 @@ async def search_resources(request: Request) -> Response:
                 "cursor": f"{prefix}{stop}" if is_partial else None,
             },
             "total": page.total,
-            **_unapplied(request, SearchResources),
+            **_unapplied(request, SearchDiscoveryResources),
         }
     )
     return json_response(body)
@@ -204,7 +178,7 @@ async def search_resources(request: Request) -> Response:
 
 async def list_merchant(request: Request) -> Response:
     """List the resources that can be paid for to an address."""
-    merchant = parse_request(ListMerchant, request)
+    merchant = parse_request(ListDiscoveryMerchant, request)
     limit, offset = merchant.limit, merchant.offset
     filters = ResourceFilters(offers={"payTo": [merchant.pay_to]})
     page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)

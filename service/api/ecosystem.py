@@ -17,40 +17,42 @@ Timeframe = Annotated[
 ]
 
 
-class GetTotals(Operation, frozen=True, kw_only=True):
-    """Parameters of `getEcosystemOverview` and `getEcosystemStats`."""
+class GetEcosystemOverview(Operation, frozen=True, kw_only=True):
+    """Totals."""
 
     timeframe: Timeframe = 30
     is_expensive = False
 
 
-class ListTransactions(Operation, frozen=True, kw_only=True):
-    """Parameters of `getRecentTransactions`."""
+class GetEcosystemStats(GetEcosystemOverview, frozen=True, kw_only=True):
+    """Totals by UTC day, or by hour for a timeframe of one day."""
+
+
+class GetRecentTransactions(Operation, frozen=True, kw_only=True):
+    """The newest payments first."""
 
     page: Annotated[Offset, about("Number of the page.")] = 0
-    limit: Annotated[Limit, about("Maximum number of payments; over 200 means 200.")] = (
-        DEFAULT_LIMIT
-    )
+    limit: Limit = DEFAULT_LIMIT
     is_expensive = False
 
 
 async def get_overview(request: Request) -> Response:
     """Return the totals of a timeframe."""
-    days = parse_request(GetTotals, request).timeframe
+    days = parse_request(GetEcosystemOverview, request).timeframe
     totals = snapshot_of(request).ecosystem.overview(days)
     return json_response(b'{"overview":{"json":%b}}' % totals)
 
 
 async def get_stats(request: Request) -> Response:
     """Return the totals of each day or hour of a timeframe."""
-    days = parse_request(GetTotals, request).timeframe
+    days = parse_request(GetEcosystemStats, request).timeframe
     buckets = snapshot_of(request).ecosystem.stats(days)
     return json_response(b'{"stats":{"json":[%b]}}' % buckets)
 
 
 async def get_transactions(request: Request) -> Response:
     """Return a page of the newest payments."""
-    wanted = parse_request(ListTransactions, request)
+    wanted = parse_request(GetRecentTransactions, request)
     items, has_next = snapshot_of(request).ecosystem.transactions(wanted.page, wanted.limit)
     body = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
     return json_response(body % (items, wanted.page, b"true" if has_next else b"false"))

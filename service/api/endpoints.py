@@ -42,6 +42,9 @@ from service.snapshot.resources import MAX_PAGE
 
 CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice")
 """The filters: `q` is required without any of them."""
+CURATED = "Only endpoints of services that are curated, or not."
+ORDER = "The order; endpoints without a price come last."
+PER_SERVICE = "The most endpoints of one service that are listed; 0 lists all."
 OFFER = " Those of an entry of `accepts` must hold together."
 PRICE = (
     "The most that an endpoint may cost, in units of its currency, such as `0.05`; for the scheme "
@@ -67,12 +70,8 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     """A page of the endpoints that satisfy filters, and match a query unless that is empty."""
 
     q: Annotated[Query, about(f"{QUERY} Required unless there is a filter.")] = ""
-    limit: Annotated[Limit, about("Maximum number of endpoints; over 200 means 200.")] = (
-        DEFAULT_LIMIT
-    )
-    offset: Annotated[
-        Offset, about("Number of endpoints to skip; past the end the page is empty.")
-    ] = 0
+    limit: Limit = DEFAULT_LIMIT
+    offset: Offset = 0
     network: Annotated[Values, any_of("endpoints", "network", "base", OFFER)] = ()
     scheme: Annotated[Values, any_of("endpoints", "scheme", "exact", OFFER)] = ()
     asset: Annotated[Values, any_of("endpoints", "asset", "0x8335…", OFFER)] = ()
@@ -81,16 +80,10 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     category: Annotated[Values, any_of("endpoints", "category", "Data")] = ()
     tag: Annotated[Values, any_of("endpoints", "tag", "weather")] = ()
     service: Annotated[Values, any_of("endpoints", "service", "tidewatch-example")] = ()
-    enriched: (
-        Annotated[bool, about("Only endpoints of services that are curated, or not.")] | None
-    ) = None
-    max_price: Annotated[Price, about(PRICE)] | None = None
-    sort: Annotated[EndpointSort, about("The order; endpoints without a price come last.")] = (
-        "relevance"
-    )
-    per_service: Annotated[
-        Offset, about("The most endpoints of one service that are listed; 0 lists all.")
-    ] = 3
+    enriched: Annotated[bool | None, about(CURATED)] = None
+    max_price: Annotated[Price | None, about(PRICE)] = None
+    sort: Annotated[EndpointSort, about(ORDER)] = "relevance"
+    per_service: Annotated[Offset, about(PER_SERVICE)] = 3
     facets: Annotated[tuple[EndpointFacet, ...], FACETS] = ()
     explain: Explain = False
 
@@ -113,7 +106,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
 
 
 class SearchEndpoints(EndpointSelection, frozen=True, kw_only=True):
-    """Parameters of `searchEndpoints`."""
+    """Search the endpoints of all services, best match first."""
 
     def __post_init__(self) -> None:
         if not self.q and not self.filters.has_conditions:

@@ -18,19 +18,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlencode
 
-import msgspec
-from msgspec import NODEFAULT, Meta, Struct
-from msgspec.inspect import (
-    BoolType,
-    IntType,
-    LiteralType,
-    Metadata,
-    NoneType,
-    StrType,
-    Type,
-    UnionType,
-    VarTupleType,
-)
+from msgspec import NODEFAULT, Meta, Struct, inspect
 from starlette.requests import Request
 
 from service.errors import InvalidParameter
@@ -48,9 +36,35 @@ DECIMAL = r"^[0-9]{1,100}(?:\.[0-9]{1,100})?$(?!\n)"
 
 QUERY = "Plain text without operators. The first 64 distinct terms count."
 
-Limit = Annotated[int, Meta(ge=1, extra={"maximum": MAX_LIMIT})]
-Offset = Annotated[int, Meta(ge=0)]
+
+def up_to(maximum: int) -> Meta:
+    """Return the metadata of the number of results on a page."""
+    text = f"Maximum number of results; over {maximum:,} means {maximum:,}."
+    return Meta(ge=1, description=text, extra={"maximum": maximum})
+
+
+def about(description: str) -> Meta:
+    """Return the metadata of a parameter without limits of its own."""
+    return Meta(description=description)
+
+
+def any_of(items: str, name: str, example: str, more: str = "") -> Meta:
+    """Return the metadata of a filter that allows several values."""
+    return about(f"Only {items} with this {name}, such as `{example}`, or any of several.{more}")
+
+
+def one_of(names: Iterable[str]) -> Meta:
+    """Return the metadata of an item of a list that is one of these."""
+    return Meta(extra_json_schema={"enum": [*names]})
+
+
+Limit = Annotated[int, up_to(MAX_LIMIT)]
+LongLimit = Annotated[int, up_to(1000)]
+Offset = Annotated[
+    int, Meta(ge=0, description="Number of results to skip; past the end the page is empty.")
+]
 Text = Annotated[str, Meta(min_length=1)]
+Cursor = Annotated[Text, about("The `cursor` of the last response, which continues the same list.")]
 Values = tuple[str, ...]
 Texts = tuple[Text, ...]
 Price = Annotated[str, Meta(pattern=DECIMAL, extra={"meaning": "a decimal such as 0.05, from 0"})]
@@ -74,21 +88,6 @@ FACETS = Meta(
 )
 
 
-def about(description: str) -> Meta:
-    """Return the metadata of a parameter without limits of its own."""
-    return Meta(description=description)
-
-
-def any_of(items: str, name: str, example: str, more: str = "") -> Meta:
-    """Return the metadata of a filter that allows several values."""
-    return about(f"Only {items} with this {name}, such as `{example}`, or any of several.{more}")
-
-
-def one_of(names: Sequence[str]) -> Meta:
-    """Return the metadata of an item of a list that is one of these."""
-    return Meta(extra_json_schema={"enum": [*names]})
-
-
 class Operation(Struct, frozen=True, kw_only=True, rename="camel"):
     """The parameters of one operation. Base class."""
 
@@ -109,25 +108,25 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
     name: str
     field: str
-    type: Type
+    type: inspect.Type
     extra: dict[str, Any]
     default: Any
 
     def parse(self, texts: Sequence[str]) -> Any:
         """Return the value of a parameter that was given; raises InvalidParameter."""
-        if isinstance(self.type, VarTupleType):
+        if isinstance(self.type, inspect.VarTupleType):
             return self._parse_list(texts, self.type.item_type)
         text = self._single(texts)
         if self.extra.get("is_blank_missing") and not text.strip():
             return self.default
         match self.type:
-            case IntType(ge=minimum):
+            case inspect.IntType(ge=minimum):
                 return self._integer(text, minimum or 0)
-            case BoolType():
+            case inspect.BoolType():
                 return self._choice(text, ("true", "false")) == "true"
-            case LiteralType(values=allowed):
+            case inspect.LiteralType(values=allowed):
                 return self._choice(text, [*map(str, allowed)])
-            case StrType() as limits:
+            case inspect.StrType() as limits:
                 return self._text(text, limits)
         raise TypeError(f"{self.name} has a type that no query string has: {self.type}")
 
@@ -143,7 +142,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
         """Return an error that begins with the name."""
         return InvalidParameter(self.name, f"{self.name} {reason}")
 
-    def _parse_list(self, texts: Sequence[str], item: Type) -> tuple[str, ...]:
+    def _parse_list(self, texts: Sequence[str], item: inspect.Type) -> tuple[str, ...]:
         if self.extra.get("is_joined"):
             texts = self._single(texts).split(",") if texts != [""] else []
         item, extra, schema = _unwrap(item)
@@ -153,7 +152,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
         for value in values:
             if "enum" in schema:
                 self._choice(value, schema["enum"])
-            elif isinstance(item, StrType):
+            elif isinstance(item, inspect.StrType):
                 self._text(value, item)
         return values
 
@@ -178,7 +177,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
             raise self.invalid(f"must be one of: {choices}")
         return text
 
-    def _text(self, text: str, limits: StrType) -> str:
+    def _text(self, text: str, limits: inspect.StrType) -> str:
         shortest, longest = limits.min_length or 0, limits.max_length or len(text)
         if shortest and not text:
             raise self.invalid("is empty; give a value, or leave it out")
@@ -195,11 +194,11 @@ class Parameter(Struct, frozen=True, kw_only=True):
 def parameters_of(kind: type[Operation]) -> Mapping[str, Parameter]:
     """Return the parameters of an operation by name."""
     parameters, types = {}, get_type_hints(kind)
-    for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
+    for field in inspect.type_info(kind).fields:  # type: ignore[attr-defined]
         if field.name not in kind.FIXED:
             type_, extra, _ = _unwrap(field.type)
-            if isinstance(type_, LiteralType):  # whose values are sorted
-                type_ = LiteralType(get_args(types[field.name]))
+            if isinstance(type_, inspect.LiteralType):  # whose values are sorted
+                type_ = inspect.LiteralType(get_args(types[field.name]))
             parameters[field.encode_name] = Parameter(
                 name=field.encode_name,
                 field=field.name,
@@ -261,14 +260,14 @@ def selected(names: Iterable[str], values: Iterable[Values]) -> dict[str, list[s
     return {name: [*each] for name, each in zip(names, values, strict=True) if each}
 
 
-def _unwrap(kind: Type) -> tuple[Type, dict[str, Any], dict[str, Any]]:
+def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, dict[str, Any], dict[str, Any]]:
     """Return a type without its metadata and None, and the `extra` and the schema of these."""
     extra: dict[str, Any] = {}
     schema: dict[str, Any] = {}
-    while isinstance(kind, Metadata | UnionType):
-        if isinstance(kind, Metadata):
+    while isinstance(kind, inspect.Metadata | inspect.UnionType):
+        if isinstance(kind, inspect.Metadata):
             extra, schema = extra | (kind.extra or {}), schema | (kind.extra_json_schema or {})
             kind = kind.type
         else:
-            (kind,) = (each for each in kind.types if not isinstance(each, NoneType))
+            (kind,) = (each for each in kind.types if not isinstance(each, inspect.NoneType))
     return kind, extra, schema

@@ -36,9 +36,15 @@ from service.snapshot.data import Hits
 
 MAX_SHOWN_ID = 256
 
+TYPES = "Only services of this type, or of any of several."
+CURATED = "Only services that are curated, or that are not."
 PRICE = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
+ENDPOINTS = "Whether services have their endpoints, or the number."
+ORDER = "The order; relevance of the listing is best known first."
 MATCH = "Whether any word of the query suffices, or one endpoint must have every word."
-IntegrationType = Annotated[str, one_of(["1P", "3P", ""]), Meta(extra={"convert": str.upper})]
+IntegrationTypes = tuple[
+    Annotated[str, one_of(["1P", "3P", ""]), Meta(extra={"convert": str.upper})], ...
+]
 ServiceFacet = Annotated[str, one_of(SERVICE_FACETS)]
 
 
@@ -46,31 +52,19 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     """A page of the services that satisfy filters, and match a query unless that is empty."""
 
     q: Query = ""
-    limit: Annotated[Limit, about("Maximum number of services; over 200 means 200.")] = (
-        DEFAULT_LIMIT
-    )
-    offset: Annotated[
-        Offset, about("Number of services to skip; past the end the page is empty.")
-    ] = 0
+    limit: Limit = DEFAULT_LIMIT
+    offset: Offset = 0
     category: Annotated[Values, any_of("services", "category", "Data")] = ()
     network: Annotated[Values, any_of("services", "network", "base")] = ()
     scheme: Annotated[Values, any_of("services", "scheme", "exact")] = ()
-    integration_type: Annotated[
-        tuple[IntegrationType, ...], about("Only services of this type, or of any of several.")
-    ] = ()
+    integration_type: Annotated[IntegrationTypes, about(TYPES)] = ()
     tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
-    enriched: Annotated[bool, about("Only services that are curated, or that are not.")] | None = (
-        None
-    )
-    max_price: Annotated[Price, about(PRICE)] | None = None
+    enriched: Annotated[bool | None, about(CURATED)] = None
+    max_price: Annotated[Price | None, about(PRICE)] = None
     match: Annotated[Literal["any", "all"], about(MATCH)] = "any"
-    sort: Annotated[Sort, about("The order; relevance of the listing is best known first.")] = (
-        "relevance"
-    )
+    sort: Annotated[Sort, about(ORDER)] = "relevance"
     facets: Annotated[tuple[ServiceFacet, ...], FACETS] = ()
-    endpoints: Annotated[
-        Literal["all", "none"], about("Whether services have their endpoints, or the number.")
-    ] = "all"
+    endpoints: Annotated[Literal["all", "none"], about(ENDPOINTS)] = "all"
     explain: Explain = False
 
     @property
@@ -94,13 +88,13 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
 
 
 class ListServices(ServiceSelection, frozen=True, kw_only=True):
-    """Parameters of `listServices`."""
+    """List services, best known first."""
 
     FIXED = frozenset({"q"})
 
 
 class SearchServices(ServiceSelection, frozen=True, kw_only=True):
-    """Parameters of `searchServices`."""
+    """Search services, best match first."""
 
     q: Query
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -11,11 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.changes import ListChanges
-from service.api.discovery import ListMerchant, ListResources, SearchResources
+from service.api.discovery import (
+    ListDiscoveryMerchant,
+    ListDiscoveryResources,
+    SearchDiscoveryResources,
+)
 from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, describe_id
-from service.api.ecosystem import GetTotals, ListTransactions
+from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
-from service.api.query_string import MAX_QUERY
+from service.api.query_string import MAX_QUERY, Operation
 from service.api.services import ListServices, SearchServices
 from service.discovery_records import (
     DiscoveryError,
@@ -25,6 +30,8 @@ from service.discovery_records import (
 )
 from service.errors import (
     Draining,
+    EngineUnavailable,
+    IndexMissing,
     InvalidParameter,
     MethodNotAllowed,
     Overloaded,
@@ -80,8 +87,9 @@ ERRORS: dict[type[RatecardError], str] = {
     SnapshotGone: "The snapshot is no longer kept; the message has the address of a download.",
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
-    SnapshotUnavailable: "There is no snapshot to answer from, too many requests are waiting, or "
-    "(at `/readyz` alone) the service is about to stop; ask again later.",
+    SnapshotUnavailable: "There is no snapshot to answer from, the cluster that searches does not "
+    "answer, too many requests are waiting, or (at `/readyz` alone) the service is about to stop; "
+    "ask again later.",
 }
 HEADERS = {
     "Ratecard-Snapshot": "The snapshot that the response is from; absent when none is loaded.",
@@ -121,6 +129,7 @@ def document(
     snapshot_id: str | None = None,
 ) -> bytes:
     """Return the document as JSON, for an application that is mounted at `root_path`."""
+    examples = {"q": query, "query": query, "id": service_id, "since": snapshot_id}
     _, schemas = msgspec.json.schema_components(
         [*TAGS, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
     )
@@ -137,7 +146,7 @@ def document(
             },
             "servers": [{"url": quote(root_path.rstrip("/"), errors="replace") or "/"}],
             "tags": [{"name": name} for name in dict.fromkeys(TAGS.values())],
-            "paths": _paths(query, service_id, snapshot_id),
+            "paths": _paths(examples),
             "components": {
                 "schemas": schemas,
                 "headers": {name: _header(name) for name in HEADERS},
@@ -157,88 +166,62 @@ def document(
     )
 
 
-def _paths(query: str, service_id: str | None, snapshot_id: str | None) -> Json:
-    search = describe(SearchServices, q=query)
+def _paths(examples: dict[str, str | None]) -> Json:
+    search = _operation(SearchServices, ServiceList, examples)
     return {
-        "/v1/services": _operation(
-            "listServices", "List services, best known first", describe(ListServices), ServiceList
-        ),
-        "/v1/search/services": _operation(
-            "searchServices", "Search services, best match first", search, ServiceList
-        ),
-        "/v1/services/search": _operation(
-            "searchServicesToo", "The same as /v1/search/services", search, ServiceList
-        ),
-        "/v1/services/{id}": _operation(
+        "/v1/services": _operation(ListServices, ServiceList),
+        "/v1/search/services": search,
+        "/v1/services/search": {
+            "get": search["get"]
+            | {"operationId": "searchServicesToo", "summary": "The same as /v1/search/services"}
+        },
+        "/v1/services/{id}": _describe(
             "getServiceById",
             "Fetch a service",
-            describe_id(service_id),
+            describe_id(examples["id"]),
             ServiceEnvelope,
-            (ServiceNotFound,),
+            ServiceNotFound,
         ),
-        "/v1/search/endpoints": _operation(
-            "searchEndpoints",
-            "Search the endpoints of all services, best match first",
-            describe(SearchEndpoints, q=query),
-            EndpointList,
+        "/v1/search/endpoints": _operation(SearchEndpoints, EndpointList, examples),
+        "/v1/ecosystem/overview": _operation(GetEcosystemOverview, OverviewEnvelope),
+        "/v1/ecosystem/transactions": _operation(GetRecentTransactions, TransactionsEnvelope),
+        "/v1/ecosystem/stats": _operation(GetEcosystemStats, StatsEnvelope),
+        "/v1/snapshots": _describe(
+            "listSnapshots", "List the snapshots that are kept, newest first", [], SnapshotList
         ),
-        "/v1/ecosystem/overview": _operation(
-            "getEcosystemOverview", "Totals", describe(GetTotals), OverviewEnvelope
-        ),
-        "/v1/ecosystem/transactions": _operation(
-            "getRecentTransactions",
-            "The newest payments first",
-            describe(ListTransactions),
-            TransactionsEnvelope,
-        ),
-        "/v1/ecosystem/stats": _operation(
-            "getEcosystemStats",
-            "Totals by UTC day, or by hour for a timeframe of one day",
-            describe(GetTotals),
-            StatsEnvelope,
-        ),
-        "/v1/snapshots": _operation(
-            "listSnapshots", "List the snapshots that are kept, newest first", [], SnapshotList, ()
-        ),
-        "/v1/snapshots/current": _operation(
-            "getCurrentSnapshot", "Describe the snapshot being served", [], SnapshotEnvelope, ()
+        "/v1/snapshots/current": _describe(
+            "getCurrentSnapshot", "Describe the snapshot being served", [], SnapshotEnvelope
         ),
         "/v1/changes": _operation(
-            "listChanges",
-            "List what changed from one snapshot to another, in order of id",
-            describe(ListChanges, since=snapshot_id),
-            ChangeList,
-            (InvalidParameter, SnapshotNotFound, SnapshotGone),
+            ListChanges, ChangeList, examples, SnapshotNotFound, SnapshotGone
         ),
-        "/discovery/resources": _operation(
-            "listDiscoveryResources",
-            "List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402",
-            describe(ListResources),
-            ResourceList,
-        ),
-        "/discovery/search": _operation(
-            "searchDiscoveryResources",
-            "Search the resources of x402 feeds; also below the same prefixes",
-            describe(SearchResources, query=query),
-            FoundResources,
-        ),
-        "/discovery/merchant": _operation(
-            "listDiscoveryMerchant",
-            "List the resources that pay to an address; also below the same prefixes",
-            describe(ListMerchant),
-            MerchantResources,
-        ),
-        "/healthz": _operation("getHealth", "Whether the process is up", [], Health, ()),
-        "/readyz": _operation("getReadiness", "The snapshot being served", [], Readiness, ()),
+        "/discovery/resources": _operation(ListDiscoveryResources, ResourceList),
+        "/discovery/search": _operation(SearchDiscoveryResources, FoundResources, examples),
+        "/discovery/merchant": _operation(ListDiscoveryMerchant, MerchantResources),
+        "/healthz": _describe("getHealth", "Whether the process is up", [], Health),
+        "/readyz": _describe("getReadiness", "The snapshot being served", [], Readiness),
     }
 
 
 def _operation(
+    kind: type[Operation],
+    result: type[Struct],
+    examples: Mapping[str, str | None] = {},  # is not modified
+    *errors: type[RatecardError],
+) -> Json:
+    name, summary = kind.__name__, (kind.__doc__ or "").rstrip(".")
+    parameters = describe(kind, examples)
+    return _describe(
+        name[0].lower() + name[1:], summary, parameters, result, InvalidParameter, *errors
+    )
+
+
+def _describe(
     operation_id: str,
     summary: str,
     accepted: list[Json],
     result: type[Struct],
-    errors: tuple[type[RatecardError], ...] = (InvalidParameter,),
+    *errors: type[RatecardError],
 ) -> Json:
     possible: list[type[RatecardError]] = [*errors, MethodNotAllowed, RatecardError]
     if result is not Health:
@@ -275,7 +258,7 @@ def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelo
     own_headers = {405: ["Allow"], 503: ["Retry-After"]}.get(error.status, [])
     kinds = [error] if error is RatecardError else [error, *error.__subclasses__()]
     if error is SnapshotUnavailable:
-        kinds += [Overloaded, Draining]
+        kinds += [EngineUnavailable, IndexMissing, Overloaded, Draining]
     codes = f" Codes: {', '.join(kind.code for kind in kinds)}." if body is ErrorEnvelope else ""
     return {
         "description": ERRORS[error] + codes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ IF_NONE_MATCH: Json = {
 }
 
 
-def describe(kind: type[Operation], **examples: str | None) -> list[Json]:
+def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[Json]:
     """Return the parameters of an operation, with examples of some.
 
     Typical values of others are in their descriptions, since viewers fill an `example` into the
@@ -58,12 +60,12 @@ def describe_id(example: str | None) -> list[Json]:
 
 def _describe_value(schema: Json, kind: Type) -> Json:
     """Return the schema of a field as that of a value that is given, and the description."""
-    if "anyOf" in schema:  # to leave a parameter out is how to say null
-        (schema,) = (each for each in schema["anyOf"] if each != {"type": "null"})
-    value: Json = {"type": "string"} | schema
+    # To leave a parameter out is how to say null.
+    options = [each for each in schema.pop("anyOf", []) if each != {"type": "null"}]
+    value: Json = reduce(dict.__or__, [{"type": "string"}, *options, schema])
     description = value.pop("description")
     if isinstance(kind, LiteralType):
         value["enum"] = list(kind.values)
-    if value.get("default") in {"", ()}:
-        del value["default"]
+    if value.get("default") in {"", (), None}:
+        value.pop("default", None)
     return {"description": description, "schema": value}

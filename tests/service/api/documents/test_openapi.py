@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import httpx
 import pytest
 
+from service.api.documents.openapi import document
 from service.app import create_app
+from service.errors import RatecardError
 from service.settings import Settings
 from tests.support.running import Build, Json, service
 
@@ -38,10 +41,10 @@ def test_the_examples_find_something_in_the_catalogue_served(
     async def ask() -> None:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            document = (await client.get("/openapi.json")).json()
-            assert _example(document, "/v1/services/{id}") == "only"
+            served = (await client.get("/openapi.json")).json()
+            assert _example(served, "/v1/services/{id}") == "only"
             assert (await client.get("/v1/services/only")).status_code == 200
-            assert _example(document, "/v1/search/services") == query
+            assert _example(served, "/v1/search/services") == query
             found = await client.get("/v1/search/services", params={"q": query})
             assert found.json()["total"] == (1 if name.strip() else 0)
 
@@ -57,8 +60,18 @@ def test_an_empty_catalogue_has_no_example_of_an_id(artifacts: Path, build: Buil
     async def ask() -> None:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            document = json.loads((await client.get("/openapi.json")).content)
-            assert _example(document, "/v1/services/{id}") is None
+            served = json.loads((await client.get("/openapi.json")).content)
+            assert _example(served, "/v1/services/{id}") is None
             assert "0 services" in (await client.get("/llms.txt")).text
 
     asyncio.run(ask())
+
+
+def test_the_document_has_every_code_of_503() -> None:
+    unavailable = json.loads(document(""))["components"]["responses"]["SnapshotUnavailable"]
+    codes = {error.code for error in errors_of(RatecardError) if error.status == 503}
+    assert codes <= set(re.findall(r"[a-z_]+", unavailable["description"].partition("Codes: ")[2]))
+
+
+def errors_of(base: type[RatecardError]) -> set[type[RatecardError]]:
+    return {base}.union(*map(errors_of, base.__subclasses__()))

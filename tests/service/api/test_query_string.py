@@ -1,0 +1,104 @@
+"""Operations: parameters to a query string and back, and the errors that name one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import NODEFAULT, inspect
+
+from service.api.discovery import SearchDiscoveryResources
+from service.api.endpoints import SearchEndpoints
+from service.api.query_string import Operation, Parameter, format_query, parameters_of, parse
+from service.api.services import ListServices, SearchServices
+from service.app import create_app
+from service.errors import InvalidParameter
+from service.settings import Settings
+from service.web.pages import BrowseEndpoints, BrowseServices
+
+SEARCHES: tuple[type[Operation], ...] = (SearchServices, SearchEndpoints, SearchDiscoveryResources)
+TEXTS = {"maxPrice": ["0", "0.05"], "maxUsdPrice": ["1", "0.001"], "urlSubstring": ["api", "/v1/"]}
+LISTS = {"facets": ["category", "network", "scheme", "tag"], "integrationType": ["1P", "3P", ""]}
+
+
+def values_of(parameter: Parameter) -> st.SearchStrategy[Any]:
+    """Return values that a parameter accepts."""
+    match parameter.type:
+        case inspect.VarTupleType():
+            texts = st.sampled_from(LISTS.get(parameter.name, ["a,b", "é&=", "x y", "+"]))
+            return st.lists(texts, unique=True, max_size=3).map(tuple)
+        case inspect.BoolType():
+            return st.booleans()
+        case inspect.LiteralType(values=values):
+            return st.sampled_from(values)
+        case inspect.IntType(ge=minimum):
+            return st.integers(minimum, parameter.extra.get("maximum", 2**63 - 1))
+    return st.sampled_from(TEXTS.get(parameter.name, ["a", "weather & wind", "+é%20", " x "]))
+
+
+@st.composite
+def operations(draw: st.DrawFn) -> Operation:
+    kind: type[Operation] = draw(st.sampled_from(SEARCHES))
+    chosen = {
+        parameter.field: draw(values_of(parameter))
+        for name, parameter in parameters_of(kind).items()
+        if name in {"q", "query"} or draw(st.booleans())
+    }
+    return kind(**chosen)
+
+
+@given(operations())
+def test_a_formatted_operation_is_parsed_to_itself(operation: Operation) -> None:
+    assert parse(type(operation), format_query(operation).encode()) == operation
+
+
+@pytest.mark.parametrize("kind", [ListServices, *SEARCHES, BrowseServices, BrowseEndpoints])
+def test_parameters_that_are_left_out_have_their_defaults(kind: type[Operation]) -> None:
+    given = {"q": "x"} if "q" in parameters_of(kind) else {"query": "x"}
+    operation = parse(kind, b"q=x&query=x&unknown=1")
+    for name, parameter in parameters_of(kind).items():
+        if parameter.default is not NODEFAULT and name not in given:
+            assert getattr(operation, parameter.field) == parameter.default
+    assert format_query(operation) in {"", "q=x", "query=x"}
+
+
+def test_blank_text_of_a_form_is_no_maximum_price() -> None:
+    assert parse(BrowseServices, b"q=&maxPrice=") == BrowseServices()
+    with pytest.raises(InvalidParameter, match="maxPrice must be a decimal"):
+        parse(ListServices, b"maxPrice=")
+
+
+def test_a_page_ignores_the_parameters_that_it_has_no_control_for() -> None:
+    assert parse(BrowseEndpoints, b"limit=x&facets=nope&explain=2") == BrowseEndpoints()
+
+
+@pytest.mark.parametrize(
+    ("query", "is_expensive"),
+    [
+        (b"limit=200&offset=9&sort=name&endpoints=none", False),
+        (b"category=Data", True),
+        (b"maxPrice=1", True),
+        (b"enriched=false", True),
+        (b"facets=tag", True),
+    ],
+)
+def test_only_filters_and_counts_make_a_list_expensive(query: bytes, is_expensive: bool) -> None:
+    assert parse(ListServices, query).is_expensive is is_expensive
+
+
+def test_invalid_parameters_are_named_where_there_is_no_snapshot(tmp_path: Path) -> None:
+    app = create_app(Settings(artifacts=str(tmp_path)))
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            for path in ("/v1/search/services", "/discovery/search", "/discovery/merchant"):
+                assert (await client.get(path)).status_code == 400
+                assert (await client.get(f"{path}?q=a&query=a&payTo=a")).status_code == 503
+
+    asyncio.run(ask())
