@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
-from service.records import PriceSummary, Pricing
+from service.records import AcceptsEntry, PriceSummary, Pricing
 
 EXACT = "exact"
 """The scheme of fixed prices, and that of a price that names none."""
@@ -56,6 +57,23 @@ def price_range(low: str, high: str, currency: str) -> Price:
 def format_decimal(price: float) -> str:
     """Format a price without exponent, so that it can be parsed again to the same number."""
     return np.format_float_positional(price, trim="-")
+
+
+def offer_pricing(
+    pricing: Pricing, entry: AcceptsEntry | UnsetType, price: tuple[float, str] | None
+) -> Pricing:
+    """Return the pricing of an endpoint with the terms of one of its offers.
+
+    entry: the offer as its feed has it, UNSET where no feed has it
+    price: what the offer costs and in which currency, None if it is the price of the record
+    """
+    names = () if entry is UNSET else ("scheme", "network")
+    texts = {name: text for name in names if isinstance(text := getattr(entry, name), str)}
+    pricing = replace(pricing, **texts)
+    if price is None:
+        return pricing
+    amount, currency = format_decimal(price[0]), price[1] or pricing.currency
+    return replace(pricing, amount=amount, currency=currency, min_amount="", max_amount="")
 
 
 def is_upto(pricing: Pricing) -> bool:

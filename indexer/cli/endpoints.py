@@ -6,7 +6,6 @@ import argparse
 import asyncio
 
 import msgspec
-from msgspec import UNSET
 
 from indexer.cli.command import command_line
 from indexer.cli.results import Row, answer_page
@@ -18,8 +17,8 @@ from service.api.endpoints import (
     find_endpoints,
 )
 from service.networks import network_label
-from service.prices import endpoint_price, format_decimal
-from service.records import EndpointList, FoundEndpoint, Pricing
+from service.prices import endpoint_price, offer_pricing
+from service.records import EndpointList, FoundEndpoint
 from service.snapshot.snapshot import Snapshot
 
 COLUMNS = ("#", "method", "url", "service", "price", "network")
@@ -49,20 +48,11 @@ def _row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:
 
     `price` is that of the offer, None if it is that of the record.
     """
-    pricing = endpoint.pricing
-    network, scheme = pricing.network or "", pricing.scheme or ""
-    if endpoint.match is not UNSET:
-        network = endpoint.match.network if isinstance(endpoint.match.network, str) else network
-        scheme = endpoint.match.scheme if isinstance(endpoint.match.scheme, str) else scheme
-    if price is not None:
-        amount, currency = price
-        pricing = Pricing(
-            amount=format_decimal(amount), currency=currency or pricing.currency, scheme=scheme
-        )
+    pricing = offer_pricing(endpoint.pricing, endpoint.match, price)
     method, url = shorten(endpoint.method), shorten(endpoint.url)
     details = (
         endpoint.service.id,
         shorten(str(endpoint_price(pricing))),
-        shorten(network_label(network)),
+        shorten(network_label(pricing.network or "")),
     )
     return Row(url, endpoint.service.id, (method, url, *details))

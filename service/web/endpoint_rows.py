@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
 from service.networks import network_label
-from service.prices import endpoint_price, format_decimal, is_upto
+from service.prices import endpoint_price, is_upto, offer_pricing
 from service.records import Endpoint, ParameterDescriptor, Pricing
 from service.web.card import MAX_TEXT, quantity
 
@@ -91,23 +91,7 @@ def result_of(
     endpoint: EndpointSummary, number: int, offer_price: tuple[float, str] | None
 ) -> EndpointResult:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
-    pricing = endpoint.pricing
-    if endpoint.match:
-        given = {
-            name: value
-            for name in ("scheme", "network")
-            if isinstance(value := getattr(endpoint.match, name), str)
-        }
-        pricing = msgspec.structs.replace(pricing, **given)
-    if offer_price is not None:
-        price, currency = offer_price
-        pricing = msgspec.structs.replace(
-            pricing,
-            amount=format_decimal(price),
-            currency=currency or pricing.currency,
-            min_amount="",
-            max_amount="",
-        )
+    pricing = offer_pricing(endpoint.pricing, endpoint.match, offer_price)
     return EndpointResult(
         **_cut(_texts(endpoint, pricing)),
         number=number,

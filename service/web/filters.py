@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from service.api.endpoints import EndpointSelection, find_endpoints
+from service.api.query_string import Price, parameters_of
 from service.api.services import ServiceSelection, find
-from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.facets import (
     ENDPOINT_KEYS,
     MAX_COUNTED,
@@ -24,28 +25,52 @@ from service.filtering.facets import (
     FacetCounts,
     Normaliser,
 )
-from service.filtering.filters import Filters
 from service.prices import format_decimal
 from service.snapshot import Snapshot
 from service.snapshot.data import Hits
 from service.snapshot.engine import EndpointHits
 from service.web.card import MAX_TEXT
 
-R = TypeVar("R", ServiceSelection, EndpointSelection)
-
-SERVICE_FACETS = ("category", "network")
-ENDPOINT_FACETS = (*SERVICE_FACETS, "method")
-"""The facets to choose from."""
 KEYS: Mapping[str, Normaliser] = {**SERVICE_KEYS, **OFFER_KEYS, **ENDPOINT_KEYS}
 PRICES = (0.001, 0.01, 0.1, 1.0)
 MAX_CHIPS = 20
 """Selected filters with a link that removes one: each link has all others, which is quadratic."""
 
-CONTROLS = {*ENDPOINT_FACETS, "q", "maxPrice", "sort"}
-"""Parameters that the form has a control for."""
-SHARED = {"q", "category", "network", "scheme", "tag", "enriched", "maxPrice", "sort"}
-"""Parameters that services and endpoints have in common."""
+SERVICE_PANELS = ("category", "network")
+ENDPOINT_PANELS = (*SERVICE_PANELS, "method")
+"""The facets to choose from."""
 
+FormPrice = Annotated[Price, Meta(extra={"is_blank_missing": True})]
+"""A maximum price, for which the forms send blank text where none is chosen."""
+
+
+class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
+    """Parameters of the page of services, which is always one of 24."""
+
+    FIXED = frozenset({"limit", "facets", "endpoints", "explain"})
+    PANELS = SERVICE_PANELS
+    max_price: FormPrice | None = None
+
+    @property
+    def is_expensive(self) -> bool:
+        """Whether the page is refused under load: always, since it counts the choices."""
+        return True
+
+
+class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
+    """Parameters of the page of endpoints, which is always one of 24."""
+
+    FIXED = frozenset({"limit", "facets", "explain"})
+    PANELS = ENDPOINT_PANELS
+    max_price: FormPrice | None = None
+
+
+Listing: TypeAlias = BrowseServices | BrowseEndpoints
+L = TypeVar("L", BrowseServices, BrowseEndpoints)
+
+CONTROLS = {*ENDPOINT_PANELS, "q", "maxPrice", "sort"}
+"""Parameters that the form has a control for."""
+SHARED = parameters_of(BrowseServices).keys() & parameters_of(BrowseEndpoints).keys()
 BY_NAME = ("sort", "name")
 """The order that services alone have."""
 
@@ -66,25 +91,24 @@ class Chip(NamedTuple):
     query: str
 
 
-def count_unselected(request: R) -> R:
-    """Return a request that also counts the facets without a selected value."""
-    selected = _selected(request.filters)
-    counted = tuple(name for name in _facets_of(request) if name not in selected)
-    return replace(request, facets=counted)
+def count_unselected(listing: L) -> L:
+    """Return the parameters that also count the facets without a selected value."""
+    counted = tuple(name for name in listing.PANELS if not getattr(listing, name))
+    return replace(listing, facets=counted)
 
 
 async def facet_choices(
-    snapshot: Snapshot, request: ServiceSelection | EndpointSelection, counts: FacetCounts | None
+    snapshot: Snapshot, listing: Listing, counts: FacetCounts | None
 ) -> dict[str, list[Choice]]:
     """Return the choices of each facet; `counts` has those of the unselected ones."""
-    known, selected = counts or {}, _selected(request.filters)
+    counts = counts or {}
     return {
         name: choices_of(
-            known[name] if name in known else await _count_facet(snapshot, request, name),
-            selected.get(name, ()),
+            counts[name] if name in counts else await _count_facet(snapshot, listing, name),
+            getattr(listing, name),
             KEYS[name],
         )
-        for name in _facets_of(request)
+        for name in listing.PANELS
     }
 
 
@@ -106,14 +130,12 @@ def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> l
     ]
 
 
-async def price_choices(
-    snapshot: Snapshot, request: ServiceSelection | EndpointSelection
-) -> list[Choice]:
+async def price_choices(snapshot: Snapshot, listing: Listing) -> list[Choice]:
     """Return the maximum prices with their counts, the selected one among them."""
-    selected = request.filters.max_price
+    selected = listing.filters.max_price
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
     texts = [*map(format_decimal, prices)]
-    matches = await asyncio.gather(*(_find(snapshot, request, max_price=text) for text in texts))
+    matches = await asyncio.gather(*(_find(snapshot, listing, max_price=text) for text in texts))
     return [
         Choice("", "Any price", None, selected is None),
         *(
@@ -145,23 +167,19 @@ def shared_query(query: str) -> str:
     return urlencode([pair for pair in _pairs(query) if pair[0] in SHARED and pair != BY_NAME])
 
 
-async def _count_facet(
-    snapshot: Snapshot, request: ServiceSelection | EndpointSelection, name: str
-) -> FacetCount:
+async def _count_facet(snapshot: Snapshot, listing: Listing, name: str) -> FacetCount:
     """Return the counts of a facet among the matches of all other filters."""
-    hits = await _find(snapshot, request, **{name: ()}, facets=(name,))
+    hits = await _find(snapshot, listing, **{name: ()}, facets=(name,))
     return (hits.facets or {})[name]
 
 
-async def _find(
-    snapshot: Snapshot, request: ServiceSelection | EndpointSelection, **changes: object
-) -> Hits | EndpointHits:
+async def _find(snapshot: Snapshot, listing: Listing, **changes: object) -> Hits | EndpointHits:
     """Return the counts of all matches with other filters."""
     # Any order but by relevance saves ranking the matches.
-    request = replace(request, limit=1, offset=0, sort="popularity", **changes)
-    if isinstance(request, ServiceSelection):
-        return await find(snapshot, request)
-    return await find_endpoints(snapshot, request)
+    listing = replace(listing, limit=1, offset=0, sort="popularity", **changes)
+    if isinstance(listing, BrowseServices):
+        return await find(snapshot, listing)
+    return await find_endpoints(snapshot, listing)
 
 
 def _label(name: str, value: str) -> str:
@@ -181,12 +199,3 @@ def _label(name: str, value: str) -> str:
 
 def _pairs(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query, keep_blank_values=True)
-
-
-def _facets_of(request: ServiceSelection | EndpointSelection) -> tuple[str, ...]:
-    return SERVICE_FACETS if isinstance(request, ServiceSelection) else ENDPOINT_FACETS
-
-
-def _selected(filters: Filters | EndpointFilters) -> Mapping[str, Sequence[str]]:
-    """Return the selected values of facets."""
-    return filters.facets | (filters.offers if isinstance(filters, EndpointFilters) else {})

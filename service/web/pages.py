@@ -6,27 +6,25 @@ Scripts fetch the same documents, and swap in the parts that differ.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from msgspec import Meta
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from service.api.ecosystem import Timeframe
-from service.api.endpoints import EndpointSelection, find_endpoints
+from service.api.endpoints import find_endpoints
 from service.api.query_string import (
     Offset,
     Operation,
-    Price,
     Query,
     format_query,
     parse_request,
 )
-from service.api.services import ServiceSelection, find
+from service.api.services import find
 from service.errors import RatecardError, ServiceNotFound
 from service.filtering.facets import FacetCounts
 from service.http.cache import CachedRoute
@@ -38,6 +36,7 @@ from service.web import filters
 from service.web.card import card_of, listed_card_of, quantity
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
+from service.web.filters import BrowseEndpoints, BrowseServices, Listing
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
@@ -53,30 +52,8 @@ PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trus
 DOCS_POLICY = f"{POLICY}img-src 'self' data:"
 """Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
 
-FormPrice = Annotated[Price, Meta(extra={"is_blank_missing": True})]
-"""A maximum price, for which the forms send blank text where none is chosen."""
-
 # Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
-
-
-class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
-    """Parameters of the page of services, which is always one of 24."""
-
-    FIXED = frozenset({"limit", "facets", "endpoints", "explain"})
-    max_price: FormPrice | None = None
-
-    @property
-    def is_expensive(self) -> bool:
-        """Whether the page is refused under load: always, since it counts the choices."""
-        return True
-
-
-class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
-    """Parameters of the page of endpoints, which is always one of 24."""
-
-    FIXED = frozenset({"limit", "facets", "explain"})
-    max_price: FormPrice | None = None
 
 
 class BrowseService(Operation, frozen=True, kw_only=True):
@@ -147,16 +124,16 @@ async def service_page(request: Request) -> Response:
 
 async def ecosystem_page(request: Request) -> Response:
     """Render the statistics of a timeframe and a page of payments."""
-    wanted = parse_request(BrowsePayments, request)
+    operation = parse_request(BrowsePayments, request)
     tables = snapshot_of(request).ecosystem
-    payments, has_next = payments_of(tables, wanted.page, PAYMENTS)
+    payments, has_next = payments_of(tables, operation.page, PAYMENTS)
     return _render(
         request,
         "ecosystem.html",
-        statistics=statistics_of(tables, wanted.timeframe),
+        statistics=statistics_of(tables, operation.timeframe),
         payments=payments,
-        days=wanted.timeframe,
-        **_paging(wanted, "page", 1, wanted.page + 1 + has_next),
+        days=operation.timeframe,
+        **_paging(operation, "page", 1, operation.page + 1 + has_next),
     )
 
 
@@ -184,7 +161,7 @@ PAGES = [
 
 async def _list(
     snapshot: Snapshot,
-    listing: ServiceSelection | EndpointSelection,
+    listing: Listing,
     total: int,
     facets: FacetCounts | None,
 ) -> dict[str, Any]:
@@ -201,16 +178,16 @@ async def _list(
     }
 
 
-def _paging(wanted: Operation, field: str, step: int, total: int) -> dict[str, Any]:
+def _paging(operation: Operation, field: str, step: int, total: int) -> dict[str, Any]:
     """Return the numbers of a page, and the query strings of it, of the one before and after.
 
     field: the parameter that has the place of the page
     """
-    offset: int = getattr(wanted, field)
+    offset: int = getattr(operation, field)
     following = offset + step
 
     def query(offset: int) -> str:
-        return format_query(replace(wanted, **{field: offset}))
+        return format_query(replace(operation, **{field: offset}))
 
     return {
         "offset": offset,
@@ -221,7 +198,7 @@ def _paging(wanted: Operation, field: str, step: int, total: int) -> dict[str, A
     }
 
 
-def _query_of_all(search: EndpointSelection, service_id: str | None = None) -> str:
+def _query_of_all(search: BrowseEndpoints, service_id: str | None = None) -> str:
     """Return the query string of all matches, or of all those of one service."""
     services = search.service if service_id is None else (service_id,)
     return format_query(replace(search, per_service=0, service=services, offset=0))
