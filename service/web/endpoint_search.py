@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from unicodedata import normalize
 from urllib.parse import unquote
 
@@ -44,32 +43,6 @@ class _Text(Struct):
 
 class _WithTexts(Struct):
     endpoints: list[_Text]
-
-
-class _OwnTexts:
-    """Tells endpoints that match words by their own texts from those that their service matches.
-
-    words: the terms that each word stands for
-    limit: characters of a text that are compared
-    """
-
-    def __init__(self, words: Sequence[frozenset[str]], limit: int) -> None:
-        self._words, self._limit = words, limit
-
-    def count_words(self, endpoint: EndpointResult) -> int:
-        """Return how many of the words the path and the description of an endpoint have."""
-        path = unquote(endpoint.path).replace("/", " ")
-        # A character may stand for 18 in NFKC.
-        texts = (normalize("NFKC", text[: self._limit]) for text in (path, endpoint.description))
-        words = chain.from_iterable(words_of(text[: self._limit]) for text in texts)
-        terms = {term_of(word.text) for word in words}
-        return sum(not terms.isdisjoint(word) for word in self._words)
-
-    def select(self, endpoints: Sequence[EndpointResult]) -> list[EndpointResult]:
-        """Return the endpoints that have all words, or where there are none, any of the words."""
-        counts = [self.count_words(endpoint) for endpoint in endpoints]
-        fewest = len(self._words) if len(self._words) in counts else 1
-        return [each for each, count in zip(endpoints, counts, strict=True) if count >= fewest > 0]
 
 
 _endpoint = msgspec.json.Decoder(Endpoint)
@@ -122,8 +95,8 @@ async def find_in_services(
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
         result = _result(snapshot, ordinal, offer)
         results.setdefault(result.service_id, []).append(result)
-    own = _OwnTexts(snapshot.parser.terms(listing.q), MAX_ANALYSED // (2 * limit))
-    return {service: own.select(endpoints) for service, endpoints in results.items()}
+    words, size = snapshot.parser.terms(listing.q), MAX_ANALYSED // (2 * limit)
+    return {service: _with_own_words(own, words, size) for service, own in results.items()}
 
 
 async def find_in_service(
@@ -162,6 +135,25 @@ def _find_parts(snapshot: Snapshot, service: int, words: str) -> list[int]:
         for ordinal, each in zip(snapshot.endpoints.of_service(service), texts, strict=True)
         if all(map(f"{each.method} {each.url} {each.description}".casefold().__contains__, parts))
     ]
+
+
+def _with_own_words(
+    endpoints: Sequence[EndpointResult], words: Sequence[frozenset[str]], size: int
+) -> list[EndpointResult]:
+    """Return the endpoints whose own texts have all words, or where none has, any of them.
+
+    words: the terms that each word stands for
+    size: characters of a text that are compared
+    """
+    counts = []
+    for endpoint in endpoints:
+        path = unquote(endpoint.path).replace("/", " ")
+        # A character may stand for 18 in NFKC.
+        texts = (normalize("NFKC", text[:size])[:size] for text in (path, endpoint.description))
+        terms = {term_of(word.text) for text in texts for word in words_of(text)}
+        counts.append(sum(not terms.isdisjoint(word) for word in words))
+    fewest = len(words) if len(words) in counts else 1
+    return [each for each, count in zip(endpoints, counts, strict=True) if count >= fewest > 0]
 
 
 def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[EndpointRow]:
