@@ -41,6 +41,8 @@ class Card(NamedTuple):
 
 MAX_TEXT = 400
 """Characters of a text in a list, which shows two lines of a description."""
+MAX_NAMES = 50
+"""Networks and tags shown of a service."""
 
 _service = msgspec.json.Decoder(Service)
 
@@ -60,13 +62,14 @@ def card_of(summary: bytes | memoryview) -> Card:
         calls = "" if quality.total_calls is UNSET else quantity(quality.total_calls, "call")
         payers = "" if quality.unique_payers is UNSET else f"{quality.unique_payers:,}"
         last_called = format_timestamp(quality.last_called_at) if quality.last_called_at else ""
+    networks = map(network_label, (service.networks or [])[:MAX_NAMES])
     website = _website.fullmatch(service.provider_url or "")
     return Card(
         id=service.id,
         name=service.name,
         provider=service.provider or service.domain or "",
         category=service.category or "",
-        networks=", ".join(dict.fromkeys(map(network_label, service.networks or []))),
+        networks=", ".join(dict.fromkeys(networks)),
         curated=service.enriched is True,
         price=price.amount,
         currency=price.currency,
@@ -77,7 +80,7 @@ def card_of(summary: bytes | memoryview) -> Card:
         last_called=last_called,
         website=website[0] if website else "",
         host=website[1].lower() if website else "",
-        tags=service.tags or (),
+        tags=(service.tags or [])[:MAX_NAMES],
     )
 
 

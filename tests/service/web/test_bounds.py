@@ -15,13 +15,14 @@ from service.app import create_app
 from service.search.analysis import Word, words_of
 from service.settings import Settings
 from service.web import endpoint_search
-from service.web.card import MAX_TEXT
+from service.web.card import MAX_NAMES, MAX_TEXT
 from service.web.endpoint_search import MAX_ANALYSED, MAX_DETAILED
 from tests.support.running import Json, endpoint, service, write_lines
 
 LONG = "weather at a harbour, its tides and winds and swell, by hour and day " * 14
 LONGER = "ferries of a harbour and their berths, by hour and day " * 1000
 EXPANDING = "\ufdfa weather " * 60  # 18 characters each in NFKC
+NAMES = [f"n{number}" for number in range(5000)]
 QUOTES = "'\"" * 3000
 
 Get = Callable[[str], str]
@@ -45,6 +46,9 @@ RECORDS = [
     ),
     service("quotes", endpoints=[call(n, parameter(QUOTES)) for n in range(70)]),
     service("long", name=LONGER, description=LONGER, category=LONGER, tags=[LONGER]),
+    service(
+        "names", tags=[f"tag-{n}" for n in range(5000)], networks=[f"n{n}" for n in range(5000)]
+    ),
     service("values", endpoints=[call(0, parameter(enumValues=[*range(1000)]))]),
 ]
 
@@ -113,3 +117,8 @@ def test_lists_show_the_beginning_of_long_texts(path: str, get: Get) -> None:
     page = get(path)
     assert LONGER[:MAX_TEXT] in page
     assert LONGER[: 2 * MAX_TEXT] not in page
+
+
+def test_a_page_shows_the_first_networks_and_tags(get: Get) -> None:
+    page = get("/services/names")
+    assert page.count('href="/?tag=') == page.count(", n") + 1 == MAX_NAMES
