@@ -241,6 +241,7 @@ def endpoint_filters_of(rng: random.Random) -> EndpointFilters:
         enriched=rng.choice([None, None, True]),
         max_price=rng.choice([None, None, 0.01]),
         max_usd_price=rng.choice([None, None, 0.02]),
+        match_all=rng.random() < 0.25,
         sort=rng.choice(["relevance", "relevance", "relevance", "price", "popularity"]),
         per_service=rng.choice([3, 3, 1, 0]),
         counted=ENDPOINT_FACETS if rng.random() < 0.4 else (),

@@ -261,6 +261,8 @@ def test_an_endpoint_below_a_service_leads_to_it_among_those_that_match(page: Pa
     ("words", "paths"),
     [
         ("tide moons", ["/tides/moon"]),  # other forms
+        ("weather moon", ["/tides/moon"]),  # a word of the service as well
+        ("post tides", ["/tides/low"]),  # a method
         ("mooon", ["/tides/moon"]),  # misspelt
         ("moo", ["/tides/moon"]),  # incomplete
         ("owl.example/ab", ["/about"]),  # part of a URL
