@@ -179,7 +179,7 @@ async def _find(snapshot: Snapshot, listing: Listing, **changes: object) -> Hits
     listing = replace(listing, limit=1, offset=0, sort="popularity", **changes)
     if isinstance(listing, BrowseServices):
         return await find(snapshot, listing)
-    return await find_endpoints(snapshot, listing)
+    return await find_endpoints(snapshot, replace(listing, per_service=0))
 
 
 def _label(name: str, value: str) -> str:
