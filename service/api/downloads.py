@@ -56,7 +56,7 @@ async def get_archive_in_package(request: Request) -> ASGIApp:
 async def get_package(request: Request) -> ASGIApp:
     """Describe the archives of a snapshot as a data package."""
     download = await _find(request, Downloads.download, request.path_params["id"])
-    return _json(_encode(_package(download)), NO_CACHE)
+    return _json(_encode(_package(download)), download.id, NO_CACHE)
 
 
 async def get_manifest(request: Request) -> ASGIApp:
@@ -68,7 +68,7 @@ async def get_manifest(request: Request) -> ASGIApp:
 async def get_section_index(request: Request) -> ASGIApp:
     """Send the sections of the files of a copy."""
     download, _ = await _find(request, Downloads.manifest, request.path_params["sha256"])
-    return _json(_encode(download.section_index), IMMUTABLE)
+    return _json(_encode(download.section_index), download.id, IMMUTABLE)
 
 
 async def get_section(request: Request) -> ASGIApp:
@@ -81,7 +81,7 @@ async def get_patch_index(request: Request) -> ASGIApp:
     """Send the pieces of the files that changed between two snapshots."""
     base, target = request.path_params["from"], request.path_params["to"]
     download, _ = await _find(request, Downloads.patches, base, target)
-    return _json(_encode(download.patch_index), IMMUTABLE)
+    return _json(_encode(download.patch_index), download.id, IMMUTABLE)
 
 
 async def get_patches(request: Request) -> ASGIApp:
@@ -99,7 +99,7 @@ async def get_pointer(request: Request) -> ASGIApp:
     publication = await asyncio.to_thread(downloads.newest_publication)
     if publication is None:
         raise DownloadNotFound("no publication has whole downloads here; build again")
-    return _json(publication.content, NO_CACHE)
+    return _json(publication.content, publication.pointer.id, NO_CACHE)
 
 
 async def _archive(request: Request, snapshot_id: str, name: str) -> FileResponse:
@@ -178,7 +178,12 @@ def _encode(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _json(body: bytes, cache_control: str) -> Cacheable:
-    """Respond with a small JSON text, which the response cache does not keep."""
-    etag = hashlib.sha256(body).hexdigest()
-    return Cacheable(body, etag=etag, cache_control=cache_control, is_kept=False)
+def _json(body: bytes, snapshot_id: str, cache_control: str) -> Cacheable:
+    """Respond with a small JSON text of a snapshot, which the response cache does not keep."""
+    return Cacheable(
+        body,
+        etag=hashlib.sha256(body).hexdigest(),
+        cache_control=cache_control,
+        snapshot_id=snapshot_id,
+        is_kept=False,
+    )

@@ -18,7 +18,7 @@ from service.artifacts.downloads import Part
 from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable
 from service.http.bodies import client_timeout
 from service.http.cache import is_known
-from service.http.responses import SNAPSHOT, RawHeaders
+from service.http.responses import SNAPSHOT, SNAPSHOT_HEADER, RawHeaders
 
 CHUNK = 2**18
 """Bytes that are read and sent at a time."""
@@ -102,6 +102,7 @@ class FileResponse:
             (b"etag", self._etag),
             (b"cache-control", cache_control.encode()),
             (b"accept-ranges", b"bytes"),
+            (SNAPSHOT_HEADER, part.snapshot_id.encode()),
         ]
         self._content_type = b"content-type", media_type.encode()
         self._transfers = transfers

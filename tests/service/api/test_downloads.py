@@ -397,6 +397,23 @@ def test_the_pointer_is_that_of_the_last_publication(artifacts: Path, build: Bui
         assert client.get(POINTER_PATH).status_code == 404
 
 
+def test_a_download_names_its_own_snapshot(server: httpx.Client, artifacts_of_two: Path) -> None:
+    index = read_download(artifacts_of_two / DOWNLOADS / current(artifacts_of_two))
+    base = read_download(artifacts_of_two / DOWNLOADS / index.base)
+    paths = [lines_name(base.id), archive_name(base.id), f"{base.id}/datapackage.json"]
+    paths += [f"manifests/{base.manifest}.json", f"sections/{base.manifest}.json"]
+    for path in paths:
+        tag = ""
+        for status in (200, 304):
+            response = server.get(f"{ROOT}/{path}", headers={"If-None-Match": tag})
+            assert (response.status_code, path) == (status, path)
+            assert response.headers.get_list("ratecard-snapshot") == [base.id]
+            tag = response.headers["etag"]
+    for suffix in ("json", "zst"):
+        patches = server.get(f"{ROOT}/patches/{base.id}-{index.id}.{suffix}")
+        assert patches.headers.get_list("ratecard-snapshot") == [index.id]
+
+
 def test_an_origin_names_the_last_publication_whatever_it_serves(
     artifacts: Path, build: Build
 ) -> None:
