@@ -20,7 +20,7 @@ from service.api.downloads import DOWNLOADS
 from service.api.ecosystem import get_overview, get_stats, get_transactions
 from service.api.endpoints import search_endpoints
 from service.api.services import get_service, list_services, search_services
-from service.api.snapshots import get_current_snapshot, list_snapshots
+from service.api.snapshots import SNAPSHOTS
 from service.api.status import get_health, get_metrics, get_readiness
 from service.artifacts.manager import SnapshotManager
 from service.discovery_records import PREFIXES
@@ -46,8 +46,6 @@ ROUTES = [
     Route("/v1/search/services", search_services),
     CachedRoute("/v1/services/{id}", get_service),
     Route("/v1/search/endpoints", search_endpoints),
-    Route("/v1/snapshots", list_snapshots),
-    Route("/v1/snapshots/current", get_current_snapshot),
     Route("/v1/changes", list_changes),
     Route("/v1/ecosystem/overview", get_overview),
     Route("/v1/ecosystem/transactions", get_transactions),
@@ -82,7 +80,7 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
     artifacts = Path(settings.artifacts)
     snapshots = SnapshotManager(artifacts, connector_of(settings), downloads=settings.downloads)
     mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
-    routes = [*ROUTES, *DOWNLOADS, *(mcp.routes if mcp else [])]
+    routes = [*ROUTES, *DOWNLOADS, *SNAPSHOTS, *(mcp.routes if mcp else [])]
     context = Context(
         settings=settings,
         snapshots=snapshots,

@@ -43,13 +43,13 @@ class SnapshotDescription(Struct, kw_only=True):
 
 
 class SnapshotList(Struct):
-    """The snapshots that are kept, the newest publication first."""
+    """The newest snapshots that are kept, the last publication first."""
 
     snapshots: list[SnapshotDescription]
 
 
 class SnapshotEnvelope(Struct):
-    """The snapshot being served."""
+    """A snapshot that is kept."""
 
     snapshot: SnapshotDescription
 

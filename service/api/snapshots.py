@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from service.artifacts.kept import KeptSnapshot
+from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
-from service.http.responses import no_store
+from service.http.responses import NO_CACHE, Cacheable
 from service.records import format_timestamp
 from service.snapshot.manifest import File
 from service.snapshot_records import (
@@ -20,26 +23,37 @@ from service.snapshot_records import (
     SnapshotList,
 )
 
+MAX_LISTED = 100
+"""Snapshots that are listed, of some 26 KB each before compression."""
+
 
 async def list_snapshots(request: Request) -> Response:
-    """List the kept snapshots, newest first.
-
-    The list changes without a new snapshot, when a build finds the catalogue up to date or removes
-    old snapshots, so that no cache may answer it.
-    """
-    served, snapshots = snapshot_of(request), context_of(request).snapshots
-    kept = list(snapshots.folder.kept.snapshots)
+    """List the newest kept snapshots, the last publication first."""
+    context, served = context_of(request), snapshot_of(request)
+    context.load_shedder.check()
+    kept = list(context.snapshots.folder.kept.snapshots[:MAX_LISTED])
     if served.id not in [snapshot.id for snapshot in kept]:
-        kept.insert(0, snapshots.find(served.id, served))
-    described = [describe(request, snapshot) for snapshot in kept]
-    return no_store(msgspec.json.encode(SnapshotList(described)))
+        kept.insert(0, context.snapshots.find(served.id, served))
+    return _respond(SnapshotList([describe(request, snapshot) for snapshot in kept]))
 
 
-async def get_current_snapshot(request: Request) -> Response:
-    """Describe the snapshot being served."""
+async def get_snapshot(request: Request) -> Response:
+    """Describe a kept snapshot, by default the one being served."""
     served = snapshot_of(request)
-    current = describe(request, context_of(request).snapshots.find(served.id, served))
-    return no_store(msgspec.json.encode(SnapshotEnvelope(current)))
+    snapshot_id = request.path_params.get("id", served.id)
+    snapshot = context_of(request).snapshots.find(snapshot_id, served)
+    return _respond(SnapshotEnvelope(describe(request, snapshot)), snapshot.id)
+
+
+def _folder_version(scope: Scope) -> int:
+    return context_of(Request(scope)).snapshots.folder.version
+
+
+SNAPSHOTS = [
+    CachedRoute("/v1/snapshots", list_snapshots, edition=_folder_version),
+    CachedRoute("/v1/snapshots/current", get_snapshot, edition=_folder_version),
+    CachedRoute("/v1/snapshots/{id}", get_snapshot, edition=_folder_version),
+]
 
 
 def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescription:
@@ -58,6 +72,13 @@ def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescription:
         files=_list_files(manifest.files),
         downloads=_list_files(archives),
     )
+
+
+def _respond(value: SnapshotList | SnapshotEnvelope, snapshot_id: str = "") -> Cacheable:
+    """Respond with what changes without a new snapshot: clients ask again each time."""
+    body = msgspec.json.encode(value)
+    etag = hashlib.sha256(body).hexdigest()
+    return Cacheable(body, etag=etag, cache_control=NO_CACHE, snapshot_id=snapshot_id)
 
 
 def _list_files(files: Mapping[str, File]) -> list[SnapshotFile]:

@@ -29,6 +29,8 @@ class ArtifactsFolder:
         """The downloads of the kept snapshots, None where they are not read."""
         self.states: tuple[FileState, ...] = ()
         """The states of the files that change when anything is published, repaired or removed."""
+        self.version = 0
+        """A number that grows with each change of `current`, `kept` or `downloads`."""
         self._read: tuple[FileState, ...] = ()
         self._refreshing = threading.Lock()
 
@@ -46,9 +48,11 @@ class ArtifactsFolder:
             names.append(f"{SNAPSHOTS}/{current.id}")
         states = tuple(state_of(self.path / name) for name in names)
         if states != self._read:
+            before = self.current, self.kept, self.downloads
             self.current = current
             self.kept = read_kept(self.path, self.kept)
             if self.downloads is not None:
                 self.downloads = read_downloads(self.path, self.downloads)
+            self.version += before != (self.current, self.kept, self.downloads)
             self._read = states if are_settled(states, now) else ()
         self.states = states

@@ -59,20 +59,29 @@ class CachedRoute(Route):
     """A route whose responses are cached by its path and the query parameters that it reads.
 
     Requests that differ in other parameters share a response. The middleware looks up the request
-    as it came first, so that this costs a cache hit nothing.
+    as it came first, so that this costs a cache hit nothing. `edition` returns a number that
+    changes with the responses while the snapshot stays.
     """
 
     def __init__(
-        self, path: str, endpoint: Callable[..., Any], parameters: Container[str] = ()
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        parameters: Container[str] = (),
+        edition: Callable[[Scope], int] | None = None,
     ) -> None:
         super().__init__(path, endpoint)
         self._parameters = parameters
+        self._edition = edition
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from the cache, or by the endpoint."""
-        if (query := scope["query_string"]) and scope["method"] in CACHEABLE_METHODS:
+        query, edition = scope["query_string"], self._edition
+        if (query or edition) and scope["method"] in CACHEABLE_METHODS:
             snapshot_id, path, _, coding, root_path = scope[KEY]
             pieces = [piece for piece in query.split(b"&") if _name(piece) in self._parameters]
+            if edition is not None:
+                pieces.append(b"\n%d" % edition(scope))  # no query string has a line break
             key = scope[KEY] = snapshot_id, path, b"&".join(pieces), coding, root_path
             response = scope["app"].state.context.cache.get(key)
             if response is not None:

@@ -238,7 +238,7 @@ def test_a_prefix_is_stripped_and_in_the_openapi_document(prefixed: Proxied) -> 
     assert listing.json()["total"] == len(SPECIAL_IDS) + 1
     assert one.log_entry(listing)["route"] == "/v1/services"
     assert client.get("/api/openapi.json").json()["servers"] == [{"url": "/api"}]
-    assert client.get("/api/readyz").json()["status"] == "ready"
+    assert client.get("/api/healthz").json()["status"] == "ok"
     assert client.get("/api/nowhere").json()["error"]["code"] == "path_not_found"
 
 
@@ -268,7 +268,14 @@ def test_mcp_answers_below_the_prefix(special_ids: Path, tmp_path: Path) -> None
 
 def test_paths_outside_the_prefix_and_metrics_are_404_by_nginx(prefixed: Proxied) -> None:
     client, one = prefixed
-    for path in ("/v1/services", "/", "/api/metrics", "/api//metrics", "/api/v1/../%6detrics"):
+    for path in (
+        "/v1/services",
+        "/",
+        "/api/metrics",
+        "/api//metrics",
+        "/api/v1/../%6detrics",
+        "/api/readyz",
+    ):
         response = client.get(path)
         assert response.status_code == 404
         assert response.headers["content-type"] == "text/html"
@@ -439,7 +446,7 @@ def test_the_cache_answers_conditional_and_head_requests(long_cached: Proxied) -
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/services?limit=0", "/v1/services/nowhere", "/nowhere", "/healthz", "/readyz"]
+    "path", ["/v1/services?limit=0", "/v1/services/nowhere", "/nowhere", "/healthz"]
 )
 def test_the_cache_stores_no_errors_and_no_health_checks(long_cached: Proxied, path: str) -> None:
     client, one = long_cached
@@ -493,7 +500,7 @@ MIXED = (
     "/v1/services?limit=2&facets=category",
     "/v1/search/services?q=word",
     "/v1/ecosystem/overview",
-    "/readyz",
+    "/healthz",
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from service.app import create_app
 from service.settings import Settings
-from service.snapshot.manifest import MANIFEST, sha256
+from service.snapshot.manifest import MANIFEST, read_manifest, sha256
 from service.snapshot_records import SnapshotEnvelope, SnapshotList
 from tests.support.artifacts import current, folder
 from tests.support.running import Build, eventually, serve, service
@@ -24,7 +24,7 @@ _envelope = msgspec.json.Decoder(SnapshotEnvelope)
 def listed(client: httpx.Client) -> list[str]:
     """Return the ids of the listed snapshots."""
     response = client.get("/v1/snapshots")
-    assert (response.status_code, response.headers["cache-control"]) == (200, "no-store")
+    assert (response.status_code, response.headers["cache-control"]) == (200, "no-cache")
     return [snapshot.id for snapshot in _list.decode(response.content).snapshots]
 
 
@@ -54,6 +54,58 @@ def test_the_current_snapshot_is_described_as_its_manifest_and_readiness_do(
     for file in described["files"]:
         path = folder(sample) / file["path"]
         assert (file["bytes"], file["sha256"]) == (path.stat().st_size, sha256(path))
+
+
+def test_each_kept_snapshot_is_described_as_in_the_list(artifacts: Path, build: Build) -> None:
+    for name in "abc":
+        assert build([service(name)], options=("--keep", "2")) == 0
+    with serve(artifacts) as client:
+        items = client.get("/v1/snapshots").json()["snapshots"]
+        assert len(items) == 2
+        for item in items:
+            response = client.get(f"/v1/snapshots/{item['id']}")
+            assert response.json() == {"snapshot": item}
+            assert response.headers["ratecard-snapshot"] == item["id"]
+        unknown = client.get(f"/v1/snapshots/{'0' * 20}")
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "snapshot_not_found")
+        (removed,) = read_manifest(folder(artifacts)).earlier[:1]
+        gone = client.get(f"/v1/snapshots/{removed}")
+        assert (gone.status_code, gone.json()["error"]["code"]) == (410, "snapshot_gone")
+
+
+def test_the_list_is_cached_and_compressed_until_a_snapshot_comes_or_goes(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    with serve(artifacts) as client:
+        before = client.get("/v1/snapshots", headers={"Accept-Encoding": "gzip"})
+        assert before.headers["content-encoding"] == "gzip"
+        known = {"If-None-Match": before.headers["etag"], "Accept-Encoding": "gzip"}
+        assert client.get("/v1/snapshots?unknown", headers=known).status_code == 304
+        assert "ratecard_cache_hits_total 1.0" in client.get("/metrics").text
+        assert build([service("a")]) == 0  # which changes nothing but `checked_at`
+        eventually(lambda: client.get("/v1/snapshots", headers=known).status_code == 200)
+
+
+def test_the_newest_snapshots_are_listed_and_the_others_described_by_their_ids(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.snapshots.MAX_LISTED", 2)
+    published = []
+    for name in "abc":
+        assert build([service(name)]) == 0
+        published.append(current(artifacts))
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(artifacts))))
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            response = await client.get("/v1/snapshots")
+            listed = [snapshot.id for snapshot in _list.decode(response.content).snapshots]
+            assert listed == published[:0:-1]
+            oldest = await client.get(f"/v1/snapshots/{published[0]}")
+            assert _envelope.decode(oldest.content).snapshot.id == published[0]
+
+    asyncio.run(ask())
 
 
 def test_kept_snapshots_are_listed_newest_first_while_builds_publish_and_remove(
