@@ -9,7 +9,7 @@ REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
 MAX_MESSAGE = 300
 """Characters of a message that may quote another server."""
 
-_credentials = re.compile(r"(?<=://)[^/\s]*@|\?[^\s\"')>]*")
+_credentials = re.compile(r"(?<=://)[^/]*@|\?[^\s\"')>]*")
 
 
 class RatecardError(Exception):

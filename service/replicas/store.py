@@ -46,8 +46,9 @@ def open_store(url: str) -> ObjectStore:
         if parts.scheme in BUCKETS and parts.netloc:
             return from_url(url, client_options=CLIENT, retry_config=RETRIES)
     except (BaseError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"the {parts.scheme} store cannot be opened: {reason}") from error
+        raise ValueError(
+            f"the {parts.scheme} store cannot be opened: {reason_of(error)}"
+        ) from error
     raise ValueError(
         "what is followed must be a URL as s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, file:///folder or https://catalogue.example"

@@ -748,9 +748,12 @@ def test_downloads_that_cannot_be_made_are_an_error_and_are_tried_ever_less_ofte
     assert found.content == (origin.bucket / POINTER).read_bytes()
 
 
-def test_the_state_names_no_credentials(artifacts: Path) -> None:
-    url = "http://user:secret@127.0.0.1:1/catalogue?token=secret"
+@pytest.mark.parametrize(
+    ("user", "password"), [("user", "secret"), ("user", "se@cret"), ("us er", "a secret")]
+)
+def test_the_state_names_no_credentials(artifacts: Path, user: str, password: str) -> None:
+    url = f"http://{user}:{password}@127.0.0.1:1/catalogue?token=secret"
     follows = Follower(artifacts, open_origin(url))
     assert failure(follows) == "origin_unavailable"
-    assert "secret" not in (artifacts / "following.json").read_text()
+    assert "cret" not in (artifacts / "following.json").read_text()
     assert follows.state.origin == "http://127.0.0.1:1/catalogue"

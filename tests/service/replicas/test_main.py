@@ -113,6 +113,14 @@ def test_invalid_settings_are_refused_at_the_start(
     assert reason in process.stderr
 
 
+@pytest.mark.parametrize("url", ["az://user:secret@container/x", "http://user:sec/ret@host"])
+def test_the_reason_for_which_a_store_is_not_opened_has_no_credentials(url: str) -> None:
+    process = run("--once", RATECARD_FOLLOW=url)
+    assert process.returncode == 2
+    assert "store cannot be opened: " in process.stderr
+    assert "user" not in process.stderr
+
+
 def test_without_the_setting_nothing_of_the_extra_is_imported(tmp_path: Path) -> None:
     script = (
         "import sys; from service.app import create_app; from service.settings import Settings\n"
