@@ -12,9 +12,8 @@ import anyio
 from msgspec.structs import replace
 
 from service.artifacts.manager import SnapshotManager
-from service.cli import Parser
 from service.opensearch import connector_of
-from service.server.options import add_settings, option, read_settings, settings_parser
+from service.server.options import option, parse_settings, settings_parser
 from service.server.run import serve
 from service.settings import ServerSettings, Settings, variable
 
@@ -22,19 +21,11 @@ EXAMPLES = (
     "{prog} --artifacts artifacts",
     "{prog} --http --port 8001 --mcp-hosts mcp.example.com",
 )
-ENGINE = (
-    "engine",
-    "opensearch_url",
-    "opensearch_credentials",
-    "opensearch_ca",
-    "opensearch_timeout",
-)
-NO_OPTIONS = ("page", "mcp")
-HTTP_ONLY = tuple(
-    name
-    for name in ServerSettings.__struct_fields__
-    if name not in ("artifacts", *ENGINE, *NO_OPTIONS)
-)
+NAMES = [name for name in ServerSettings.__struct_fields__ if name not in ("page", "mcp")]
+STDIO = {
+    name for name in NAMES if name in ("artifacts", "engine") or name.startswith("opensearch_")
+}
+"""The settings that do not need `--http`."""
 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp") -> int:
@@ -42,19 +33,19 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp"
     if find_spec("mcp") is None:
         print("error: this needs the extra `mcp`: pip install 'ratecard[mcp]'", file=sys.stderr)
         return 2
-    parser = _parser(prog)
+    description = "Serve the published snapshot to agents by MCP, over standard input and output."
+    parser = settings_parser(prog, "[--http] [OPTION...]", description, EXAMPLES, NAMES)
+    parser.add_argument(
+        "--http", action="store_true", help="serve streamable HTTP at /mcp, for many clients"
+    )
     given = vars(parser.parse_args(arguments))
     is_http = given.pop("http")
-    unused = sorted(given.keys() & set(HTTP_ONLY))
+    unused = sorted(given.keys() - STDIO)
     if unused and not is_http:
         parser.error(f"`{option(unused[0])}` needs `--http`")
     if is_http and variable("mcp_share") not in os.environ:
         given.setdefault("mcp_share", "1")  # No searches over HTTP need their half of the time.
-    try:
-        settings = read_settings(given)
-    except ValueError as error:
-        print(f"error: {error}; `{prog} --help` lists all settings", file=sys.stderr)
-        return 2
+    settings = parse_settings(parser, given)
     if is_http:
         serve(replace(settings, mcp=True, page=False))
     else:
@@ -77,16 +68,6 @@ async def serve_stdio(settings: Settings) -> None:
     server = create_server(snapshots, lambda _: snapshots.current())
     async with snapshots.run(), stdio_server() as (requests, responses):
         await server.run(requests, responses, server.create_initialization_options())
-
-
-def _parser(prog: str) -> Parser:
-    description = "Serve the published snapshot to agents by MCP, over standard input and output."
-    parser = settings_parser(prog, "[--http] [OPTION...]", description, EXAMPLES)
-    parser.add_argument(
-        "--http", action="store_true", help="serve streamable HTTP at /mcp, for many clients"
-    )
-    add_settings(parser, ["artifacts", *ENGINE, *HTTP_ONLY])
-    return parser
 
 
 if __name__ == "__main__":

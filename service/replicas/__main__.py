@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli import Parser
-from service.server.options import add_settings, read_settings, settings_parser
+from service.server.options import parse_settings, settings_parser
 from service.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -28,17 +27,21 @@ OPTIONS = ("artifacts", "follow", "follow_interval", "trust", "follow_max_age", 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service.replicas") -> int:
     """Follow until stopped, or look once with `--once`; returns the exit status."""
-    parser = _parser(prog)
+    description = (
+        "Keep an artifacts folder as its origin publishes, for a service that runs beside."
+    )
+    parser = settings_parser(prog, "--follow URL [OPTION...]", description, EXAMPLES, OPTIONS)
+    parser.add_argument("--once", action="store_true", help="look once; exit with 1 if that failed")
+    parser.add_argument("--supervised", action="store_true", help="end with standard input")
     given = vars(parser.parse_args(arguments))
     is_single, is_supervised = given.pop("once"), given.pop("supervised")
+    settings = parse_settings(parser, given)
+    if not settings.follow:
+        parser.error("`--follow` is missing")
     try:
-        settings = read_settings(given)
-        if not settings.follow:
-            parser.error("`--follow` is missing")
         follower = make_follower(settings)
     except ValueError as error:
-        print(f"error: {error}; `{prog} --help` lists all settings", file=sys.stderr)
-        return 2
+        parser.error(str(error))
     logging.basicConfig(format="%(levelname)s:     %(message)s", level=logging.INFO)
     if is_supervised:
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
@@ -72,17 +75,6 @@ def _end_with_supervisor() -> None:
     """End the process when the pipe from the supervisor is closed, at whatever it is."""
     sys.stdin.buffer.read()
     os._exit(0)
-
-
-def _parser(prog: str) -> Parser:
-    description = (
-        "Keep an artifacts folder as its origin publishes, for a service that runs beside."
-    )
-    parser = settings_parser(prog, "--follow URL [OPTION...]", description, EXAMPLES)
-    parser.add_argument("--once", action="store_true", help="look once; exit with 1 if that failed")
-    parser.add_argument("--supervised", action="store_true", help="end with standard input")
-    add_settings(parser, OPTIONS)
-    return parser
 
 
 if __name__ == "__main__":

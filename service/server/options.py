@@ -16,8 +16,14 @@ from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of, show
 from service.settings import ServerSettings, Settings, describe, variable
 
 
-def settings_parser(prog: str, usage: str, description: str, examples: Iterable[str]) -> Parser:
-    """Return the parser of a program whose options are settings; examples may have `{prog}`."""
+def settings_parser(
+    prog: str,
+    usage: str,
+    description: str,
+    examples: Iterable[str],
+    names: Iterable[str] = ServerSettings.__struct_fields__,
+) -> Parser:
+    """Return a parser with an option for each of these settings; examples may have `{prog}`."""
     parser = Parser(
         prog=prog,
         usage=f"%(prog)s {usage}",
@@ -25,11 +31,6 @@ def settings_parser(prog: str, usage: str, description: str, examples: Iterable[
         examples=[example.format(prog=prog) for example in examples],
     )
     parser.add_version()
-    return parser
-
-
-def add_settings(parser: Parser, names: Iterable[str] = ServerSettings.__struct_fields__) -> None:
-    """Add an option for each of these settings."""
     application = parser.add_argument_group("settings of the application")
     server = parser.add_argument_group("settings of the server")
     defaults = ServerSettings()
@@ -52,10 +53,18 @@ def add_settings(parser: Parser, names: Iterable[str] = ServerSettings.__struct_
             help=text.replace("%", "%%"),
             **kind,
         )
+    return parser
 
 
-def read_settings(given: Mapping[str, str | bool]) -> ServerSettings:
-    """Read the settings of the environment and of these options; raises ValueError."""
+def parse_settings(parser: Parser, given: Mapping[str, str | bool]) -> ServerSettings:
+    """Return the settings of the environment and of these options, or end the program."""
+    try:
+        return _read_settings(given)
+    except ValueError as error:
+        parser.exit(2, f"error: {error}; `{parser.prog} --help` lists all settings\n")
+
+
+def _read_settings(given: Mapping[str, str | bool]) -> ServerSettings:
     options = {variable(name): _text(value) for name, value in given.items()}
     settings = ServerSettings.from_environment(os.environ | options)
     if settings.mcp and find_spec("mcp") is None:
