@@ -159,9 +159,9 @@ class Follower:
             write_pointer(self._artifacts, pointer.id, content)
 
     def _recall(self) -> None:
-        """Restore the state that the last run wrote, with the highest serial that is known.
+        """Restore the state that the last run wrote, or the serial of the pointer without one.
 
-        Raises FollowingFailed for a damaged state where a key is trusted: any earlier publication
+        Raises FollowingFailed for a damaged state where a key is trusted: an earlier publication
         with a valid signature would be accepted.
         """
         path = self._artifacts / FOLLOWING
@@ -180,7 +180,6 @@ class Follower:
             self.state.serial = serial
         elif state.origin == self._origin.name:
             self.state = state
-            state.serial = max(state.serial, serial)
         self._is_recalled = True
 
     def _serve(self, pointer: Pointer, staging: Path) -> None:

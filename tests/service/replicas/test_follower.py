@@ -513,8 +513,11 @@ def test_the_pointer_of_another_origin_is_not_remembered(
 ) -> None:
     publish_second(origin, editions)
     assert follower(artifacts, origin).look()
-    other = Follower(artifacts, open_origin(f"file://{editions.buckets[0]}"))
-    assert other.look()
+    other = f"file://{editions.buckets[0]}"
+    with stage(artifacts):
+        for _ in range(2):  # as after a restart
+            assert failure(Follower(artifacts, open_origin(other))) == "artifacts_busy"
+    assert Follower(artifacts, open_origin(other)).look()
     assert current(artifacts) == editions.one
 
 

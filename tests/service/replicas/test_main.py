@@ -149,6 +149,19 @@ def test_a_replica_answers_503_and_says_why_until_the_first_snapshot(
         assert client.get("/v1/services").json()["total"] == 1
 
 
+def test_readiness_has_the_status_of_an_origin_and_nothing_of_its_body(
+    origin: OriginServer, replica: Path
+) -> None:
+    origin.answer_with = lambda _: 403
+    origin.body = b"\x1b[31msecret" + b"7" * 2_000_000
+    with serve(replica, "--follow", origin.url, *INTERVAL) as client:
+        eventually(lambda: "403 Forbidden" in client.get("/readyz").text)
+        response = client.get("/readyz")
+        assert len(response.text) < 1000
+        assert "secret" not in response.text
+        assert client.get("/healthz").status_code == 200
+
+
 def test_readiness_and_metrics_say_how_far_behind_a_replica_is(
     origin: OriginServer, replica: Path, build: Build, artifacts: Path
 ) -> None:
