@@ -312,14 +312,17 @@ def fetched(client: httpx.Client) -> float:
     return float(value)
 
 
-def test_a_replica_of_a_replica_follows(tmp_path: Path, publisher: Publisher) -> None:
+def test_a_replica_of_a_replica_fetches_what_changed(tmp_path: Path, publisher: Publisher) -> None:
     publisher.publish()
     with ExitStack() as stack:
         origin = stack.enter_context(serve(publisher.artifacts))
         first = follow(stack, tmp_path / "first", str(origin.base_url))
         second = follow(stack, tmp_path / "second", str(first.base_url), "--workers", "2")
+        whole = fetched(second)
         publisher.publish()
         eventually(partial(has, second, publisher.last), WITHIN)
+        eventually(partial(is_followed, second), WITHIN)
+        assert fetched(second) - whole < whole / 10
 
 
 def test_the_follower_is_started_again_and_ends_with_the_service(
