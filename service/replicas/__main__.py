@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import resource
 import sys
 import threading
 import time
@@ -22,6 +23,8 @@ EXAMPLES = (
     "{prog} --follow s3://bucket/prefix",
     "{prog} --follow https://catalogue.example --artifacts artifacts --once",
 )
+MEMORY = 2 << 30
+"""Bytes that the process may take besides those of its start."""
 OPTIONS = ("artifacts", "follow", "follow_interval", "trust", "follow_max_age", "keep", "downloads")
 
 
@@ -71,6 +74,19 @@ def make_follower(settings: ServerSettings) -> Follower:
     )
 
 
+def limit_memory() -> None:
+    """Have the process end at MEMORY more bytes than it has.
+
+    obstore reads the whole body of an error, which may have no end, and the kernel would choose
+    among all processes of a machine without memory.
+    """
+    with suppress(OSError, ValueError):  # no Linux, or a lower limit
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[5])
+        limit = pages * resource.getpagesize() + MEMORY
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
 def _end_with_supervisor() -> None:
     """End the process when the pipe from the supervisor is closed, at whatever it is."""
     sys.stdin.buffer.read()
@@ -78,4 +94,5 @@ def _end_with_supervisor() -> None:
 
 
 if __name__ == "__main__":
+    limit_memory()
     sys.exit(main())

@@ -113,6 +113,26 @@ def test_invalid_settings_are_refused_at_the_start(
     assert reason in process.stderr
 
 
+def test_an_error_whose_body_never_ends_ends_the_follower_alone(
+    origin: OriginServer, replica: Path
+) -> None:
+    origin.answer_with, origin.is_endless = lambda _: 403, True
+    script = (
+        "import sys; from service.replicas import __main__ as program\n"
+        "program.MEMORY = 100 << 20; program.limit_memory()\n"
+        "sys.exit(program.main())"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", script, "--once", "--follow", origin.url, "--artifacts", replica],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert process.returncode
+    assert origin.bytes_of("/") < 300 << 20
+
+
 @pytest.mark.parametrize("url", ["az://user:secret@container/x", "http://user:sec/ret@host"])
 def test_the_reason_for_which_a_store_is_not_opened_has_no_credentials(url: str) -> None:
     process = run("--once", RATECARD_FOLLOW=url)

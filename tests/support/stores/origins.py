@@ -87,6 +87,7 @@ class OriginServer:
     """Serves the layout of a bucket over HTTP, as another Ratecard does; fails on demand.
 
     answer_with: a status to answer a path with, as 500, and `body` and `location` with it
+    is_endless: whether the body of such an answer never ends
     cut: returns after how many bytes of the body of a path the connection is closed, or None
     spoil: changes the body of a path
     """
@@ -96,6 +97,7 @@ class OriginServer:
         self.answer_with: Callable[[str], int | None] = lambda _: None
         self.body = b""
         self.location = ""
+        self.is_endless = False
         self.cut: Callable[[str], int | None] = lambda _: None
         self.spoil: Callable[[str, bytes], bytes] = lambda _, body: body
         self.requests: list[tuple[str, int]] = []
@@ -141,6 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _respond(self, *, with_body: bool) -> None:
         path = self.path.removeprefix("/v1/snapshots/")
         status = self.origin.answer_with(path)
+        if status and self.origin.is_endless:
+            self._send_without_end(status)
+            return
         file = self.origin.bucket / path
         if status or not file.is_file():
             headers = {"Location": self.origin.location} if self.origin.location else {}
@@ -163,6 +168,17 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
         body = self.origin.spoil(path, content)[start:end]
         self._send(206 if given else 200, body if with_body else b"", len(body), headers)
+
+    def _send_without_end(self, status: int) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.origin.requests.append((self.path, 0))
+        self.close_connection = True
+        with suppress(OSError):
+            while True:
+                self.wfile.write(bytes(1 << 20))
+                path, sent = self.origin.requests[-1]
+                self.origin.requests[-1] = path, sent + (1 << 20)
 
     def _send(
         self, status: int, body: bytes, length: int = 0, headers: dict[str, str] | None = None
