@@ -22,13 +22,8 @@ from indexer.encoder.quantising import (
     quantise_rows,
 )
 from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
-from service.search.semantic.encoder import (
-    Encoder,
-    WordPieces,
-    is_encodable,
-    is_identifier,
-    scale_rows,
-)
+from service.search.analysis import is_encodable
+from service.search.semantic.encoder import Encoder, WordPieces, is_identifier, scale_rows
 
 MOST_PIECES = 512
 """Pieces of a text that are encoded, the first: of a longer one they say what it is about."""

@@ -23,6 +23,8 @@ LONGEST_CACHED = 16  # characters
 """Nearly all normalised pieces of text are shorter. As longer ones are not cached, hostile queries
 cannot make the caches of a process larger than some 50 MB."""
 CACHED_PIECES, CACHED_STEMS = 1 << 14, 1 << 16
+LONGEST_WORD = 24  # letters
+"""Letters of a word that may have a vector."""
 LONGEST_NORMALISED = 4000  # characters
 """Characters of a query or a name that count after NFKD, which makes 18 characters of U+FDFA."""
 
@@ -50,6 +52,16 @@ def query_words(text: str) -> list[Word]:
         if not word.redundant or word.text not in words:
             words[word.text] = word
     return [word for word in words.values() if word.text not in STOP_WORDS] or list(words.values())
+
+
+def is_encodable(word: str) -> bool:
+    """Return whether a folded word may have a vector: English letters, and no stop word."""
+    return (
+        1 < len(word) <= LONGEST_WORD
+        and word.isascii()
+        and word.isalpha()
+        and word not in STOP_WORDS
+    )
 
 
 def term_of(word: str) -> str:

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.search.analysis import LONGEST_CACHED, Word, term_of
+from service.search.analysis import LONGEST_CACHED, Word, is_encodable, term_of
 from service.search.postings import FULL_WEIGHT, Header, WeightedTerm
-from service.search.semantic.encoder import is_encodable
 from service.search.spelling import LONGEST_CORRECTION, SpellingIndex
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import top_k

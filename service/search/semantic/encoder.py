@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import SnapshotDamaged
-from service.search.stopwords import STOP_WORDS
+from service.search.analysis import is_encodable
 from service.storage.container import open_arrays
 from service.storage.layouts import ENCODER
 
-LONGEST_WORD = 24  # letters
 CACHED_WORDS = 1 << 14  # some 250 bytes each
 CONTINUATION = "##"
 """Prefix of a word piece that does not begin a word."""
@@ -95,16 +94,6 @@ class WordPieces:
                 return ()
             start = stop
         return tuple(pieces)
-
-
-def is_encodable(word: str) -> bool:
-    """Return whether a folded word may have a vector: English letters, and no stop word."""
-    return (
-        1 < len(word) <= LONGEST_WORD
-        and word.isascii()
-        and word.isalpha()
-        and word not in STOP_WORDS
-    )
 
 
 def is_identifier(text: str) -> bool:

@@ -17,6 +17,7 @@ from service.search.analysis import (
     CACHED_PIECES,
     LONGEST_NORMALISED,
     analyse,
+    is_encodable,
     name_key,
     query_words,
     term_of,
@@ -208,3 +209,23 @@ def test_hostile_queries_do_not_fill_memory(separator: str) -> None:
     bytes_in_use, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert bytes_in_use < 100_000
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("weather", True),
+        ("ai", True),
+        ("a", False),
+        ("the", False),
+        ("please", False),
+        ("wetterübersicht", False),
+        ("天气", False),
+        ("погода", False),
+        ("2024", False),
+        ("3d", False),
+        ("w" * 25, False),
+    ],
+)
+def test_english_words_that_are_no_stop_words_have_vectors(word: str, expected: bool) -> None:
+    assert is_encodable(word) == expected

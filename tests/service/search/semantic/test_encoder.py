@@ -18,7 +18,6 @@ from service.search.semantic.encoder import (
     Encoder,
     QueryVector,
     WordPieces,
-    is_encodable,
     is_identifier,
 )
 from service.search.semantic.encoders import open_encoder
@@ -42,26 +41,6 @@ def test_a_word_is_cut_into_the_longest_pieces_or_has_none(
     word: str, pieces: tuple[int, ...]
 ) -> None:
     assert WordPieces(NUMBERS)(word) == pieces
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("weather", True),
-        ("ai", True),
-        ("a", False),
-        ("the", False),
-        ("please", False),
-        ("wetterübersicht", False),
-        ("天气", False),
-        ("погода", False),
-        ("2024", False),
-        ("3d", False),
-        ("w" * 25, False),
-    ],
-)
-def test_english_words_that_are_no_stop_words_have_vectors(word: str, expected: bool) -> None:
-    assert is_encodable(word) == expected
 
 
 @pytest.mark.parametrize(
