@@ -29,13 +29,8 @@ class Parser(argparse.ArgumentParser):
 
     def add_version(self) -> None:
         """Add `--version`."""
-        try:
-            version = metadata.version("ratecard")
-        except metadata.PackageNotFoundError:  # run from a folder
-            version = "(not installed)"
-        self.add_argument(
-            "--version", action="version", version=f"ratecard {version}", help="print the version"
-        )
+        text = f"ratecard {version()}"
+        self.add_argument("--version", action="version", version=text, help="print the version")
 
     def parse_known_args(  # type: ignore[override]  # overloaded for namespaces of other types
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -59,3 +54,11 @@ class Parser(argparse.ArgumentParser):
         advice = [f"  for example: {example}" for example in self._examples[:1]]
         advice.append(f"  see: {self.prog} --help")
         self.exit(2, "\n".join([f"error: {message}", *advice, ""]))
+
+
+def version() -> str:
+    """Return the version of the installed package."""
+    try:
+        return metadata.version("ratecard")
+    except metadata.PackageNotFoundError:  # run from a folder
+        return "0"

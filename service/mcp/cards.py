@@ -10,8 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from service.cli import version
 from service.http.responses import no_store
-from service.mcp.server import NAME, TITLE, version
+from service.mcp.server import NAME, TITLE
 
 CARD_PATH = "/mcp/server-card"
 CATALOG_PATH = "/.well-known/ai-catalog.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.caching import CacheHint
 
 from service.artifacts.manager import SnapshotManager
+from service.cli import version
 from service.errors import InvalidParameter, RatecardError, SnapshotUnavailable
 from service.mcp.resources import (
     JSON,
@@ -171,11 +171,3 @@ def create_server(
         on_list_prompts=handlers.list_prompts,
         on_get_prompt=handlers.get_prompt,
     )
-
-
-def version() -> str:
-    """Return the version of the installed package."""
-    try:
-        return metadata.version("ratecard")
-    except metadata.PackageNotFoundError:  # run from a folder
-        return "0"
