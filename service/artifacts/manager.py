@@ -225,7 +225,7 @@ class SnapshotManager:
 
     def _serve(self, folder: Path, checked_at: datetime) -> None:
         connector, files = self._connector, _file_states(folder)
-        snapshot = open_folder(folder, checked_at, None if connector is None else connector.connect)
+        snapshot = open_folder(folder, checked_at, connector)
         if connector is not None:
             connector.verify(snapshot)
         _warm(snapshot, is_embedded=connector is None)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.filtering.filters import NO_FILTERS, Filters
@@ -14,8 +13,6 @@ from service.snapshot.embedded import EmbeddedPostings, MissingPostings, run_now
 from service.snapshot.engine import Engine, Postings
 from service.snapshot.manifest import Manifest, check_sizes, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
-
-Connect: TypeAlias = Callable[[SnapshotData], Postings]
 
 
 class Connector(Protocol):
@@ -35,12 +32,12 @@ class Snapshot(SnapshotData):
     """An open snapshot, and its engine."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, checked_at: datetime, connect: Connect | None
+        self, folder: Path, manifest: Manifest, checked_at: datetime, connector: Connector | None
     ) -> None:
         super().__init__(folder, manifest, checked_at)
         self._postings: Postings
-        if connect is not None:
-            self._postings = connect(self)
+        if connector is not None:
+            self._postings = connector.connect(self)
         elif manifest.index is None:
             self._postings = EmbeddedPostings(self)
         else:
@@ -74,15 +71,15 @@ def open_snapshot(artifacts: str | Path) -> Snapshot:
     return open_folder(artifacts / SNAPSHOTS / current.id, current.checked_at)
 
 
-def open_folder(folder: Path, checked_at: datetime, connect: Connect | None = None) -> Snapshot:
+def open_folder(folder: Path, checked_at: datetime, connector: Connector | None = None) -> Snapshot:
     """Open a snapshot folder as `open_snapshot` does, whether or not it is the published one.
 
-    `connect` returns the postings of a snapshot, if its own files do not have them.
+    `connector` has the postings of a snapshot whose own files do not have them.
     """
     manifest = read_manifest(folder)
     check_sizes(folder, manifest.files)
     try:
-        return Snapshot(folder, manifest, checked_at, connect)
+        return Snapshot(folder, manifest, checked_at, connector)
     except SnapshotUnsupported:
         raise
     except Exception as error:  # damaged bytes may raise any exception where they are decoded

@@ -89,7 +89,7 @@ def publish(cluster: Cluster, folder: Path, sources: list[str], prefix: str) -> 
     assert main(["build", *sources, "--no-downloads", "--out", str(other), *options]) == 0
     connector = OpenSearch(ClusterAddress(cluster.url, timeout=30))
     current = read_current(other)
-    clustered = open_folder(other / "snapshots" / current.id, current.checked_at, connector.connect)
+    clustered = open_folder(other / "snapshots" / current.id, current.checked_at, connector)
     embedded = open_snapshot(own)
     records = [msgspec.json.decode(embedded.summaries.view(n)) for n in range(100)]
     texts = [f"{each['name']} {each['description']}" for each in records]

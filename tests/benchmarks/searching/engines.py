@@ -95,7 +95,7 @@ async def _bench_searches(folder: Path, address: ClusterAddress, queries: Sequen
 def _open(folder: Path, connector: OpenSearch) -> Snapshot:
     current = read_current(folder / "cluster")
     path = folder / "cluster" / SNAPSHOTS / current.id
-    return open_folder(path, current.checked_at, connector.connect)
+    return open_folder(path, current.checked_at, connector)
 
 
 async def _measure(engine: Engine, ask: Ask, queries: Sequence[str], at_once: int) -> Times:
