@@ -64,8 +64,8 @@ class Cards:
         return no_store(msgspec.json.encode(catalog), media_type=CATALOG_TYPE)
 
     def _host(self, request: Request) -> str:
-        given = request.headers.get("host", "").lower()
-        return given if given in self._hosts or _name_of(given) in self._hosts else self._hosts[0]
+        host = request.headers.get("host", "").lower()
+        return host if host in self._hosts or _name_of(host) in self._hosts else self._hosts[0]
 
     def _base(self, request: Request) -> str:
         root_path = request.scope.get("root_path", "").rstrip("/")

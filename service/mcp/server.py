@@ -91,14 +91,14 @@ class RequestHandlers:
         return types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
 
     async def read_resource(
-        self, context: Context, wanted: types.ReadResourceRequestParams
+        self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """Return a resource."""
         try:
-            text = read_resource(self._snapshots, self._snapshot_of(context), wanted.uri)
+            text = read_resource(self._snapshots, self._snapshot_of(context), params.uri)
         except RatecardError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        contents = types.TextResourceContents(uri=wanted.uri, mime_type=JSON, text=text)
+        contents = types.TextResourceContents(uri=params.uri, mime_type=JSON, text=text)
         return types.ReadResourceResult(contents=[contents])
 
     async def list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
@@ -106,25 +106,25 @@ class RequestHandlers:
         return types.ListPromptsResult(prompts=[PROMPT])
 
     async def get_prompt(
-        self, _: Context, wanted: types.GetPromptRequestParams
+        self, _: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         """Return the text of the prompt."""
-        if wanted.name != PROMPT.name:
-            message = f"there is no prompt `{clean(wanted.name, 100)}`; there is {PROMPT.name}"
+        if params.name != PROMPT.name:
+            message = f"there is no prompt `{clean(params.name, 100)}`; there is {PROMPT.name}"
             raise MCPError(types.INVALID_PARAMS, message)
         try:
-            text = render_prompt(wanted.arguments or {})
+            text = render_prompt(params.arguments or {})
         except InvalidParameter as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         content = types.TextContent(text=text)
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
-    async def _answer(self, snapshot: Snapshot, name: str, given: dict[str, Any]) -> Answer:
+    async def _answer(self, snapshot: Snapshot, name: str, raw: dict[str, Any]) -> Answer:
         tool = TOOLS.get(name)
         if tool is None:
             message = f"there is no tool `{clean(name, 100)}`; there are {', '.join(TOOLS)}"
             raise InvalidParameter("name", message)
-        arguments = decode_arguments(given, tool.arguments)
+        arguments = decode_arguments(raw, tool.arguments)
         if tool.run is None:
             return read_catalogue(snapshot, self._snapshots.checked_at(snapshot))
         return await tool.run(snapshot, arguments)

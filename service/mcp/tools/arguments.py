@@ -70,10 +70,10 @@ class Catalogue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of `catalogue`: none."""
 
 
-def decode_arguments(given: dict[str, Any], kind: type[T]) -> T:
+def decode_arguments(raw: dict[str, Any], kind: type[T]) -> T:
     """Decode arguments; numbers may be texts, and null means missing. Raises InvalidParameter."""
     try:
-        known = {name: value for name, value in given.items() if value is not None}
+        known = {name: value for name, value in raw.items() if value is not None}
         json.dumps(known, ensure_ascii=False, allow_nan=False).encode()
         return msgspec.convert(known, kind, strict=False)
     except UnicodeEncodeError as error:  # The SDK's stateless era decodes lone surrogates.

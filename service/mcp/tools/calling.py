@@ -100,14 +100,14 @@ _endpoint = msgspec.json.Decoder(Endpoint)
 _accepts = msgspec.json.Decoder(_Accepts)
 
 
-async def how_to_call(snapshot: Snapshot, wanted: HowToCall) -> Answer:
+async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
     """Return a command that calls an endpoint, its parameters, and the ways to pay."""
-    ordinal = endpoint_of(snapshot, wanted.endpoint)
+    ordinal = endpoint_of(snapshot, call.endpoint)
     endpoint = _endpoint.decode(endpoint_text(snapshot, ordinal))
     undescribed = _undescribed(endpoint)
     parameters = [*(endpoint.parameters or []), *undescribed]
-    values = encode_values(parameters, wanted.values)
-    row = endpoint_row(snapshot, ordinal, _filters(snapshot, ordinal, wanted.network))
+    values = encode_values(parameters, call.values)
+    row = endpoint_row(snapshot, ordinal, _filters(snapshot, ordinal, call.network))
     accepts, accepts_left_out = _read_accepts(snapshot, ordinal)
     described = _describe_all(parameters)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.

@@ -85,19 +85,19 @@ _with_endpoints = msgspec.json.Decoder(_WithEndpoints)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
-async def get(snapshot: Snapshot, wanted: Get) -> Answer:
+async def get(snapshot: Snapshot, call: Get) -> Answer:
     """Return a service or an endpoint, in brief or as it is stored."""
-    service = snapshot.id_table.find(wanted.id)
+    service = snapshot.id_table.find(call.id)
     if service is not None:
-        if wanted.detail == "full":
-            if wanted.cursor is not None:
+        if call.detail == "full":
+            if call.cursor is not None:
                 raise InvalidParameter("cursor", CURSOR_UNUSED)
             return _stored("service", record_text(snapshot, service, MAX_FULL))
-        return await _brief_service(snapshot, service, wanted.cursor)
-    if wanted.cursor is not None:
+        return await _brief_service(snapshot, service, call.cursor)
+    if call.cursor is not None:
         raise InvalidParameter("cursor", CURSOR_UNUSED)
-    endpoint = endpoint_of(snapshot, wanted.id)
-    if wanted.detail == "full":
+    endpoint = endpoint_of(snapshot, call.id)
+    if call.detail == "full":
         return _stored("endpoint", _bounded(endpoint_text(snapshot, endpoint)))
     row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, is_first=True)
     description = _endpoint.decode(endpoint_text(snapshot, endpoint)).description
@@ -131,16 +131,16 @@ def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
     text = snapshot.services.text(ordinal)
     if len(text) <= size:
         return text
-    kept: list[Raw] = []
+    fitting: list[Raw] = []
     endpoints = _with_endpoints.decode(text).endpoints
     room = size - len(text) + sum(len(bytes(each)) + 1 for each in endpoints)
     for each in endpoints:
         room -= len(bytes(each)) + 1
         if room < 0:
             break
-        kept.append(each)
+        fitting.append(each)
     members: dict[str, Any] = _members.decode(text)
-    members |= {"endpoints": kept, "endpointsLeftOut": len(endpoints) - len(kept)}
+    members |= {"endpoints": fitting, "endpointsLeftOut": len(endpoints) - len(fitting)}
     return _bounded(msgspec.json.encode(members), size + 100)
 
 
@@ -181,8 +181,8 @@ async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -
     row = await service_row(snapshot, ordinal)
     prefix = cursor_prefix(snapshot.id, ("endpoints", row.id))
     start = parse_cursor(cursor, prefix)
-    own = snapshot.endpoints.of_service(ordinal)
-    page = own[start : start + MAX_ENDPOINTS]
+    ordinals = snapshot.endpoints.of_service(ordinal)
+    page = ordinals[start : start + MAX_ENDPOINTS]
     rows = [endpoint_row(snapshot, each, ALL_ENDPOINTS) for each in page]
     lines = list(map(endpoint_line, rows))
     for each in rows:
@@ -191,11 +191,11 @@ async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -
     details = ServiceDetails(
         service=replace(row, seller_says=""),
         endpoints=rows,
-        cursor=f"{prefix}{stop}" if rows and stop < len(own) else "",
+        cursor=f"{prefix}{stop}" if rows and stop < len(ordinals) else "",
     )
     if start:
         head = f"{start + 1}–{stop} of" if rows else "none after"
-        lines.insert(0, f"[{row.id}] {head} {len(own)} endpoints")
+        lines.insert(0, f"[{row.id}] {head} {len(ordinals)} endpoints")
     else:
         record = _service.decode(snapshot.summaries.view(ordinal))
         details.seller_says = clean(record.description, MAX_DESCRIPTION)

@@ -230,9 +230,9 @@ def _find_id(snapshot: Snapshot, service_id: str, number: int, digest: str) -> i
     service = snapshot.id_table.find(service_id)
     if service is None:
         return None
-    own = snapshot.endpoints.of_service(service)
-    places = own[number : number + 1]
-    for ordinal in chain(places, own):  # It may have moved within its service.
+    ordinals = snapshot.endpoints.of_service(service)
+    places = ordinals[number : number + 1]
+    for ordinal in chain(places, ordinals):  # It may have moved within its service.
         if _digest(read_summary(snapshot, ordinal)) == digest:
             return ordinal
     return None

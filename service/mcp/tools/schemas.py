@@ -25,8 +25,8 @@ def _compact(schema: Json, parts: dict[str, Json]) -> Json:
         return part | {name: schema[name] for name in ("description",) if name in schema}
     if "anyOf" in schema:  # an optional value: missing is how to say null
         (value,) = (each for each in schema["anyOf"] if each != {"type": "null"})
-        kept = {name: schema[name] for name in schema if name not in ("anyOf", "default")}
-        return _compact(value | kept, parts)
+        others = {name: schema[name] for name in schema if name not in ("anyOf", "default")}
+        return _compact(value | others, parts)
     compact = {name: schema[name] for name in schema if name not in _DROPPED}
     if "properties" in compact:
         compact.pop("description", None)  # the docstring of a Struct is for its readers
