@@ -27,7 +27,7 @@ from service.errors import (
 from service.http.context import context_of, snapshot_of
 from service.mcp.cards import Cards
 from service.mcp.pacing import Pace
-from service.mcp.server import Context, create_server
+from service.mcp.server import RequestContext, create_server
 from service.snapshot import Snapshot
 
 PATH = "/mcp"
@@ -137,7 +137,7 @@ class _Running:
         self.pace = Pace(share)
 
 
-def _snapshot_of(context: Context) -> Snapshot:
+def _snapshot_of(context: RequestContext) -> Snapshot:
     """Return the snapshot that the HTTP request is pinned to."""
     request: Request = context.request  # type: ignore[assignment]  # over HTTP there is one
     return snapshot_of(request)

@@ -42,7 +42,7 @@ INSTRUCTIONS = (
 HOUR = 3_600_000  # milliseconds
 MAX_ERROR = 1000
 
-Context = ServerRequestContext[Any, Any]
+RequestContext = ServerRequestContext[Any, Any]
 _log = logging.getLogger("uvicorn.error")
 
 
@@ -54,17 +54,17 @@ class RequestHandlers:
     """
 
     def __init__(
-        self, snapshots: SnapshotManager, snapshot_of: Callable[[Context], Snapshot]
+        self, snapshots: SnapshotManager, snapshot_of: Callable[[RequestContext], Snapshot]
     ) -> None:
         self._snapshots = snapshots
         self._snapshot_of = snapshot_of
 
-    async def list_tools(self, _: Context, __: object) -> types.ListToolsResult:
+    async def list_tools(self, _: RequestContext, __: object) -> types.ListToolsResult:
         """Return the definitions of the tools."""
         return types.ListToolsResult(tools=DEFINITIONS)
 
     async def call_tool(
-        self, context: Context, call: types.CallToolRequestParams
+        self, context: RequestContext, call: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Call a tool; what is wrong with a call is a result that says so."""
         try:
@@ -82,16 +82,18 @@ class RequestHandlers:
             _meta={SNAPSHOT_KEY: snapshot.id},
         )
 
-    async def list_resources(self, _: Context, __: object) -> types.ListResourcesResult:
+    async def list_resources(self, _: RequestContext, __: object) -> types.ListResourcesResult:
         """Return the resources that have a fixed address."""
         return types.ListResourcesResult(resources=RESOURCES)
 
-    async def list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
+    async def list_templates(
+        self, _: RequestContext, __: object
+    ) -> types.ListResourceTemplatesResult:
         """Return the addresses with placeholders."""
         return types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
 
     async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
+        self, context: RequestContext, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """Return a resource."""
         try:
@@ -101,12 +103,12 @@ class RequestHandlers:
         contents = types.TextResourceContents(uri=params.uri, mime_type=JSON, text=text)
         return types.ReadResourceResult(contents=[contents])
 
-    async def list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
+    async def list_prompts(self, _: RequestContext, __: object) -> types.ListPromptsResult:
         """Return the prompt."""
         return types.ListPromptsResult(prompts=[PROMPT])
 
     async def get_prompt(
-        self, _: Context, params: types.GetPromptRequestParams
+        self, _: RequestContext, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         """Return the text of the prompt."""
         if params.name != PROMPT.name:
@@ -130,7 +132,7 @@ class RequestHandlers:
         return await tool.run(snapshot, arguments)
 
     def _tool_error(
-        self, context: Context, name: str, error: RatecardError
+        self, context: RequestContext, name: str, error: RatecardError
     ) -> types.CallToolResult:
         """Return the reason, and a correct call of the tool."""
         try:
@@ -143,7 +145,7 @@ class RequestHandlers:
 
 
 def create_server(
-    snapshots: SnapshotManager, snapshot_of: Callable[[Context], Snapshot]
+    snapshots: SnapshotManager, snapshot_of: Callable[[RequestContext], Snapshot]
 ) -> Server[Any]:
     """Create a server, for any transport."""
     # Its warnings quote what clients send, and any client can cause them.
