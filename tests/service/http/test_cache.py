@@ -98,7 +98,7 @@ def hits_and_misses(client: httpx.Client) -> tuple[float, float]:
     "path",
     [
         "/v1/services",
-        "/v1/services?limit=200&unknown=1",
+        "/v1/services?limit=100&unknown=1",
         "/v1/search/services?q=tide+harbour",
         "/v1/ecosystem/overview",
         "/v1/services/tidewatch-example",
