@@ -44,6 +44,7 @@ from service.errors import (
 from service.http.context import snapshot_of
 from service.http.responses import json_response
 from service.records import (
+    ID_PATTERN,
     EndpointList,
     ErrorEnvelope,
     Health,
@@ -55,7 +56,12 @@ from service.records import (
     TransactionsEnvelope,
 )
 from service.snapshot import Snapshot
-from service.snapshot_records import ChangeList, SnapshotEnvelope, SnapshotList
+from service.snapshot_records import (
+    SNAPSHOT_ID_PATTERN,
+    ChangeList,
+    SnapshotEnvelope,
+    SnapshotList,
+)
 
 Json = dict[str, Any]
 
@@ -79,7 +85,7 @@ TAGS: dict[type[Struct], str] = {
     Health: "State",
     Readiness: "State",
 }
-NOT_CACHEABLE = (Health, Readiness, SnapshotList, SnapshotEnvelope)
+NOT_CACHEABLE = (Health, Readiness)
 ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter is invalid; `parameter` names it.",
     ServiceNotFound: "No service of this snapshot has the id.",
@@ -178,7 +184,7 @@ def _paths(examples: dict[str, str | None]) -> Json:
         "/v1/services/{id}": _describe(
             "getServiceById",
             "Fetch a service",
-            describe_id(examples["id"]),
+            describe_id("service", ID_PATTERN, examples["id"]),
             ServiceEnvelope,
             ServiceNotFound,
         ),
@@ -191,6 +197,14 @@ def _paths(examples: dict[str, str | None]) -> Json:
         ),
         "/v1/snapshots/current": _describe(
             "getCurrentSnapshot", "Describe the snapshot being served", [], SnapshotEnvelope
+        ),
+        "/v1/snapshots/{id}": _describe(
+            "getSnapshotById",
+            "Describe a snapshot that is kept",
+            describe_id("snapshot", SNAPSHOT_ID_PATTERN, examples["since"]),
+            SnapshotEnvelope,
+            SnapshotNotFound,
+            SnapshotGone,
         ),
         "/v1/changes": _operation(
             ListChanges, ChangeList, examples, SnapshotNotFound, SnapshotGone

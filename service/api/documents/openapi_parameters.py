@@ -10,7 +10,6 @@ import msgspec
 from msgspec.inspect import LiteralType, Type
 
 from service.api.query_string import Operation, parameters_of
-from service.records import ID_PATTERN
 
 Json = dict[str, Any]
 
@@ -44,15 +43,15 @@ def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[
     ]
 
 
-def describe_id(example: str | None) -> list[Json]:
-    """Return the id of a service in the path."""
+def describe_id(kind: str, pattern: str, example: str | None) -> list[Json]:
+    """Return the id of a record of this kind in the path."""
     return [
         {
             "name": "id",
             "in": "path",
-            "description": "The id of a service.",
+            "description": f"The id of a {kind}.",
             "required": True,
-            "schema": {"type": "string", "pattern": ID_PATTERN},
+            "schema": {"type": "string", "pattern": pattern},
             **({"example": example} if example else {}),
         }
     ]

@@ -19,7 +19,7 @@ from service.api.services import ListServices, SearchServices
 from service.app import create_app
 from service.errors import InvalidParameter
 from service.settings import Settings
-from service.web.pages import BrowseEndpoints, BrowseServices
+from service.web.filters import BrowseEndpoints, BrowseServices
 
 SEARCHES: tuple[type[Operation], ...] = (SearchServices, SearchEndpoints, SearchDiscoveryResources)
 TEXTS = {"maxPrice": ["0", "0.05"], "maxUsdPrice": ["1", "0.001"], "urlSubstring": ["api", "/v1/"]}
