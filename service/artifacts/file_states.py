@@ -24,6 +24,11 @@ def state_of(path: Path) -> FileState:
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
+def states_below(folder: Path) -> dict[Path, FileState]:
+    """Return the states of all files and folders below a folder."""
+    return {path: state_of(path) for path in folder.rglob("*")}
+
+
 def are_settled(states: Iterable[FileState], now: int) -> bool:
     """Return whether a change after `now`, in nanoseconds, is certain to change the states."""
     return all(now - modified > SETTLED_AFTER for _, _, modified in states)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.artifacts.changes_cache import ChangesCache
-from service.artifacts.file_states import FileState, state_of
+from service.artifacts.file_states import FileState, states_below
 from service.artifacts.folder import ArtifactsFolder
 from service.artifacts.kept import KeptSnapshot
 from service.errors import SnapshotDamaged, SnapshotUnavailable, SnapshotUnsupported
@@ -42,7 +42,7 @@ class _Served(NamedTuple):
     """
 
     snapshot: Snapshot
-    files: list[FileState]
+    files: dict[Path, FileState]
 
 
 class SnapshotManager:
@@ -253,9 +253,11 @@ class SnapshotManager:
         return self.folder.path / SNAPSHOTS / snapshot_id
 
 
-def _file_states(folder: Path) -> list[FileState]:
+def _file_states(folder: Path) -> dict[Path, FileState]:
     """Return the states of the files of a snapshot, but for the manifest, which maps nothing."""
-    return [state_of(path) for path in sorted(folder.rglob("*")) if path.name != MANIFEST]
+    states = states_below(folder)
+    states.pop(folder / MANIFEST, None)
+    return states
 
 
 def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER
+from service.artifacts.file_states import FileState, states_below
 from service.artifacts.following import FOLLOWING, Failure, Following, read_following
 from service.artifacts.pointer import Pointer
 from service.artifacts.signatures import check_pointer, decode_pointer
@@ -58,8 +59,6 @@ STATE_DAMAGED = "state_damaged"
 _log = logging.getLogger(__name__)
 _manifest = msgspec.json.Decoder(Manifest)
 
-State = tuple[int, int, int]
-
 
 class Follower:
     """Follows an origin into an artifacts folder, where the last `keep` snapshots stay.
@@ -85,7 +84,7 @@ class Follower:
         self._trust = trust
         self._max_age = max_age
         self._downloads = downloads
-        self._verified: tuple[str, list[State]] | None = None
+        self._verified: tuple[str, dict[Path, FileState]] | None = None
         self._failed_looks = 0
         self._is_recalled = False
         self.state = Following(origin=origin.name)
@@ -243,7 +242,7 @@ class Follower:
         patches = next((each.patches for each in pointer.kept if each.id == pointer.id), None)
         Fetch(self._artifacts, self._origin, manifest, pointer.manifest, patches).run(built)
         publish(self._artifacts, built, manifest)
-        self._verified = pointer.manifest, self._file_states(pointer.id)
+        self._verified = pointer.manifest, states_below(self._artifacts / SNAPSHOTS / pointer.id)
         shutil.rmtree(self._artifacts / INCOMING, ignore_errors=True)
 
     def _read_manifest(self, pointer: Pointer) -> Manifest:
@@ -276,7 +275,7 @@ class Follower:
 
     def _is_kept(self, pointer: Pointer) -> bool:
         """Return whether the snapshot of a pointer is on disk, whole."""
-        verified = pointer.manifest, self._file_states(pointer.id)
+        verified = pointer.manifest, states_below(self._artifacts / SNAPSHOTS / pointer.id)
         if verified == self._verified:
             return True
         try:
@@ -287,12 +286,6 @@ class Follower:
             return False
         self._verified = verified
         return True
-
-    def _file_states(self, snapshot_id: str) -> list[State]:
-        """Return what changes when a file of a snapshot does: inode, size and time of each."""
-        folder = self._artifacts / SNAPSHOTS / snapshot_id
-        states = [path.stat() for path in sorted(folder.rglob("*"))]
-        return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in states]
 
     def _write_state(self) -> None:
         """Replace the state on disk: a power cut leaves this one or the one before."""
