@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -60,7 +61,7 @@ class Origin:
         self._pointer = b""
         self._bytes = 0
         self._counting = threading.Lock()
-        self._deadline = 0.0
+        self._deadline = inf
 
     def pointer(self) -> bytes:
         """Return the pointer, asking for it only if it changed."""
