@@ -75,7 +75,7 @@ async def services_page(request: Request) -> Response:
     listing = parse_request(BrowseServices, request)
     snapshot = snapshot_of(request)
     hits = await find(snapshot, filters.count_unselected(listing))
-    return _render(
+    return _page(
         request,
         "services.html",
         results=[listed_card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
@@ -91,7 +91,7 @@ async def endpoints_page(request: Request) -> Response:
     listing = parse_request(BrowseEndpoints, request)
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, filters.count_unselected(listing))
-    return _render(
+    return _page(
         request,
         "endpoints.html",
         results=await results_of(snapshot, listing, hits),
@@ -111,7 +111,7 @@ async def service_page(request: Request) -> Response:
     if ordinal is None:
         raise ServiceNotFound("no service has this id; it may have left the catalogue")
     total, endpoints = await find_in_service(snapshot, ordinal, search.q, ENDPOINTS, search.offset)
-    return _render(
+    return _page(
         request,
         "service.html",
         card=card_of(snapshot.summaries.view(ordinal)),
@@ -127,7 +127,7 @@ async def ecosystem_page(request: Request) -> Response:
     operation = parse_request(BrowsePayments, request)
     tables = snapshot_of(request).ecosystem
     payments, has_next = payments_of(tables, operation.page, PAYMENTS)
-    return _render(
+    return _page(
         request,
         "ecosystem.html",
         statistics=statistics_of(tables, operation.timeframe),
@@ -140,13 +140,13 @@ async def ecosystem_page(request: Request) -> Response:
 async def docs_page(request: Request) -> Response:
     """Render the viewer of `/openapi.json`."""
     snapshot_of(request)
-    return _render(request, "docs.html", policy=DOCS_POLICY)
+    return _page(request, "docs.html", policy=DOCS_POLICY)
 
 
 def error_page(request: Request, error: RatecardError) -> HTMLResponse:
     """Render the page for an error."""
     page = _render(request, "error.html", error=error)
-    return HTMLResponse(page.body, error.status, page.headers)
+    return HTMLResponse(page, error.status, _headers(PAGE_POLICY))
 
 
 PAGES = [
@@ -221,7 +221,11 @@ _templates = Environment(
 _templates.globals["quantity"] = quantity
 
 
-def _render(request: Request, template: str, policy: str = PAGE_POLICY, **values: Any) -> Cacheable:
+def _page(request: Request, template: str, policy: str = PAGE_POLICY, **values: Any) -> Cacheable:
+    return Cacheable(_render(request, template, **values), "text/html", _headers(policy))
+
+
+def _render(request: Request, template: str, **values: Any) -> bytes:
     root = quote(request.scope.get("root_path", "").rstrip("/"), errors="replace")
     snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
     text = _templates.get_template(template).render(
@@ -232,8 +236,8 @@ def _render(request: Request, template: str, policy: str = PAGE_POLICY, **values
         has_mcp=context_of(request).settings.mcp,
         **values,
     )
-    return Cacheable(
-        text.encode("utf-8", "replace"),
-        "text/html",
-        {"referrer-policy": "same-origin", "content-security-policy": policy},
-    )
+    return text.encode("utf-8", "replace")
+
+
+def _headers(policy: str) -> dict[str, str]:
+    return {"referrer-policy": "same-origin", "content-security-policy": policy}
