@@ -123,9 +123,10 @@ def _documents(
 ) -> Iterator[tuple[str, dict[str, dict[bytes, int]]]]:
     """Yield the ids and the terms of the new services."""
     ids = IdTable(snapshot)
-    bounds = np.cumsum([len(own) for _, own in segments])[:-1]
-    for (path, own), flags in zip(segments, np.split(is_new, bounds), strict=True):
-        rows = np.flatnonzero(flags)
+    stop = 0
+    for path, own in segments:
+        start, stop = stop, stop + len(own)
+        rows = np.flatnonzero(is_new[start:stop])
         for ordinal, terms in zip(own[rows].tolist(), _terms(path, rows), strict=True):
             yield ids[ordinal], terms
 

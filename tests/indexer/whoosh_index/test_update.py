@@ -194,8 +194,9 @@ def test_postings_beyond_the_memory_are_spilled(
     }
 
 
-def test_a_catalogue_without_services_has_an_index(tmp_path: Path) -> None:
-    write_index(tmp_path, "one", {})
+@pytest.mark.parametrize("segments", [0, 1])
+def test_a_catalogue_without_services_has_an_index(segments: int, tmp_path: Path) -> None:
+    write_index(tmp_path, "one", {}, segments=segments)
     assert ids_of(tmp_path, "one", "*:*") == set()
     write_index(tmp_path, "two", SERVICES, "one")
     check_answers(tmp_path, "two", SERVICES)
