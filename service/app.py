@@ -12,18 +12,25 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from service.api.changes import list_changes
-from service.api.discovery import list_merchant, list_resources, search_resources
+from service.api.changes import ListChanges, list_changes
+from service.api.discovery import DISCOVERY
 from service.api.documents.llms import get_llms
 from service.api.documents.openapi import get_openapi
 from service.api.downloads import DOWNLOADS
-from service.api.ecosystem import get_overview, get_stats, get_transactions
-from service.api.endpoints import search_endpoints
-from service.api.services import get_service, list_services, search_services
+from service.api.ecosystem import (
+    GetEcosystemOverview,
+    GetEcosystemStats,
+    GetRecentTransactions,
+    get_overview,
+    get_stats,
+    get_transactions,
+)
+from service.api.endpoints import SearchEndpoints, search_endpoints
+from service.api.routes import OperationRoute
+from service.api.services import ListServices, SearchServices, get_service, list_services
 from service.api.snapshots import SNAPSHOTS
 from service.api.status import get_health, get_metrics, get_readiness
 from service.artifacts.manager import SnapshotManager
-from service.discovery_records import PREFIXES
 from service.http.access_log import AccessLog
 from service.http.cache import CachedRoute, ResponseCache, version_of
 from service.http.context import Context
@@ -41,24 +48,16 @@ if TYPE_CHECKING:
     from service.mcp.mount import McpMount
 
 ROUTES = [
-    Route("/v1/services", list_services),
-    Route("/v1/services/search", search_services),
-    Route("/v1/search/services", search_services),
+    OperationRoute("/v1/services", list_services, ListServices),
+    OperationRoute("/v1/services/search", list_services, SearchServices),
+    OperationRoute("/v1/search/services", list_services, SearchServices),
     CachedRoute("/v1/services/{id}", get_service),
-    Route("/v1/search/endpoints", search_endpoints),
-    Route("/v1/changes", list_changes),
-    Route("/v1/ecosystem/overview", get_overview),
-    Route("/v1/ecosystem/transactions", get_transactions),
-    Route("/v1/ecosystem/stats", get_stats),
-    *(
-        Route(f"{prefix}/discovery/{name}", endpoint)
-        for prefix in PREFIXES
-        for name, endpoint in (
-            ("resources", list_resources),
-            ("search", search_resources),
-            ("merchant", list_merchant),
-        )
-    ),
+    OperationRoute("/v1/search/endpoints", search_endpoints, SearchEndpoints),
+    OperationRoute("/v1/changes", list_changes, ListChanges),
+    OperationRoute("/v1/ecosystem/overview", get_overview, GetEcosystemOverview),
+    OperationRoute("/v1/ecosystem/transactions", get_transactions, GetRecentTransactions),
+    OperationRoute("/v1/ecosystem/stats", get_stats, GetEcosystemStats),
+    *DISCOVERY,
     Route("/healthz", get_health),
     Route("/readyz", get_readiness),
     Route("/metrics", get_metrics),

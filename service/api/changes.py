@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.listing import splice, stored_list
-from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, about, parse_request
+from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, about
 from service.errors import InvalidParameter, SnapshotGone
 from service.http.context import Context, context_of, snapshot_of
 from service.http.responses import IMMUTABLE, Cacheable, json_response
@@ -56,9 +56,8 @@ class ListChanges(Operation, frozen=True, kw_only=True):
         return self.limit > MAX_LIMIT
 
 
-async def list_changes(request: Request) -> Response:
+async def list_changes(request: Request, wanted: ListChanges) -> Response:
     """List the changes from one snapshot to another, in order of id."""
-    wanted = parse_request(ListChanges, request)
     served, context = snapshot_of(request), context_of(request)
     (to, start), old, limit = wanted.place, wanted.since, wanted.limit
     new = to or served.id

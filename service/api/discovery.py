@@ -23,9 +23,10 @@ from service.api.query_string import (
     Texts,
     about,
     parameters_of,
-    parse_request,
     read,
 )
+from service.api.routes import OperationRoute
+from service.discovery_records import PREFIXES
 from service.errors import InvalidParameter
 from service.filtering.facets import OFFER_KEYS
 from service.http.context import snapshot_of
@@ -58,6 +59,7 @@ UrlPart = Annotated[
 class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     """List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402."""
 
+    NAMES_UNKNOWN = True
     limit: LongLimit = 100
     offset: Offset = 0
     type: Kind | None = None
@@ -86,6 +88,7 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
 class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
     """Search the resources of x402 feeds; also below the same prefixes."""
 
+    NAMES_UNKNOWN = True
     query: Annotated[Query, about(f"{QUERY} Required unless there is a filter.")] = ""
     type: Kind | None = None
     network: Annotated[Text | None, about(NETWORK)] = None
@@ -133,9 +136,8 @@ class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
-async def list_resources(request: Request) -> Response:
+async def list_resources(request: Request, listing: ListDiscoveryResources) -> Response:
     """List the resources that satisfy the filters."""
-    listing = parse_request(ListDiscoveryResources, request)
     limit, offset = listing.limit, listing.offset
     engine = snapshot_of(request).engine
     page = await engine.search_resources(None, limit, offset, listing.filters)
@@ -150,9 +152,8 @@ async def list_resources(request: Request) -> Response:
     return json_response(body)
 
 
-async def search_resources(request: Request) -> Response:
+async def search_resources(request: Request, search: SearchDiscoveryResources) -> Response:
     """List the resources that match a query and satisfy the filters, best match first."""
-    search = parse_request(SearchDiscoveryResources, request)
     snapshot, filters = snapshot_of(request), search.filters
     prefix = cursor_prefix(snapshot.id, (search.query, filters))
     start = parse_cursor(search.cursor, prefix)
@@ -176,9 +177,8 @@ async def search_resources(request: Request) -> Response:
     return json_response(body)
 
 
-async def list_merchant(request: Request) -> Response:
+async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Response:
     """List the resources that can be paid for to an address."""
-    merchant = parse_request(ListDiscoveryMerchant, request)
     limit, offset = merchant.limit, merchant.offset
     filters = ResourceFilters(offers={"payTo": [merchant.pay_to]})
     page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)
@@ -206,3 +206,14 @@ def _unapplied(request: Request, kind: type[Operation]) -> dict[str, list[str]]:
     """Return the member with the names of the ignored parameters, if there are any."""
     names = read(request.scope["query_string"]).keys() - parameters_of(kind).keys()
     return {"unappliedFilters": sorted(names)} if names else {}
+
+
+DISCOVERY = [
+    route
+    for prefix in PREFIXES
+    for route in (
+        OperationRoute(f"{prefix}/discovery/resources", list_resources, ListDiscoveryResources),
+        OperationRoute(f"{prefix}/discovery/search", search_resources, SearchDiscoveryResources),
+        OperationRoute(f"{prefix}/discovery/merchant", list_merchant, ListDiscoveryMerchant),
+    )
+]

@@ -8,7 +8,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, about, parse_request
+from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, about
 from service.http.context import snapshot_of
 from service.http.responses import json_response
 
@@ -36,23 +36,20 @@ class GetRecentTransactions(Operation, frozen=True, kw_only=True):
     is_expensive = False
 
 
-async def get_overview(request: Request) -> Response:
+async def get_overview(request: Request, wanted: GetEcosystemOverview) -> Response:
     """Return the totals of a timeframe."""
-    days = parse_request(GetEcosystemOverview, request).timeframe
-    totals = snapshot_of(request).ecosystem.overview(days)
+    totals = snapshot_of(request).ecosystem.overview(wanted.timeframe)
     return json_response(b'{"overview":{"json":%b}}' % totals)
 
 
-async def get_stats(request: Request) -> Response:
+async def get_stats(request: Request, wanted: GetEcosystemStats) -> Response:
     """Return the totals of each day or hour of a timeframe."""
-    days = parse_request(GetEcosystemStats, request).timeframe
-    buckets = snapshot_of(request).ecosystem.stats(days)
+    buckets = snapshot_of(request).ecosystem.stats(wanted.timeframe)
     return json_response(b'{"stats":{"json":[%b]}}' % buckets)
 
 
-async def get_transactions(request: Request) -> Response:
+async def get_transactions(request: Request, wanted: GetRecentTransactions) -> Response:
     """Return a page of the newest payments."""
-    wanted = parse_request(GetRecentTransactions, request)
     items, has_next = snapshot_of(request).ecosystem.transactions(wanted.page, wanted.limit)
     body = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
     return json_response(body % (items, wanted.page, b"true" if has_next else b"false"))

@@ -26,7 +26,6 @@ from service.api.query_string import (
     about,
     any_of,
     one_of,
-    parse_request,
     selected,
 )
 from service.errors import InvalidParameter
@@ -115,9 +114,8 @@ class SearchEndpoints(EndpointSelection, frozen=True, kw_only=True):
             raise InvalidParameter("q", message)
 
 
-async def search_endpoints(request: Request) -> Response:
+async def search_endpoints(request: Request, search: SearchEndpoints) -> Response:
     """List the endpoints that match a query and satisfy the filters, best match first."""
-    search = parse_request(SearchEndpoints, request)
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, search)
     return json_response(endpoint_list_body(snapshot, search, hits))

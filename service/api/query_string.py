@@ -19,11 +19,9 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlencode
 
 from msgspec import NODEFAULT, Meta, Struct, inspect
-from starlette.requests import Request
 
 from service.errors import InvalidParameter
 from service.filtering.facets import MAX_COUNTED
-from service.http.context import context_of
 
 MAX_LIMIT = 200
 MAX_QUERY = 2000
@@ -93,6 +91,8 @@ class Operation(Struct, frozen=True, kw_only=True, rename="camel"):
 
     FIXED: ClassVar[frozenset[str]] = frozenset()
     """Names of fields that are no parameters: they keep their defaults."""
+    NAMES_UNKNOWN: ClassVar[bool] = False
+    """Whether responses name the parameters that are not known."""
 
     @property
     def is_expensive(self) -> bool:
@@ -212,14 +212,6 @@ def parameters_of(kind: type[Operation]) -> Mapping[str, Parameter]:
 @cache
 def _required_of(kind: type[Operation]) -> list[Parameter]:
     return [each for each in parameters_of(kind).values() if each.default is NODEFAULT]
-
-
-def parse_request(kind: type[T], request: Request) -> T:
-    """Return the parameters of a request; raises Overloaded if that is expensive, under load."""
-    operation = parse(kind, request.scope["query_string"])
-    if operation.is_expensive:
-        context_of(request).load_shedder.check()
-    return operation
 
 
 def parse(kind: type[T], query_string: bytes) -> T:

@@ -22,7 +22,6 @@ from service.api.query_string import (
     about,
     any_of,
     one_of,
-    parse_request,
     selected,
 )
 from service.errors import ServiceNotFound
@@ -99,14 +98,11 @@ class SearchServices(ServiceSelection, frozen=True, kw_only=True):
     q: Query
 
 
-async def list_services(request: Request) -> Response:
-    """List services, in listing order unless sorted otherwise."""
-    return await _list(request, ListServices)
-
-
-async def search_services(request: Request) -> Response:
-    """List the services that match a query, best match first."""
-    return await _list(request, SearchServices)
+async def list_services(request: Request, listing: ServiceSelection) -> Response:
+    """List services: the best match first, or in listing order unless sorted otherwise."""
+    snapshot = snapshot_of(request)
+    hits = await find(snapshot, listing)
+    return json_response(list_body(snapshot, listing, hits))
 
 
 async def get_service(request: Request) -> Response:
@@ -142,10 +138,3 @@ def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> Body
             **additions(hits),
         }
     )
-
-
-async def _list(request: Request, kind: type[ServiceSelection]) -> Response:
-    listing = parse_request(kind, request)
-    snapshot = snapshot_of(request)
-    hits = await find(snapshot, listing)
-    return json_response(list_body(snapshot, listing, hits))

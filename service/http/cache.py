@@ -59,15 +59,15 @@ class CachedRoute(Route):
     """A route whose responses are cached by its path and the query parameters that it reads.
 
     Requests that differ in other parameters share a response. The middleware looks up the request
-    as it came first, so that this costs a cache hit nothing. `edition` returns a number that
-    changes with the responses while the snapshot stays.
+    as it came first, so that this costs a cache hit nothing. All parameters are read if they are
+    None. `edition` returns a number that changes with the responses while the snapshot stays.
     """
 
     def __init__(
         self,
         path: str,
         endpoint: Callable[..., Any],
-        parameters: Container[str] = (),
+        parameters: Container[str] | None = (),
         edition: Callable[[Scope], int] | None = None,
     ) -> None:
         super().__init__(path, endpoint)
@@ -79,7 +79,7 @@ class CachedRoute(Route):
         query, edition = scope["query_string"], self._edition
         if (query or edition) and scope["method"] in CACHEABLE_METHODS:
             snapshot_id, path, _, coding, root_path = scope[KEY]
-            pieces = [piece for piece in query.split(b"&") if _name(piece) in self._parameters]
+            pieces = [piece for piece in query.split(b"&") if self._reads(piece)]
             if edition is not None:
                 pieces.append(b"\n%d" % edition(scope))  # no query string has a line break
             key = scope[KEY] = snapshot_id, path, b"&".join(pieces), coding, root_path
@@ -88,6 +88,11 @@ class CachedRoute(Route):
                 scope[RESPONSE] = response
                 return
         await super().handle(scope, receive, send)
+
+    def _reads(self, piece: bytes) -> bool:
+        """Return whether a part of a query string is a known parameter, as `parse_qsl` reads it."""
+        name = unquote_plus(piece.partition(b"=")[0].decode("utf-8", "replace"))
+        return self._parameters is None or name in self._parameters
 
 
 class ResponseCache:
@@ -157,11 +162,6 @@ class ResponseCache:
     def _variant(self, root_path: str) -> bytes:
         root = root_path.encode("utf-8", "surrogatepass")
         return blake2b(self._version + root, digest_size=4).hexdigest().encode()
-
-
-def _name(piece: bytes) -> str:
-    """Return the name of a parameter as `parse_qsl` reads it."""
-    return unquote_plus(piece.partition(b"=")[0].decode("utf-8", "replace"))
 
 
 def is_known(scope: Scope, etag: bytes) -> bool:

@@ -13,7 +13,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from service.api.ecosystem import Timeframe
 from service.api.endpoints import find_endpoints
@@ -22,8 +21,8 @@ from service.api.query_string import (
     Operation,
     Query,
     format_query,
-    parse_request,
 )
+from service.api.routes import OperationRoute
 from service.api.services import find
 from service.errors import RatecardError, ServiceNotFound
 from service.filtering.facets import FacetCounts
@@ -70,9 +69,8 @@ class BrowsePayments(Operation, frozen=True, kw_only=True):
     page: Offset = 0
 
 
-async def services_page(request: Request) -> Response:
+async def services_page(request: Request, listing: BrowseServices) -> Response:
     """Render a page of a listing or search, and its filters with their counts."""
-    listing = parse_request(BrowseServices, request)
     snapshot = snapshot_of(request)
     hits = await find(snapshot, filters.count_unselected(listing))
     return _page(
@@ -86,9 +84,8 @@ async def services_page(request: Request) -> Response:
     )
 
 
-async def endpoints_page(request: Request) -> Response:
+async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response:
     """Render a page of the endpoints of all services, and its filters with their counts."""
-    listing = parse_request(BrowseEndpoints, request)
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, filters.count_unselected(listing))
     return _page(
@@ -103,9 +100,8 @@ async def endpoints_page(request: Request) -> Response:
     )
 
 
-async def service_page(request: Request) -> Response:
+async def service_page(request: Request, search: BrowseService) -> Response:
     """Render a service and a page of its endpoints, those that match the words of `q`."""
-    search = parse_request(BrowseService, request)
     snapshot = snapshot_of(request)
     ordinal = snapshot.id_table.find(request.path_params["id"])
     if ordinal is None:
@@ -122,9 +118,8 @@ async def service_page(request: Request) -> Response:
     )
 
 
-async def ecosystem_page(request: Request) -> Response:
+async def ecosystem_page(request: Request, operation: BrowsePayments) -> Response:
     """Render the statistics of a timeframe and a page of payments."""
-    operation = parse_request(BrowsePayments, request)
     tables = snapshot_of(request).ecosystem
     payments, has_next = payments_of(tables, operation.page, PAYMENTS)
     return _page(
@@ -150,10 +145,10 @@ def error_page(request: Request, error: RatecardError) -> HTMLResponse:
 
 
 PAGES = [
-    Route("/", services_page),
-    Route("/endpoints", endpoints_page),
-    Route("/services/{id}", service_page),
-    Route("/ecosystem", ecosystem_page),
+    OperationRoute("/", services_page, BrowseServices),
+    OperationRoute("/endpoints", endpoints_page, BrowseEndpoints),
+    OperationRoute("/services/{id}", service_page, BrowseService),
+    OperationRoute("/ecosystem", ecosystem_page, BrowsePayments),
     CachedRoute("/docs", docs_page),
     CachedRoute("/assets/{file:path}", get_static_file),
 ]

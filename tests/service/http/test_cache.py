@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -24,7 +24,7 @@ from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache
 from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
-from tests.support.running import Build, Json, eventually, serve, service
+from tests.support.running import Build, Json, eventually, examples, serve, service
 
 
 def client_of(app: ASGIApp) -> httpx.AsyncClient:
@@ -122,9 +122,24 @@ def test_a_repeated_request_is_a_cache_hit_for_each_coding(sample: Path, path: s
 
 
 @pytest.mark.parametrize(
-    "path", ["/openapi.json", "/llms.txt", "/docs", "/v1/services/tidewatch-example"]
+    "path",
+    [
+        "/openapi.json?",
+        "/llms.txt?",
+        "/docs?",
+        "/v1/services/tidewatch-example?",
+        "/v1/services?limit=3",
+        "/v1/search/services?q=tide",
+        "/v1/search/endpoints?q=tide",
+        "/v1/ecosystem/stats?timeframe=3",
+        "/discovery/merchant?payTo=0xa",
+        "/?q=tide",
+        "/endpoints?q=tide",
+        "/services/tidewatch-example?q=tide",
+        "/ecosystem?",
+    ],
 )
-def test_parameters_that_a_route_does_not_read_share_its_cached_response(
+def test_requests_that_differ_in_unknown_parameters_share_a_cached_response(
     sample: Path, path: str
 ) -> None:
     app = create_app(Settings(artifacts=str(sample)))
@@ -132,14 +147,34 @@ def test_parameters_that_a_route_does_not_read_share_its_cached_response(
     async def check() -> None:
         async with client_of(app) as client:
             first = await client.get(path)
-            for query in ("x=1", "x=1&y=2", "%6c=3&", "&&", "q"):
-                response = await client.get(f"{path}?{query}")
+            for query in ("x=1", "x=1&y=2", "%6cimits=3", "&", "Q"):
+                response = await client.get(f"{path}&{query}")
                 assert response.content == first.content
                 assert response.headers["etag"] == first.headers["etag"]
         counts = app.state.context.metrics.counts
         assert (counts.cache_hits, counts.cache_misses) == (5, 1)
 
     asyncio.run(check())
+
+
+names = st.sampled_from(["limit", "%6cimit", "li+mit", "offset", "q", "%71", "enriched", "x", ""])
+values = st.sampled_from(["=1", "=2", "=tide", "=true", "", "=", "=%31", "=1;limit=2"])
+targets = st.tuples(
+    st.sampled_from(["/v1/services", "/v1/search/services", "/", "/discovery/resources"]),
+    st.lists(st.tuples(names, values).map("".join), max_size=4).map("&".join),
+).map("?".join)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(targets, min_size=2, max_size=8))
+def test_the_cache_changes_no_response(sample: Path, sequence: list[str]) -> None:
+    async def responses(cache_bytes: int) -> list[tuple[int, bytes, str | None]]:
+        app = create_app(Settings(artifacts=str(sample), cache_bytes=cache_bytes, max_lag=0))
+        async with client_of(app) as client:
+            given = [await client.get(target) for target in sequence * 2]
+        return [(each.status_code, each.content, each.headers.get("etag")) for each in given]
+
+    assert asyncio.run(responses(1 << 20)) == asyncio.run(responses(0))
 
 
 def test_a_late_response_of_an_old_snapshot_leaves_the_cache_alone(
