@@ -76,12 +76,9 @@ Query = Annotated[
         extra={"hint": "the words to search for", "is_blank_missing": True},
     ),
 ]
-Explain = Annotated[
-    bool, Meta(description="Whether to add the parts of the score of each result of a query.")
-]
+Explain = Annotated[bool, about("Whether to add the parts of the score of each result of a query.")]
 FACETS = Meta(
-    description="Facets to count over all matches: "
-    f"the {MAX_COUNTED} most frequent values of each.",
+    description=f"Facets to count over all matches: the {MAX_COUNTED} most frequent of each.",
     extra={"is_joined": True},
 )
 
@@ -103,7 +100,7 @@ class Operation(Struct, frozen=True, kw_only=True, rename="camel"):
 T = TypeVar("T", bound=Operation)
 
 
-class Parameter(Struct, frozen=True, kw_only=True):
+class Parameter(Struct, frozen=True):
     """A parameter: its name, and the field of an operation that has its value."""
 
     name: str
@@ -199,13 +196,8 @@ def parameters_of(kind: type[Operation]) -> Mapping[str, Parameter]:
             type_, extra, _ = _unwrap(field.type)
             if isinstance(type_, inspect.LiteralType):  # whose values are sorted
                 type_ = inspect.LiteralType(get_args(types[field.name]))
-            parameters[field.encode_name] = Parameter(
-                name=field.encode_name,
-                field=field.name,
-                type=type_,
-                extra=extra,
-                default=field.default,
-            )
+            name = field.encode_name
+            parameters[name] = Parameter(name, field.name, type_, extra, field.default)
     return parameters
 
 
@@ -239,11 +231,11 @@ def read(query_string: bytes) -> dict[str, list[str]]:
 def format_query(operation: Operation) -> str:
     """Return the canonical query string of an operation: the values that are no defaults."""
     return urlencode(
-        [
-            (parameter.name, text)
-            for parameter in parameters_of(type(operation)).values()
-            for text in parameter.format(getattr(operation, parameter.field))
-        ]
+        {
+            name: parameter.format(getattr(operation, parameter.field))
+            for name, parameter in parameters_of(type(operation)).items()
+        },
+        doseq=True,
     )
 
 

@@ -45,16 +45,9 @@ def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[
 
 def describe_id(kind: str, pattern: str, example: str | None) -> list[Json]:
     """Return the id of a record of this kind in the path."""
-    return [
-        {
-            "name": "id",
-            "in": "path",
-            "description": f"The id of a {kind}.",
-            "required": True,
-            "schema": {"type": "string", "pattern": pattern},
-            **({"example": example} if example else {}),
-        }
-    ]
+    by_id = {"name": "id", "in": "path", "description": f"The id of a {kind}.", "required": True}
+    schema = {"schema": {"type": "string", "pattern": pattern}}
+    return [by_id | schema | ({"example": example} if example else {})]
 
 
 def _describe_value(schema: Json, kind: Type) -> Json:
