@@ -73,14 +73,17 @@ async def services_page(request: Request, listing: BrowseServices) -> Response:
     """Render a page of a listing or search, and its filters with their counts."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, filters.count_unselected(listing))
+    matches = await find_in_services(snapshot, listing, hits.ids)
+    controls = await _controls(snapshot, listing, hits.facets)
     return _page(
         request,
         "services.html",
         results=[listed_card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
-        matches=await find_in_services(snapshot, listing, hits.ids),
+        matches=matches,
         matches_query=urlencode({"q": listing.q[:MAX_LINKED]}),
         size=snapshot.manifest.counts.services,
-        **await _list(snapshot, listing, hits.total, hits.facets),
+        **controls,
+        **_paging(listing, "offset", listing.limit, hits.total),
     )
 
 
@@ -88,15 +91,18 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response
     """Render a page of the endpoints of all services, and its filters with their counts."""
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, filters.count_unselected(listing))
+    results = await results_of(snapshot, listing, hits)
+    controls = await _controls(snapshot, listing, hits.facets)
     return _page(
         request,
         "endpoints.html",
-        results=await results_of(snapshot, listing, hits),
+        results=results,
         omitted=hits.total - hits.listed,
         size=snapshot.manifest.counts.endpoints,
         page_size=ENDPOINTS,
         query_of_all=partial(_query_of_all, listing),
-        **await _list(snapshot, listing, hits.listed, hits.facets),
+        **controls,
+        **_paging(listing, "offset", listing.limit, hits.listed),
     )
 
 
@@ -154,22 +160,18 @@ PAGES = [
 ]
 
 
-async def _list(
-    snapshot: Snapshot,
-    listing: Listing,
-    total: int,
-    facets: FacetCounts | None,
+async def _controls(
+    snapshot: Snapshot, listing: Listing, counts: FacetCounts | None
 ) -> dict[str, Any]:
-    """Return the values that lists of services and of endpoints share."""
-    first = format_query(replace(listing, offset=0))
+    """Return the values of the filters, which pages of services and of endpoints share."""
+    query = format_query(replace(listing, offset=0))
     return {
         "listing": listing,
-        "facets": await filters.facet_choices(snapshot, listing, facets),
+        "facets": await filters.facet_choices(snapshot, listing, counts),
         "prices": await filters.price_choices(snapshot, listing),
-        "hidden_fields": filters.hidden_fields(first),
-        "chips": filters.chips(first),
-        "other": filters.shared_query(first),
-        **_paging(listing, "offset", listing.limit, total),
+        "hidden_fields": filters.hidden_fields(query),
+        "chips": filters.chips(query),
+        "other": filters.shared_query(query),
     }
 
 
