@@ -13,7 +13,7 @@ from service.http.compression import CODINGS
 
 PATHS = (
     "/v1/services",
-    "/v1/services?limit=200",
+    "/v1/services?limit=100",
     "/v1/services/tidewatch-example",
     "/v1/search/services?q=tide",
     "/v1/ecosystem/stats?timeframe=365",
