@@ -14,7 +14,7 @@ from service.api.listing import splice, stored_list
 from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, about
 from service.errors import InvalidParameter, SnapshotGone
 from service.http.context import Context, context_of, snapshot_of
-from service.http.responses import IMMUTABLE, Cacheable, json_response
+from service.http.responses import IMMUTABLE, Cacheable
 from service.snapshot import Snapshot
 from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
@@ -77,7 +77,7 @@ async def list_changes(request: Request, wanted: ListChanges) -> Response:
         }
     )
     if to is None:
-        return json_response(body)
+        return Cacheable(body)
     etag = f"{old}-{new}-{start}-{limit}"
     return Cacheable(body, etag=etag, cache_control=IMMUTABLE, snapshot_id=new)
 

@@ -30,7 +30,7 @@ from service.discovery_records import PREFIXES
 from service.errors import InvalidParameter
 from service.filtering.facets import OFFER_KEYS
 from service.http.context import snapshot_of
-from service.http.responses import json_response
+from service.http.responses import Cacheable
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
 
@@ -149,7 +149,7 @@ async def list_resources(request: Request, listing: ListDiscoveryResources) -> R
             **_unapplied(request, ListDiscoveryResources),
         }
     )
-    return json_response(body)
+    return Cacheable(body)
 
 
 async def search_resources(request: Request, search: SearchDiscoveryResources) -> Response:
@@ -174,7 +174,7 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
             **_unapplied(request, SearchDiscoveryResources),
         }
     )
-    return json_response(body)
+    return Cacheable(body)
 
 
 async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Response:
@@ -190,7 +190,7 @@ async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Re
             "pagination": _pagination(page, limit, offset),
         }
     )
-    return json_response(body)
+    return Cacheable(body)
 
 
 def _pagination(page: ResourcePage, limit: int, offset: int) -> dict[str, int]:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, about
 from service.http.context import snapshot_of
-from service.http.responses import json_response
+from service.http.responses import Cacheable
 
 Timeframe = Annotated[
     int, Meta(ge=1, description="Days of 24 hours, up to and including the newest payment.")
@@ -39,17 +39,17 @@ class GetRecentTransactions(Operation, frozen=True, kw_only=True):
 async def get_overview(request: Request, wanted: GetEcosystemOverview) -> Response:
     """Return the totals of a timeframe."""
     totals = snapshot_of(request).ecosystem.overview(wanted.timeframe)
-    return json_response(b'{"overview":{"json":%b}}' % totals)
+    return Cacheable(b'{"overview":{"json":%b}}' % totals)
 
 
 async def get_stats(request: Request, wanted: GetEcosystemStats) -> Response:
     """Return the totals of each day or hour of a timeframe."""
     buckets = snapshot_of(request).ecosystem.stats(wanted.timeframe)
-    return json_response(b'{"stats":{"json":[%b]}}' % buckets)
+    return Cacheable(b'{"stats":{"json":[%b]}}' % buckets)
 
 
 async def get_transactions(request: Request, wanted: GetRecentTransactions) -> Response:
     """Return a page of the newest payments."""
     items, has_next = snapshot_of(request).ecosystem.transactions(wanted.page, wanted.limit)
     body = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'
-    return json_response(body % (items, wanted.page, b"true" if has_next else b"false"))
+    return Cacheable(body % (items, wanted.page, b"true" if has_next else b"false"))

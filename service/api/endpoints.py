@@ -33,7 +33,7 @@ from service.filtering.endpoint_filters import EndpointFilters, EndpointSort
 from service.filtering.facets import ENDPOINT_FACETS, ENDPOINT_KEYS, OFFER_KEYS
 from service.http.bodies import Body
 from service.http.context import snapshot_of
-from service.http.responses import json_response
+from service.http.responses import Cacheable
 from service.records import AcceptsEntry, EndpointQuality, Pricing, ServiceFacts
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
@@ -118,7 +118,7 @@ async def search_endpoints(request: Request, search: SearchEndpoints) -> Respons
     """List the endpoints that match a query and satisfy the filters, best match first."""
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, search)
-    return json_response(endpoint_list_body(snapshot, search, hits))
+    return Cacheable(endpoint_list_body(snapshot, search, hits))
 
 
 async def find_endpoints(snapshot: Snapshot, search: EndpointSelection) -> EndpointHits:

@@ -29,7 +29,7 @@ from service.filtering.facets import SERVICE_FACETS
 from service.filtering.filters import Filters, Sort
 from service.http.bodies import Body
 from service.http.context import snapshot_of
-from service.http.responses import json_response
+from service.http.responses import Cacheable
 from service.snapshot import Snapshot
 from service.snapshot.data import Hits
 
@@ -102,7 +102,7 @@ async def list_services(request: Request, listing: ServiceSelection) -> Response
     """List services: the best match first, or in listing order unless sorted otherwise."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, listing)
-    return json_response(list_body(snapshot, listing, hits))
+    return Cacheable(list_body(snapshot, listing, hits))
 
 
 async def get_service(request: Request) -> Response:
@@ -115,7 +115,7 @@ async def get_service(request: Request) -> Response:
         shown = f"{service_id[:MAX_SHOWN_ID]}…" if too_long else service_id
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
     body = splice({"service": snapshot.services.view(ordinal)})
-    return json_response(body, snapshot.services.tag(ordinal).decode())
+    return Cacheable(body, etag=snapshot.services.tag(ordinal).decode())
 
 
 async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:

@@ -59,7 +59,12 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a message."""
-        self._writer.write(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001  # as other handlers do: a bad message stops nothing
+            self.handleError(record)
+        else:
+            self._writer.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def flush(self) -> None:
         """Write the queued messages; `logging` calls this when the process exits."""

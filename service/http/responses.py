@@ -89,11 +89,6 @@ def path_of(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def json_response(body: Body, etag: str = "") -> Response:
-    """Respond with encoded JSON that may be cached, under this entity tag or a default one."""
-    return Cacheable(body, etag=etag)
-
-
 def no_store(
     body: bytes, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = JSON
 ) -> Response:

@@ -42,7 +42,7 @@ from service.errors import (
     SnapshotUnavailable,
 )
 from service.http.context import snapshot_of
-from service.http.responses import json_response
+from service.http.responses import Cacheable
 from service.records import (
     ID_PATTERN,
     EndpointList,
@@ -114,7 +114,7 @@ async def get_openapi(request: Request) -> Response:
     """Return the document, with examples that the snapshot has answers to."""
     root_path = request.scope.get("root_path", "")
     snapshot = snapshot_of(request)
-    return json_response(document(root_path, *await find_examples(snapshot), snapshot.id))
+    return Cacheable(document(root_path, *await find_examples(snapshot), snapshot.id))
 
 
 async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:

@@ -22,6 +22,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
+from service.http.drain import Drain
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
 from tests.support.running import ROOT, Build, eventually, serve, serve_process, service
@@ -230,6 +231,28 @@ def test_a_restarted_lifespan_follows_new_snapshots(artifacts: Path, build: Buil
     asyncio.run(asyncio.wait_for(wait_for_service("b"), 30))
     assert build([service("c")]) == 0
     asyncio.run(asyncio.wait_for(wait_for_service("c"), 30))
+
+
+def test_a_lifespan_that_fails_leaves_no_thread_running(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Drain) -> None:
+        raise RuntimeError("no signals here")
+
+    monkeypatch.setattr(Drain, "install", fail)
+    app = create_app(Settings(artifacts=str(sample), log_requests=True))
+
+    async def start() -> None:
+        async with client_of(app) as client:  # whose first request starts the watcher and the log
+            assert (await client.get("/healthz")).status_code == 200
+            assert threading.active_count() > before
+            async with app.router.lifespan_context(app):
+                pytest.fail("the lifespan started")
+
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="no signals here"):
+        asyncio.run(start())
+    assert threading.active_count() == before
 
 
 def test_an_idle_connection_does_not_keep_an_old_snapshot_mapped(
