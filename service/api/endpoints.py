@@ -136,11 +136,12 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: Endp
     items = list(map(snapshot.endpoints.item, hits.ordinals, hits.offers))
     sizes = accumulate(sum(map(len, item)) for item in items)
     count = max(bisect_right(list(sizes), MAX_PAGE), 1)
+    pieces = [piece for item in items[:count] for piece in (b",", *item)]
     limit = count if count < len(items) else search.limit
     explanations = hits.explanations and hits.explanations[:limit]
     return splice(
         {
-            "endpoints": StoredList(items[:count]),
+            "endpoints": StoredList(pieces[1:]),
             "total": hits.total,
             "listed": hits.listed,
             "limit": limit,

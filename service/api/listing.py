@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,9 +13,16 @@ from service.snapshot.engine import EndpointHits
 
 
 class StoredList(NamedTuple):
-    """A list whose items are stored JSON, each in pieces; a piece may be several joined items."""
+    """A list of stored JSON: pieces of its items, with commas between these."""
 
-    items: Iterable[Sequence[Piece]]
+    pieces: Sequence[Piece]
+
+
+def stored_list(texts: Sequence[Piece]) -> StoredList:
+    """Return a list of stored texts, each of which is one item or several joined ones."""
+    pieces: list[Piece] = [b","] * (2 * len(texts) - 1)
+    pieces[::2] = texts
+    return StoredList(pieces)
 
 
 def splice(members: Mapping[str, Any]) -> Body:
@@ -24,23 +31,13 @@ def splice(members: Mapping[str, Any]) -> Body:
     for name, value in members.items():
         pieces.append(b'%b"%b":' % (b"," if pieces else b"{", name.encode()))
         if isinstance(value, StoredList):
-            separator = b"["
-            for item in value.items:
-                pieces.append(separator)
-                pieces += item
-                separator = b","
-            pieces.append(b"[]" if separator == b"[" else b"]")
+            pieces += (b"[", *value.pieces, b"]")
         elif isinstance(value, memoryview):
             pieces.append(value)
         else:
             pieces.append(_encoder.encode(value))
     pieces.append(b"}")
     return join(pieces)
-
-
-def stored_list(texts: Iterable[Piece]) -> StoredList:
-    """Return a list of stored texts."""
-    return StoredList((text,) for text in texts)
 
 
 def additions(hits: Hits | EndpointHits) -> dict[str, Any]:
