@@ -175,7 +175,7 @@ def document(
 def _paths(examples: dict[str, str | None]) -> Json:
     search = _operation(SearchServices, ServiceList, examples)
     return {
-        "/v1/services": _operation(ListServices, ServiceList),
+        "/v1/services": _operation(ListServices, ServiceList, examples),
         "/v1/search/services": search,
         "/v1/services/search": {
             "get": search["get"]
@@ -189,9 +189,11 @@ def _paths(examples: dict[str, str | None]) -> Json:
             ServiceNotFound,
         ),
         "/v1/search/endpoints": _operation(SearchEndpoints, EndpointList, examples),
-        "/v1/ecosystem/overview": _operation(GetEcosystemOverview, OverviewEnvelope),
-        "/v1/ecosystem/transactions": _operation(GetRecentTransactions, TransactionsEnvelope),
-        "/v1/ecosystem/stats": _operation(GetEcosystemStats, StatsEnvelope),
+        "/v1/ecosystem/overview": _operation(GetEcosystemOverview, OverviewEnvelope, examples),
+        "/v1/ecosystem/transactions": _operation(
+            GetRecentTransactions, TransactionsEnvelope, examples
+        ),
+        "/v1/ecosystem/stats": _operation(GetEcosystemStats, StatsEnvelope, examples),
         "/v1/snapshots": _describe(
             "listSnapshots", "List the snapshots that are kept, newest first", [], SnapshotList
         ),
@@ -209,9 +211,9 @@ def _paths(examples: dict[str, str | None]) -> Json:
         "/v1/changes": _operation(
             ListChanges, ChangeList, examples, SnapshotNotFound, SnapshotGone
         ),
-        "/discovery/resources": _operation(ListDiscoveryResources, ResourceList),
+        "/discovery/resources": _operation(ListDiscoveryResources, ResourceList, examples),
         "/discovery/search": _operation(SearchDiscoveryResources, FoundResources, examples),
-        "/discovery/merchant": _operation(ListDiscoveryMerchant, MerchantResources),
+        "/discovery/merchant": _operation(ListDiscoveryMerchant, MerchantResources, examples),
         "/healthz": _describe("getHealth", "Whether the process is up", [], Health),
         "/readyz": _describe("getReadiness", "The snapshot being served", [], Readiness),
     }

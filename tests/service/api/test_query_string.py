@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -12,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import NODEFAULT, inspect
 
-from service.api.discovery import SearchDiscoveryResources
+from service.api.changes import ListChanges
+from service.api.discovery import (
+    ListDiscoveryMerchant,
+    ListDiscoveryResources,
+    SearchDiscoveryResources,
+)
+from service.api.ecosystem import GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
 from service.api.query_string import Operation, Parameter, format_query, parameters_of, parse
 from service.api.services import ListServices, SearchServices
@@ -22,6 +29,17 @@ from service.settings import Settings
 from service.web.filters import BrowseEndpoints, BrowseServices
 
 SEARCHES: tuple[type[Operation], ...] = (SearchServices, SearchEndpoints, SearchDiscoveryResources)
+KINDS: tuple[type[Operation], ...] = (
+    *SEARCHES,
+    BrowseEndpoints,
+    BrowseServices,
+    GetEcosystemStats,
+    GetRecentTransactions,
+    ListChanges,
+    ListDiscoveryMerchant,
+    ListDiscoveryResources,
+    ListServices,
+)
 TEXTS = {"maxPrice": ["0", "0.05"], "maxUsdPrice": ["1", "0.001"], "urlSubstring": ["api", "/v1/"]}
 LISTS = {"facets": ["category", "network", "scheme", "tag"], "integrationType": ["1P", "3P", ""]}
 
@@ -55,6 +73,21 @@ def operations(draw: st.DrawFn) -> Operation:
 @given(operations())
 def test_a_formatted_operation_is_parsed_to_itself(operation: Operation) -> None:
     assert parse(type(operation), format_query(operation).encode()) == operation
+
+
+@given(st.sampled_from(KINDS), st.data())
+def test_any_values_are_parsed_or_refused_by_name(
+    kind: type[Operation], data: st.DataObject
+) -> None:
+    names = st.sampled_from([*parameters_of(kind)])
+    texts = st.text() | st.sampled_from(["", "0", "1e2", "007", "9" * 5000, "true", "-1", "0.5"])
+    query = urlencode(data.draw(st.lists(st.tuples(names, texts))), errors="replace")
+    try:
+        operation = parse(kind, query.encode())
+    except InvalidParameter as invalid:
+        assert str(invalid).startswith(invalid.parameter)  # noqa: PT017  # most are refused
+    else:
+        assert parse(kind, format_query(operation).encode()) == operation
 
 
 @pytest.mark.parametrize("kind", [ListServices, *SEARCHES, BrowseServices, BrowseEndpoints])
