@@ -11,18 +11,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from service.artifacts.changes_cache import ChangesCache
-from service.artifacts.file_states import FileState, states_below
+from service.artifacts.file_states import FileState
 from service.artifacts.folder import ArtifactsFolder
 from service.artifacts.kept import KeptSnapshot
-from service.errors import SnapshotDamaged, SnapshotUnavailable, SnapshotUnsupported
-from service.filtering.facets import SERVICE_FACETS
-from service.filtering.filters import Filters
-from service.snapshot.manifest import MANIFEST, verify
+from service.artifacts.opening import ServedSnapshot, files_of, open_served
+from service.errors import SnapshotUnavailable
+from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
-from service.snapshot.snapshot import Connector, Snapshot, open_folder
+from service.snapshot.snapshot import Connector, Snapshot
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the artifacts folder."""
@@ -32,17 +30,6 @@ JOIN_TIMEOUT = 5.0
 """Seconds that `stop` waits for the watcher, which a hung disk could hold up for ever."""
 
 _log = logging.getLogger("uvicorn.error")
-
-
-class _Served(NamedTuple):
-    """The served snapshot, and the states of its files.
-
-    A build mends a damaged snapshot file by file: the id stays, and the new files have other inodes
-    than those that are mapped.
-    """
-
-    snapshot: Snapshot
-    files: dict[Path, FileState]
 
 
 class SnapshotManager:
@@ -67,7 +54,7 @@ class SnapshotManager:
         self.folder = ArtifactsFolder(artifacts, downloads=downloads)
         """The folder that is watched, as it was last read."""
         self._connector = connector
-        self._served: _Served | None = None
+        self._served: ServedSnapshot | None = None
         self._verified = False
         self._seen: tuple[FileState, ...] = ()
         self._retry_after, self._retry_at = FIRST_RETRY, 0.0
@@ -212,10 +199,10 @@ class SnapshotManager:
                 return
             raise
 
-    def _serve_published(self, served: _Served) -> None:
+    def _serve_published(self, served: ServedSnapshot) -> None:
         current = read_current(self.folder.path)
         folder = self._folder(current.id)
-        is_served = current.id == served.snapshot.id and _file_states(folder) == served.files
+        is_served = current.id == served.snapshot.id and files_of(folder) == served.files
         if is_served and self._verified and self.refusal is None:
             return
         verify(folder)
@@ -224,13 +211,9 @@ class SnapshotManager:
         self._verified = True
 
     def _serve(self, folder: Path, checked_at: datetime) -> None:
-        connector, files = self._connector, _file_states(folder)
-        snapshot = open_folder(folder, checked_at, connector)
-        if connector is not None:
-            connector.verify(snapshot)
-        _warm(snapshot, is_embedded=connector is None)
-        before, counts = self.opened, snapshot.manifest.counts
-        self._served = _Served(snapshot, files)
+        served = open_served(folder, checked_at, self._connector)
+        before, snapshot = self.opened, served.snapshot
+        counts, self._served = snapshot.manifest.counts, served
         self._verified, self.refusal = False, None
         if before:
             self.swaps += 1
@@ -253,40 +236,12 @@ class SnapshotManager:
         return self.folder.path / SNAPSHOTS / snapshot_id
 
 
-def _file_states(folder: Path) -> dict[Path, FileState]:
-    """Return the states of the files of a snapshot, but for the manifest, which maps nothing."""
-    states = states_below(folder)
-    states.pop(folder / MANIFEST, None)
-    return states
-
-
 def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -> None:
     while (manager := reference()) is not None:
         manager.poll()
         del manager
         if stopping.wait(POLL_INTERVAL):
             return
-
-
-def _warm(snapshot: Snapshot, *, is_embedded: bool) -> None:
-    """Run the operations of the first requests, which fail here if they fail."""
-    try:
-        hits = snapshot.list(filters=Filters(counted=SERVICE_FACETS))
-        for filters in (snapshot.filters, snapshot.endpoints.filters):
-            for facet in filters.facets.values():
-                facet.number_of("")  # makes the table of its values
-        for service_id in hits.ids:
-            snapshot.find(service_id)
-        if is_embedded:
-            snapshot.search(" ".join(hits.ids))
-        snapshot.summaries.run(hits.ordinals)
-        snapshot.ecosystem.overview(1)
-        snapshot.ecosystem.stats(1)
-        snapshot.ecosystem.transactions(0, 1)
-    except SnapshotUnsupported:
-        raise
-    except Exception as error:  # damaged bytes may raise any exception
-        raise SnapshotDamaged(f"the snapshot {snapshot.id} cannot be searched: {error}") from error
 
 
 def _copy(error: SnapshotUnavailable) -> SnapshotUnavailable:

@@ -1,0 +1,63 @@
+"""Opening a snapshot to serve it: mapped, connected with its engine, and warmed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from service.artifacts.file_states import FileState, states_below
+from service.errors import SnapshotDamaged, SnapshotUnsupported
+from service.filtering.facets import SERVICE_FACETS
+from service.filtering.filters import Filters
+from service.snapshot.manifest import MANIFEST
+from service.snapshot.snapshot import Connector, Snapshot, open_folder
+
+
+class ServedSnapshot(NamedTuple):
+    """A snapshot, and the states of its files when it was opened.
+
+    A build mends a damaged snapshot file by file: the id stays, and the new files have other inodes
+    than those that are mapped.
+    """
+
+    snapshot: Snapshot
+    files: dict[Path, FileState]
+
+
+def open_served(folder: Path, checked_at: datetime, connector: Connector | None) -> ServedSnapshot:
+    """Open and warm the snapshot in a folder; raises SnapshotUnavailable."""
+    files = files_of(folder)
+    snapshot = open_folder(folder, checked_at, connector)
+    if connector is not None:
+        connector.verify(snapshot)
+    _warm(snapshot, is_embedded=connector is None)
+    return ServedSnapshot(snapshot, files)
+
+
+def files_of(folder: Path) -> dict[Path, FileState]:
+    """Return the states of the files of a snapshot, but for the manifest, which maps nothing."""
+    states = states_below(folder)
+    states.pop(folder / MANIFEST, None)
+    return states
+
+
+def _warm(snapshot: Snapshot, *, is_embedded: bool) -> None:
+    """Run the operations of the first requests, which fail here if they fail."""
+    try:
+        hits = snapshot.list(filters=Filters(counted=SERVICE_FACETS))
+        for filters in (snapshot.filters, snapshot.endpoints.filters):
+            for facet in filters.facets.values():
+                facet.number_of("")  # makes the table of its values
+        for service_id in hits.ids:
+            snapshot.find(service_id)
+        if is_embedded:
+            snapshot.search(" ".join(hits.ids))
+        snapshot.summaries.run(hits.ordinals)
+        snapshot.ecosystem.overview(1)
+        snapshot.ecosystem.stats(1)
+        snapshot.ecosystem.transactions(0, 1)
+    except SnapshotUnsupported:
+        raise
+    except Exception as error:  # damaged bytes may raise any exception
+        raise SnapshotDamaged(f"the snapshot {snapshot.id} cannot be searched: {error}") from error
