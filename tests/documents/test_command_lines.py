@@ -63,6 +63,10 @@ def test_both_programs_print_their_version(program: str) -> None:
     ("arguments", "message"),
     [
         (["service", "--prot", "80"], "there is no option `--prot` here; did you mean `--port`?"),
+        (
+            ["service.replicas", "--artifact", "x"],
+            "there is no option `--artifact` here; did you mean `--artifacts`?",
+        ),
         (["service", "--zzzz"], "there is no option `--zzzz` here"),
         (["indexer", "serach", "x"], "there is no command `serach` here; did you mean `search`?"),
         (["indexer", "zzzz"], "there is no command `zzzz` here"),
