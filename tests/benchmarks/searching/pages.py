@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import orjson
 
 from indexer.__main__ import main
 from service.records import Service
@@ -31,6 +32,9 @@ def bench_pages() -> None:
         "a slice of the store": lambda: slice_page(snapshot),
         "msgspec decode, msgspec encode": lambda: msgspec.json.encode(
             {"services": [decoder.decode(text) for text in texts]}
+        ),
+        "orjson loads, orjson dumps": lambda: orjson.dumps(
+            {"services": [orjson.loads(text) for text in texts]}
         ),
         "json loads, json dumps": lambda: json.dumps(
             {"services": [json.loads(text) for text in texts]}
