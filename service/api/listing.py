@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import orjson
 
 from service.http.bodies import Body, Piece, join
 from service.snapshot.data import Hits
@@ -35,7 +36,7 @@ def splice(members: Mapping[str, Any]) -> Body:
         elif isinstance(value, memoryview):
             pieces.append(value)
         else:
-            pieces.append(_encoder.encode(value))
+            pieces.append(orjson.dumps(value, default=msgspec.to_builtins))
     pieces.append(b"}")
     return join(pieces)
 
@@ -44,6 +45,3 @@ def additions(hits: Hits | EndpointHits) -> dict[str, Any]:
     """Return the members that a page of a list has on request."""
     members = {"facets": hits.facets, "explanations": hits.explanations}
     return {name: value for name, value in members.items() if value is not None}
-
-
-_encoder = msgspec.json.Encoder()
