@@ -102,18 +102,16 @@ class RequestMiddleware:
             coding = negotiate(fields.get(b"accept-encoding", b""))
             root = scope.get("root_path", "")
             key = snapshot_id, scope["path"], scope["query_string"], coding, root
-            response = self._cache.get(key)
+            response: CachedResponse | Cacheable | None = self._cache.get(key)
             if response is None:
                 scope[KEY] = key
                 await self._call_application(scope, receive, writer)
                 response = scope.pop(RESPONSE, None)
                 if response is None:  # and was sent
                     return
-                if isinstance(response, Cacheable):
-                    counts.cache_misses += 1
-                    response = await self._encode(scope[KEY], response, writer.route)
-                else:
-                    counts.cache_hits += 1
+            if isinstance(response, Cacheable):
+                counts.cache_misses += 1
+                response = await self._encode(scope[KEY], response, writer.route)
             else:
                 counts.cache_hits += 1
             status, own_headers, body = 200, response.headers, response.body
