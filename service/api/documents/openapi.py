@@ -222,7 +222,7 @@ def _paths(examples: dict[str, str | None]) -> Json:
 def _operation(
     kind: type[Operation],
     result: type[Struct],
-    examples: Mapping[str, str | None] = {},  # is not modified
+    examples: Mapping[str, str | None],
     *errors: type[RatecardError],
 ) -> Json:
     name, summary = kind.__name__, (kind.__doc__ or "").rstrip(".")
