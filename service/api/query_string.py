@@ -26,6 +26,7 @@ from service.filtering.facets import MAX_COUNTED
 MAX_LIMIT = 200
 MAX_QUERY = 2000
 MAX_INTEGER = 2**63 - 1
+MAX_DIGITS = len(str(MAX_INTEGER))
 MAX_VALUES = 100
 """Distinct values of a parameter that may repeat: each is looked up, and shown on a page."""
 DEFAULT_LIMIT = 24
@@ -162,7 +163,7 @@ class Parameter(Struct, frozen=True):
         """Return a plain decimal integer in ASCII digits, clamped to the maximum."""
         if text.isascii() and text.isdigit():
             digits = text.lstrip("0") or "0"
-            value = int(digits) if len(digits) < len(str(MAX_INTEGER)) else MAX_INTEGER
+            value = int(digits) if len(digits) <= MAX_DIGITS else MAX_INTEGER
             if value >= minimum:
                 maximum: int = self.extra.get("maximum", MAX_INTEGER)
                 return min(value, maximum)
