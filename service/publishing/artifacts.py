@@ -73,6 +73,7 @@ def stage(artifacts: Path, keep: int | None = KEPT) -> Iterator[Path]:
             shutil.rmtree(staging)
         staging.mkdir()
         try:
+            _begin_history(artifacts)
             yield staging
         finally:
             if keep is not None:
@@ -202,6 +203,21 @@ def _lock(artifacts: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):  # the work under the lock is done
             file.close()
+
+
+def _begin_history(artifacts: Path) -> None:
+    """Write the history of a folder that has none, with the published snapshot if there is one.
+
+    An extracted archive gets its CURRENT first: without either its snapshot is published while it
+    is the only one. In a folder with a history a snapshot is not published before CURRENT names it.
+    """
+    if (artifacts / HISTORY).exists():
+        return
+    history = []
+    with suppress(SnapshotUnavailable):
+        history.append(read_current(artifacts))
+        write_current(artifacts, *history[0])
+    write_history(artifacts, history)
 
 
 def _sync_content(folder: Path) -> None:
