@@ -73,7 +73,6 @@ def stage(artifacts: Path, keep: int | None = KEPT) -> Iterator[Path]:
             shutil.rmtree(staging)
         staging.mkdir()
         try:
-            _begin_history(artifacts)
             yield staging
         finally:
             if keep is not None:
@@ -89,6 +88,7 @@ def publish(artifacts: Path, built: Path, manifest: Manifest) -> None:
     before CURRENT: a crash at any instant leaves the old snapshot served. An existing folder of
     this snapshot is mended, as a service may read it.
     """
+    _begin_history(artifacts)
     _sync_content(built)
     write_durably(built / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
     folder = artifacts / SNAPSHOTS / manifest.id
