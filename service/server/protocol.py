@@ -67,8 +67,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._check_progress(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer, and tell each request that waits; uvicorn tells the last one alone."""
+        """Stop the timers, and tell each request that waits; uvicorn tells the last one alone.
+
+        After a reset uvicorn's timer would keep the last request in memory for KEEP_ALIVE seconds.
+        """
         self._timer.cancel()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()

@@ -467,6 +467,20 @@ def test_requests_that_wait_take_little_memory(server: Server) -> None:
         assert server.memory() < before + 6 * 2_000_000
 
 
+def test_a_reset_connection_takes_no_memory(server: Server) -> None:
+    """A service that kept the last request of each would hold 60 MB."""
+    request = LISTING.replace(b"?limit=200", b"?limit=1&x=" + b"x" * 60_000)
+    sizes = []
+    for _ in range(2):
+        for _ in range(300):
+            with server.connect() as connection:
+                connection.send(request)
+                assert connection.read_response()
+                connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        sizes.append(server.memory())
+    assert sizes[1] < sizes[0] + 10_000_000
+
+
 def test_a_half_closed_connection_is_answered(server: Server) -> None:
     assert [response.status for response in server.exchange(LISTING * 3)] == [200] * 3
     assert server.exchange(START) == server.exchange(b"") == []
