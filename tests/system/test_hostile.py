@@ -465,12 +465,14 @@ def test_any_target_and_headers_have_a_documented_response(
     server: LoggedService, method: str, target: str, headers: list[tuple[str, bytes]]
 ) -> None:
     lines = b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in headers)
-    has_body = any(name.title() in FRAMING for name, _ in headers)
-    request = f"{method} {target} HTTP/1.1\r\nhost: a\r\n".encode() + lines + b"\r\n"
+    names = [name.title() for name, _ in headers]
+    has_body = any(name in FRAMING for name in names)
+    host = "" if "Host" in names else "host: a\r\n"
+    request = f"{method} {target} HTTP/1.1\r\n{host}".encode() + lines + b"\r\n"
     with closing(RawConnection(server.address)) as connection:
         response = connection.send(request + b"hello" * has_body, method)
     check(response, method, target)
-    assert reaches_application(response) or has_body
+    assert reaches_application(response) or has_body or names.count("Host") > 1
     headers_but_id = {k: v for k, v in response.headers.items() if k != "x-request-id"}
     assert CANARY not in str(headers_but_id)
 
