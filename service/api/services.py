@@ -83,7 +83,9 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     @property
     def is_expensive(self) -> bool:
         """Whether the page is more than a slice of a stored order."""
-        return bool(self.q or self.facets or self.filters.has_conditions)
+        facets = self.category, self.network, self.scheme, self.integration_type, self.tag
+        is_bounded = self.enriched is not None or self.max_price is not None
+        return is_bounded or any((self.q, self.facets, *facets))
 
 
 class ListServices(ServiceSelection, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Container
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -67,32 +67,36 @@ class CachedRoute(Route):
         self,
         path: str,
         endpoint: Callable[..., Any],
-        parameters: Container[str] | None = (),
+        parameters: Iterable[str] | None = (),
         edition: Callable[[Scope], int] | None = None,
     ) -> None:
         super().__init__(path, endpoint)
-        self._parameters = parameters
+        self._names = None if parameters is None else {name.encode() for name in parameters}
         self._edition = edition
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from the cache, or by the endpoint."""
         query, edition = scope["query_string"], self._edition
         if (query or edition) and scope["method"] in CACHEABLE_METHODS:
-            snapshot_id, path, _, coding, root_path = scope[KEY]
-            pieces = [piece for piece in query.split(b"&") if self._reads(piece)]
+            given = query.split(b"&")
+            pieces = [piece for piece in given if self._reads(piece)]
             if edition is not None:
                 pieces.append(b"\n%d" % edition(scope))  # no query string has a line break
-            key = scope[KEY] = snapshot_id, path, b"&".join(pieces), coding, root_path
-            response = scope["app"].state.context.cache.get(key)
-            if response is not None:
-                scope[RESPONSE] = response
-                return
+            if pieces != given:
+                snapshot_id, path, _, coding, root_path = scope[KEY]
+                key = scope[KEY] = snapshot_id, path, b"&".join(pieces), coding, root_path
+                response = scope["app"].state.context.cache.get(key)
+                if response is not None:
+                    scope[RESPONSE] = response
+                    return
         await super().handle(scope, receive, send)
 
     def _reads(self, piece: bytes) -> bool:
         """Return whether a part of a query string is a known parameter, as `parse_qsl` reads it."""
-        name = unquote_plus(piece.partition(b"=")[0].decode("utf-8", "replace"))
-        return self._parameters is None or name in self._parameters
+        name = piece.partition(b"=")[0]
+        if self._names is None or name in self._names:
+            return True
+        return unquote_plus(name.decode("utf-8", "replace")).encode() in self._names
 
 
 class ResponseCache:
@@ -136,7 +140,7 @@ class ResponseCache:
         """
         snapshot_id, path, query, coding, root_path = key
         body, fields = response.content, dict(response.raw_headers)
-        tag = b"%b-%b" % (response.etag or snapshot_id, self._variant(root_path))
+        tag = b"%b-%b" % (response.etag or snapshot_id, _variant(self._version, root_path))
         if response.is_kept and coding != IDENTITY and len(body) >= MIN_SIZE:
             body = CODINGS[coding](bytes(body))
             tag = b"%b-%b" % (tag, coding)
@@ -159,10 +163,6 @@ class ResponseCache:
             cost=len(path) + len(query) + len(body) + ENTRY_OVERHEAD,
         )
 
-    def _variant(self, root_path: str) -> bytes:
-        root = root_path.encode("utf-8", "surrogatepass")
-        return blake2b(self._version + root, digest_size=4).hexdigest().encode()
-
 
 def is_known(scope: Scope, etag: bytes) -> bool:
     """Return whether the client of a request has what this entity tag names.
@@ -171,6 +171,13 @@ def is_known(scope: Scope, etag: bytes) -> bool:
     """
     known = scope[FIELDS].get(b"if-none-match")
     return known is not None and (known == b"*" or etag in _entity_tags.findall(known))
+
+
+@lru_cache(maxsize=64)
+def _variant(version: bytes, root_path: str) -> bytes:
+    """Return a short hash of all that bodies depend on besides the snapshot and the request."""
+    root = root_path.encode("utf-8", "surrogatepass")
+    return blake2b(version + root, digest_size=4).hexdigest().encode()
 
 
 def version_of(settings: Settings) -> bytes:
