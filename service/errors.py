@@ -180,10 +180,13 @@ class SnapshotDamaged(SnapshotUnavailable):
 
 
 class SnapshotUnsupported(SnapshotUnavailable):
-    """The snapshot has a format that this version does not read."""
+    """The snapshot has a format, or postings in an engine, that this service does not read."""
 
     code = "snapshot_unsupported"
-    public = f"the published snapshot has a format that this release does not read; {REBUILD}"
+    public = (
+        "the published snapshot has a format or an engine that this service does not read; "
+        f"{REBUILD}"
+    )
 
 
 class EngineUnavailable(RatecardError):

@@ -155,7 +155,7 @@ def read_download(folder: Path) -> Download:
         return _download.decode(path.read_bytes())
     except OSError as error:
         raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotDamaged(f"{path} is no index of downloads: {error}") from error
 
 

@@ -31,4 +31,4 @@ def states_below(folder: Path) -> dict[Path, FileState]:
 
 def are_settled(states: Iterable[FileState], now: int) -> bool:
     """Return whether a change after `now`, in nanoseconds, is certain to change the states."""
-    return all(now - modified > SETTLED_AFTER for _, _, modified in states)
+    return all(abs(now - modified) > SETTLED_AFTER for _, _, modified in states)

@@ -1,4 +1,4 @@
-"""An artifacts folder as it was last read: the published snapshot, the kept ones, the downloads."""
+"""The last read state of an artifacts folder: published snapshot, kept snapshots, downloads."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class ArtifactsFolder:
         if current is not None:
             names.append(f"{SNAPSHOTS}/{current.id}")
         states = tuple(state_of(self.path / name) for name in names)
-        if states != self._read:
-            before = self.current, self.kept, self.downloads
-            self.current = current
-            self.kept = read_kept(self.path, self.kept)
-            if self.downloads is not None:
-                self.downloads = read_downloads(self.path, self.downloads)
-            self.version += before != (self.current, self.kept, self.downloads)
-            self._read = states if are_settled(states, now) else ()
         self.states = states
+        if states != self._read:
+            before, downloads = (self.current, self.kept, self.downloads), self.downloads
+            kept = read_kept(self.path, self.kept)
+            if downloads is not None:
+                downloads = read_downloads(self.path, downloads)
+            self.current, self.kept, self.downloads = current, kept, downloads
+            self.version += before != (current, kept, downloads)
+            self._read = states if are_settled(states, now) else ()

@@ -56,6 +56,7 @@ class SnapshotManager:
         self._connector = connector
         self._served: ServedSnapshot | None = None
         self._verified = False
+        self._unreadable = ""
         self._seen: tuple[FileState, ...] = ()
         self._retry_after, self._retry_at = FIRST_RETRY, 0.0
         self._updating = threading.Lock()
@@ -109,6 +110,11 @@ class SnapshotManager:
             if self._connector is not None:
                 await self._connector.close()
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether the watcher runs, which opens the first snapshot as well."""
+        return self._watcher is not None
+
     def start(self) -> None:
         """Start the watcher unless it runs; it ends with `stop`, or when the manager is freed."""
         if self._watcher is not None:
@@ -161,8 +167,11 @@ class SnapshotManager:
         try:
             self.folder.refresh()
             self.changes.expire({snapshot.id for snapshot in self.folder.kept.snapshots})
-        except Exception:  # noqa: BLE001  # such as MemoryError: the watcher must not end
-            _log.exception("the artifacts folder cannot be read; trying again")
+            self._unreadable = ""
+        except Exception as error:  # noqa: BLE001  # such as MemoryError: the watcher must not end
+            if repr(error) != self._unreadable:
+                _log.exception("the artifacts folder cannot be read; trying again")
+            self._unreadable = repr(error)
 
     def _update(self) -> None:
         seen, now = self.folder.states, time.monotonic()
@@ -206,9 +215,9 @@ class SnapshotManager:
         if is_served and self._verified and self.refusal is None:
             return
         verify(folder)
-        if not is_served or self.refusal is not None:
+        if not is_served:
             self._serve(folder, current.checked_at)
-        self._verified = True
+        self._verified, self.refusal = True, None
 
     def _serve(self, folder: Path, checked_at: datetime) -> None:
         served = open_served(folder, checked_at, self._connector)
@@ -228,9 +237,13 @@ class SnapshotManager:
 
     def _refuse(self, error: SnapshotUnavailable) -> None:
         before, self.refusal = self.refusal, _copy(error)
-        if self._served is not None and str(before) != str(error):
+        if str(before) == str(error):
+            return
+        if self._served is not None:
             self.refusals += 1
             _log.error("still serving %s: %s", self._served.snapshot.id, self.refusal)
+        elif before is not None:
+            _log.error("still without a snapshot: %s", self.refusal)
 
     def _folder(self, snapshot_id: str) -> Path:
         return self.folder.path / SNAPSHOTS / snapshot_id

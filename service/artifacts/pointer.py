@@ -75,6 +75,6 @@ def read_publication(path: Path) -> Publication | None:
         content = path.read_bytes()
         file = pointer_file_decoder.decode(content)
         pointer = pointer_decoder.decode(file.pointer)
-    except (OSError, msgspec.MsgspecError, UnicodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return Publication(pointer, bool(file.signature), content) if pointer.format == FORMAT else None

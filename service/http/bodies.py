@@ -46,7 +46,7 @@ class LongBody:
         async with client_timeout(GRACE + self._size / MIN_RATE):
             for body in self:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            await send({"type": "http.response.body", "body": b""})
 
 
 Body: TypeAlias = bytes | LongBody

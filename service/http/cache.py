@@ -102,15 +102,13 @@ class CachedRoute(Route):
 class ResponseCache:
     """LRU cache of encoded responses of one snapshot, bounded in bytes. For one thread.
 
-    The first response of another snapshot evicts all others. `version` names all that bodies depend
-    on besides the snapshot and the request.
+    `version` names all that bodies depend on besides the snapshot and the request.
     """
 
     def __init__(self, size: int, max_age: int, version: bytes = b"") -> None:
         self._size = self._free = size
         self._cache_control = b"public, max-age=%d" % max_age if max_age else NO_CACHE.encode()
         self._version = version
-        self._snapshot_id = b""
         self._entries: OrderedDict[Key, CachedResponse] = OrderedDict()
 
     def get(self, key: Key) -> CachedResponse | None:
@@ -122,15 +120,16 @@ class ResponseCache:
 
     def add(self, key: Key, response: CachedResponse) -> None:
         """Cache a response, unless it is too large for that."""
-        snapshot_id = key[0]
-        if snapshot_id != self._snapshot_id:
-            self._snapshot_id, self._free = snapshot_id, self._size
-            self._entries.clear()
         if response.cost <= self._size // MAX_SHARE and key not in self._entries:
             self._free -= response.cost
             self._entries[key] = response
             while self._free < 0:
                 self._free += self._entries.popitem(last=False)[1].cost
+
+    def clear(self) -> None:
+        """Evict all responses."""
+        self._entries.clear()
+        self._free = self._size
 
     def encode(self, key: Key, response: Cacheable, route: str) -> CachedResponse:
         """Compress a body if that is worth it, and complete its headers.

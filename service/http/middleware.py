@@ -73,6 +73,7 @@ class RequestMiddleware:
         self._log = context.access_log
         self._compressing = 0
         self._opening: asyncio.Future[None] | None = None
+        self._swaps = 0
         self._numbers = count(1)
         self._prefix = os.urandom(6).hex().encode()
 
@@ -83,6 +84,7 @@ class RequestMiddleware:
             return
         started = time.perf_counter()
         fields = scope[FIELDS] = read_fields(scope)
+        swaps = self._snapshots.swaps  # before the snapshot, which is then this one or a later one
         snapshot = self._snapshots.opened or await self._open_first()
         request_id = self._id_of(fields)
         headers = [*self._headers, (b"x-request-id", request_id)]
@@ -102,7 +104,7 @@ class RequestMiddleware:
             coding = negotiate(fields.get(b"accept-encoding", b""))
             root = scope.get("root_path", "")
             key = snapshot_id, scope["path"], scope["query_string"], coding, root
-            response: CachedResponse | Cacheable | None = self._cache.get(key)
+            response: CachedResponse | Cacheable | None = self._find_cached(key, swaps)
             if response is None:
                 scope[KEY] = key
                 await self._call_application(scope, receive, writer)
@@ -111,7 +113,7 @@ class RequestMiddleware:
                     return
             if isinstance(response, Cacheable):
                 counts.cache_misses += 1
-                response = await self._encode(scope[KEY], response, writer.route)
+                response = await self._encode(scope[KEY], response, writer.route, swaps)
             else:
                 counts.cache_hits += 1
             status, own_headers, body = 200, response.headers, response.body
@@ -134,8 +136,17 @@ class RequestMiddleware:
             if self._log is not None:
                 self._log.write(scope, writer, seconds, snapshot_id.decode())
 
-    async def _encode(self, key: Key, response: Cacheable, route: str) -> CachedResponse:
-        """Encode a response, a large one in a thread; cache it if its snapshot is still served."""
+    def _find_cached(self, key: Key, swaps: int) -> CachedResponse | None:
+        """Return a cached response. A swap evicts all: a repaired snapshot keeps its id."""
+        if swaps != self._swaps:
+            self._swaps = swaps
+            self._cache.clear()
+        return self._cache.get(key)
+
+    async def _encode(
+        self, key: Key, response: Cacheable, route: str, swaps: int
+    ) -> CachedResponse:
+        """Encode a response, a large one in a thread; cache it if no swap came meanwhile."""
         is_slow = response.is_kept and key[3] != IDENTITY and len(response.content) >= LARGE_BODY
         if is_slow and self._compressing < MAX_COMPRESSING:
             self._compressing += 1
@@ -145,8 +156,7 @@ class RequestMiddleware:
                 self._compressing -= 1
         else:
             encoded = self._cache.encode(key, response, route)
-        served = self._snapshots.opened
-        if response.is_kept and served is not None and served.encoded_id == key[0]:
+        if response.is_kept and self._snapshots.swaps == swaps:
             self._cache.add(key, encoded)
         return encoded
 
@@ -196,6 +206,8 @@ class RequestMiddleware:
     async def _open_first(self) -> Snapshot | None:
         """Open the first snapshot in a thread, once; requests that come meanwhile wait for it."""
         if self._opening is None:
+            if self._snapshots.is_watching:  # a slow disk must not hold requests up
+                return None
             self._snapshots.start()
             self._opening = asyncio.ensure_future(asyncio.to_thread(self._snapshots.open))
         if not self._opening.done():

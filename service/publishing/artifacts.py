@@ -172,7 +172,7 @@ def earlier_ids(artifacts: Path, snapshot_id: str) -> list[str]:
     withdrawn = [each for each in kept_snapshots(artifacts) if _snapshot_id.fullmatch(each)]
     ids: list[str] = []
     for each in dict.fromkeys([*published, *withdrawn]):
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             ids += _header.decode((artifacts / SNAPSHOTS / each / MANIFEST).read_bytes()).earlier
         ids.append(each)
     newest_first = dict.fromkeys(each for each in reversed(ids) if each != snapshot_id)
@@ -294,7 +294,7 @@ def _built_at(path: Path, *, known: bool) -> datetime | None:
     A published snapshot is `known` even if its manifest is damaged.
     """
     if _snapshot_id.fullmatch(path.name):
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             header = _header.decode((path / MANIFEST).read_bytes())
             if header.id == path.name:
                 return header.built_at

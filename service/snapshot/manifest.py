@@ -109,7 +109,7 @@ def read_manifest(folder: Path) -> Manifest:
         return _manifest.decode(text)
     except OSError as error:
         raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotDamaged(f"{path} is not a manifest: {error}; {REBUILD}") from error
 
 

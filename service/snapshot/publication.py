@@ -77,7 +77,7 @@ def read_history(artifacts: Path) -> list[Publication]:
     """
     try:
         history = _history.decode((artifacts / HISTORY).read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         history = []
     try:
         current = read_current(artifacts)

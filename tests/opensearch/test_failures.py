@@ -166,13 +166,13 @@ def test_snapshots_of_the_other_engine_are_refused(
     artifacts: Path, tmp_path: Path, options: EngineOptions
 ) -> None:
     with serve(artifacts) as client:
-        error = client.get("/v1/services").json()["error"]
+        error = client.get("/readyz").json()["error"]
         assert error["code"] == "snapshot_unsupported"
         assert "--engine opensearch" in error["message"]
     (tmp_path / "other").mkdir()
     embedded = publish(tmp_path / "other", EngineOptions("embedded"))
     with serve(embedded, *options.serve) as client:
-        error = client.get("/v1/services").json()["error"]
+        error = client.get("/readyz").json()["error"]
         assert error["code"] == "snapshot_unsupported"
         assert "has its postings in its files" in error["message"]
 

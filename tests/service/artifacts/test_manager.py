@@ -395,3 +395,34 @@ def test_the_watcher_ends_with_its_manager(artifacts: Path) -> None:
     eventually(lambda: serves(managers[0], "a"))
     managers.clear()
     eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_unreadable_listings_of_a_folder_hold_no_swap_up(
+    artifacts: Path, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = publish(artifacts, "a")
+    manager.open()
+    manager.poll()
+    for path in (kept / "manifest.json", artifacts / "downloads" / kept.name / "index.json"):
+        path.write_text('{"x":' + "[" * 100_000)
+    publish(artifacts, "b")
+    manager.poll()
+    assert serves(manager, "b")
+    assert "Traceback" not in caplog.text
+
+
+def test_an_intact_snapshot_that_is_published_again_is_not_opened_again(
+    artifacts: Path, manager: SnapshotManager
+) -> None:
+    publish(artifacts, "a")
+    manager.open()
+    manager.poll()
+    served = manager.opened
+    flip_a_bit(publish(artifacts, "b") / "records.json")
+    manager.poll()
+    assert manager.refusals == 1
+    assert main(["rollback", str(artifacts)]) == 0
+    manager.poll()
+    assert manager.refusal is None
+    assert manager.opened is served
+    assert manager.swaps == 0

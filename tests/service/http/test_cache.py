@@ -24,6 +24,7 @@ from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache
 from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
+from tests.support.artifacts import folder
 from tests.support.running import Build, Json, eventually, examples, serve, service
 
 
@@ -74,15 +75,16 @@ def test_a_cache_of_size_zero_stores_nothing() -> None:
     assert cache.get(key(1)) is None
 
 
-def test_a_new_snapshot_frees_the_memory_of_the_old_responses() -> None:
+def test_a_cleared_cache_has_all_its_memory() -> None:
     body = bytes(8_000)
     cache = ResponseCache(100_000, 0)
     for number in range(5):
         add(cache, key(number), body)
-    for number in range(10):
-        add(cache, key(number, b"new"), body)
+    cache.clear()
+    for number in range(5, 15):
+        add(cache, key(number), body)
     assert all(cache.get(key(number)) is None for number in range(5))
-    assert all(cache.get(key(number, b"new")) for number in range(10))
+    assert all(cache.get(key(number)) for number in range(5, 15))
 
 
 def hits_and_misses(client: httpx.Client) -> tuple[float, float]:
@@ -175,6 +177,25 @@ def test_the_cache_changes_no_response(sample: Path, sequence: list[str]) -> Non
         return [(each.status_code, each.content, each.headers.get("etag")) for each in given]
 
     assert asyncio.run(responses(1 << 20)) == asyncio.run(responses(0))
+
+
+def test_responses_of_a_damaged_snapshot_go_when_it_is_repaired(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a", description="Tides")]) == 0
+    records = folder(artifacts) / "records.json"
+    content = records.read_bytes()
+    records.write_bytes(content.replace(b"Tides", b"Tydes"))
+    app = create_app(Settings(artifacts=str(artifacts)))
+
+    async def check() -> None:
+        async with client_of(app) as client:
+            assert "Tydes" in (await client.get("/v1/services/a")).text
+            assert build([service("a", description="Tides")]) == 0
+            await asyncio.to_thread(app.state.context.snapshots.poll)
+            assert "Tides" in (await client.get("/v1/services/a")).text
+
+    asyncio.run(check())
 
 
 def test_a_late_response_of_an_old_snapshot_leaves_the_cache_alone(
