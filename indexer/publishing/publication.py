@@ -165,9 +165,12 @@ def _has_downloads(artifacts: Path, snapshot_id: str) -> bool:
 
 def _copies(artifacts: Path, snapshot_id: str) -> list[Copy]:
     """Return a snapshot, with or without downloads, and the other kept ones that have some."""
-    others = [each for each in kept_snapshots(artifacts) if each != snapshot_id]
-    fetchable = [each for each in others if _has_downloads(artifacts, each)]
-    return [_copy(artifacts, each) for each in (snapshot_id, *fetchable)]
+    copies = [_copy(artifacts, snapshot_id)]
+    for each in kept_snapshots(artifacts):
+        if each != snapshot_id and _has_downloads(artifacts, each):
+            with suppress(SnapshotUnavailable):  # damaged: no replica can fetch it
+                copies.append(_copy(artifacts, each))
+    return copies
 
 
 def _copy(artifacts: Path, snapshot_id: str) -> Copy:
