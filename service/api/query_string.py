@@ -1,13 +1,13 @@
 """Operations: Structs whose fields are the parameters of a query string.
 
-The type of a field is what is accepted, and its `Meta` describes that. Keys of `Meta.extra`:
+The type of a field and its `Meta` define the values that are accepted. Keys of `Meta.extra`:
 
-maximum: the integer that larger ones mean
-meaning: of a pattern, in errors
-hint: what a required parameter is, in errors
+maximum: larger integers are clamped to this one
+meaning: describes the pattern in errors
+hint: describes a required parameter in errors
 is_blank_missing: whether a blank text is the same as none
 is_joined: whether a list is one text with commas
-convert: a function of texts, which brings an item of a list into the form of its `enum`
+convert: a function that normalises an item of a list before it is compared with its `enum`
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def read(query_string: bytes) -> dict[str, list[str]]:
 
 
 def format_query(operation: Operation) -> str:
-    """Return the canonical query string of an operation: the values that are no defaults."""
+    """Return the canonical query string: the values that differ from the defaults."""
     return urlencode(
         {
             name: parameter.format(getattr(operation, parameter.field))
@@ -246,7 +246,7 @@ def selected(names: Iterable[str], values: Iterable[Values]) -> dict[str, list[s
 
 
 def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, dict[str, Any], dict[str, Any]]:
-    """Return a type without its metadata and None, and the `extra` and the schema of these."""
+    """Return a type without `Meta` and None, with the merged `extra` and JSON schema."""
     extra: dict[str, Any] = {}
     schema: dict[str, Any] = {}
     while isinstance(kind, inspect.Metadata | inspect.UnionType):

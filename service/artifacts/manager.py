@@ -25,7 +25,7 @@ from service.snapshot.snapshot import Connector, Snapshot
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the artifacts folder."""
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
-"""Seconds after which a snapshot that was refused is tried again: they double with each failure."""
+"""The first and the longest back-off in seconds, which doubles with each failure."""
 JOIN_TIMEOUT = 5.0
 """Seconds that `stop` waits for the watcher, which a hung disk could hold up for ever."""
 
@@ -154,7 +154,7 @@ class SnapshotManager:
             self._attempt(self._update)
 
     def _attempt(self, update: Callable[[], None]) -> None:
-        """Keep the served snapshot, and the reason, when an update fails."""
+        """Run an update; keep the served snapshot, and record the refusal, when it fails."""
         try:
             update()
         except SnapshotUnavailable as error:

@@ -1,4 +1,4 @@
-"""Response bodies: bytes, or above 1 MiB pieces that are sent as they lie in the snapshot."""
+"""Response bodies: bytes, or above 1 MiB slices of mapped files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.types import Send
 from service.errors import SlowClient
 
 MAX_JOINED = 2**20
-"""Bytes of a body that is made as one piece of memory, compressed and cached."""
+"""The largest body in bytes that is joined, compressed and cached."""
 SLICE = 2**16
 """Bytes of a long body that are sent at a time."""
 GRACE = 30.0
@@ -60,7 +60,7 @@ def join(pieces: Sequence[Piece]) -> Body:
 
 @asynccontextmanager
 async def client_timeout(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
-    """Raise SlowClient in the body of a `with` statement that takes longer."""
+    """Raise SlowClient where the block takes longer; None sets no deadline."""
     timeout = asyncio.timeout(seconds)
     try:
         async with timeout:

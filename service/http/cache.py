@@ -29,9 +29,9 @@ from service.http.responses import (
 from service.settings import Settings
 
 ENTRY_OVERHEAD = 1024
-"""Bytes that a cached response takes besides its body and key, roughly."""
+"""Approximate bytes of a cached response besides its body, path and query string."""
 MAX_SHARE = 8
-"""No response may take more than 1/8 of the cache, or one request could empty it."""
+"""The largest response is 1/8 of the cache, so that one request cannot evict the rest."""
 
 Key = tuple[bytes, str, bytes, bytes, str]
 """Snapshot id, path, query string, content coding and root path of a request."""
@@ -52,15 +52,16 @@ class CachedResponse(Struct, frozen=True):
     body: Body
     route: str
     cost: int
-    """Memory that it takes, in bytes and roughly."""
+    """Approximate bytes of memory."""
 
 
 class CachedRoute(Route):
     """A route whose responses are cached by its path and the query parameters that it reads.
 
-    Requests that differ in other parameters share a response. The middleware looks up the request
-    as it came first, so that this costs a cache hit nothing. All parameters are read if they are
-    None. `edition` returns a number that changes with the responses while the snapshot stays.
+    Requests that differ in other parameters alone share a cached response. The middleware looks
+    the request up as it came first, so that a hit there skips this. `parameters=None` keeps the
+    whole query string. `edition` returns a number that changes when the response changes while the
+    snapshot stays.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class ResponseCache:
         return response
 
     def add(self, key: Key, response: CachedResponse) -> None:
-        """Cache a response, unless it is too large for that."""
+        """Cache a response, unless it costs more than 1/MAX_SHARE of the cache."""
         if response.cost <= self._size // MAX_SHARE and key not in self._entries:
             self._free -= response.cost
             self._entries[key] = response
@@ -164,7 +165,7 @@ class ResponseCache:
 
 
 def is_known(scope: Scope, etag: bytes) -> bool:
-    """Return whether the client of a request has what this entity tag names.
+    """Return whether `If-None-Match` of a request lists this entity tag.
 
     Tags are compared weakly, since gateways that compress a response weaken its tag.
     """

@@ -1,4 +1,4 @@
-"""The outermost middleware: what every request and every response has."""
+"""The middleware: pins snapshots, adds common headers, caches, counts and logs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
 
 
 class RequestMiddleware:
-    """Pins the snapshot of each request, adds the headers of each response, counts and logs both.
+    """Pins a snapshot to each request, adds headers to each response, counts and logs both.
 
     Sends each `Cacheable` response: compressed, from the cache where it is kept, and as 304 to a
     client that has it. Answers preflights of any path, and 500 when the application fails. Opens
@@ -109,7 +109,7 @@ class RequestMiddleware:
                 scope[KEY] = key
                 await self._call_application(scope, receive, writer)
                 response = scope.pop(RESPONSE, None)
-                if response is None:  # and was sent
+                if response is None:  # the application sent its own
                     return
             if isinstance(response, Cacheable):
                 counts.cache_misses += 1
@@ -169,7 +169,7 @@ class RequestMiddleware:
             app = self._options(is_post=path_of(scope) in self._context.post_paths)
         if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
             app = error_response(Request(scope), PathNotFound())
-        scope.pop("route", None)  # that of a mount
+        scope.pop("route", None)  # that of an outer application, which metrics would count
         try:
             await app(scope, receive, writer.send)
         except SlowClient:
