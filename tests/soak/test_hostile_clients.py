@@ -37,7 +37,7 @@ CACHE_BYTES = 8 << 20
 
 
 class Times(NamedTuple):
-    """What the good client saw: the seconds of each response, and how many were not 200."""
+    """Seconds of each response to the good client, and how many responses were not 200."""
 
     seconds: list[float]
     failures: int

@@ -70,7 +70,7 @@ def test_a_call_that_waits_costs_no_pause(clock: Clock) -> None:
 
 
 def test_calls_at_once_take_their_share_together(clock: Clock) -> None:
-    """What two calls compute while they overlap is charged once."""
+    """CPU time of two calls that overlap is charged once."""
     calls, work = 16, 2**-7
 
     async def run() -> None:
