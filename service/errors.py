@@ -102,7 +102,7 @@ class MethodNotAllowed(RatecardError):
 
 
 class BadRequest(RatecardError):
-    """The bytes received are no HTTP/1.1 request."""
+    """The bytes received are no HTTP/1.1 request, or one of too many parameters."""
 
     code = "bad_request"
     status = 400

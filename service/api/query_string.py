@@ -24,6 +24,8 @@ from service.errors import InvalidParameter
 from service.filtering.facets import MAX_COUNTED
 
 MAX_LIMIT = 200
+MAX_FAST = 100
+"""Results of a page that is answered in less than a millisecond."""
 MAX_QUERY = 2000
 MAX_INTEGER = 2**63 - 1
 MAX_DIGITS = len(str(MAX_INTEGER))
@@ -96,6 +98,11 @@ class Operation(Struct, frozen=True, kw_only=True, rename="camel"):
     def is_expensive(self) -> bool:
         """Whether the operation is refused under load."""
         return True
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the response takes milliseconds: requests for such ones take turns."""
+        return getattr(self, "limit", 0) > MAX_FAST
 
 
 T = TypeVar("T", bound=Operation)

@@ -18,7 +18,8 @@ T = TypeVar("T", bound=Operation)
 class OperationRoute(CachedRoute):
     """A route whose endpoint is called with the request and with its parameters, as a `kind`.
 
-    Expensive operations are refused under load. Responses are cached by the parameters of the kind.
+    Expensive operations are refused under load, and slow ones take turns. Responses are cached by
+    the parameters of the kind.
     """
 
     def __init__(
@@ -28,6 +29,8 @@ class OperationRoute(CachedRoute):
             operation = parse(kind, request.scope["query_string"])
             if operation.is_expensive:
                 context_of(request).load_shedder.check()
+            if operation.is_slow:
+                await context_of(request).turns.wait()
             return await endpoint(request, operation)
 
         super().__init__(path, answer, None if kind.NAMES_UNKNOWN else parameters_of(kind))

@@ -15,7 +15,7 @@ from service.http.access_log import AccessLog
 from service.http.cache import ResponseCache
 from service.http.drain import Drain
 from service.http.file_ranges import Transfers
-from service.http.load_shedding import LoadShedder
+from service.http.load_shedding import LoadShedder, Turns
 from service.http.metrics import Metrics
 from service.http.responses import SNAPSHOT
 from service.settings import Settings
@@ -37,6 +37,7 @@ class Context(Struct, frozen=True, kw_only=True):
     access_log: AccessLog | None
     drain: Drain
     load_shedder: LoadShedder
+    turns: Turns
     transfers: Transfers
     error_page: Callable[[Request, RatecardError], Response] | None
     api_paths: frozenset[str]

@@ -1,4 +1,4 @@
-"""Load shedding: refusing expensive requests while the event loop lags."""
+"""Load shedding: refusing expensive requests while the event loop lags, and pacing slow ones."""
 
 from __future__ import annotations
 
@@ -40,3 +40,19 @@ class LoadShedder:
         self._lag, self._due = now - self._due, now + INTERVAL
         if self._loop is not None:
             self._loop.call_later(INTERVAL, self._measure)
+
+
+class Turns:
+    """Starts one slow request after another, one in each iteration of an event loop.
+
+    The event loop starts every request that has arrived in one iteration. A request that arrives
+    meanwhile waits for all of these: without turns, for every slow one among them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def wait(self) -> None:
+        """Return when it is the turn of this request, first come, first served."""
+        await self._lock.acquire()
+        asyncio.get_running_loop().call_soon(self._lock.release)

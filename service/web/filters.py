@@ -48,6 +48,7 @@ class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
     """Parameters of the page of services, which is always one of 24."""
 
     FIXED = frozenset({"limit", "facets", "endpoints", "explain"})
+    is_slow = True
     PANELS = SERVICE_PANELS
     max_price: FormPrice | None = None
 
@@ -61,6 +62,7 @@ class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
     """Parameters of the page of endpoints, which is always one of 24."""
 
     FIXED = frozenset({"limit", "facets", "explain"})
+    is_slow = True
     PANELS = ENDPOINT_PANELS
     max_price: FormPrice | None = None
 

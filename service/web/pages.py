@@ -58,6 +58,7 @@ _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 class BrowseService(Operation, frozen=True, kw_only=True):
     """Parameters of the page of a service: words to find endpoints by."""
 
+    is_slow = True
     q: Query = ""
     offset: Offset = 0
 
@@ -65,6 +66,7 @@ class BrowseService(Operation, frozen=True, kw_only=True):
 class BrowsePayments(Operation, frozen=True, kw_only=True):
     """Parameters of the page of statistics."""
 
+    is_slow = True
     timeframe: Timeframe = 30
     page: Offset = 0
 
@@ -212,6 +214,7 @@ _templates = Environment(
     autoescape=True,
     finalize=_strip_bidi_controls,
     undefined=StrictUndefined,
+    auto_reload=False,
     trim_blocks=True,
     lstrip_blocks=True,
 )

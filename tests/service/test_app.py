@@ -317,6 +317,14 @@ def test_the_application_imports_without_the_dependencies_of_the_indexer() -> No
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
+def test_a_served_application_keeps_its_modules_out_of_garbage_collections() -> None:
+    program = (
+        "import gc, service.app; assert not gc.get_freeze_count(); "
+        "service.app.app; assert gc.get_freeze_count() > len(gc.get_objects())"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
 def test_the_openapi_document_is_valid_and_its_paths_are_served(client: httpx.Client) -> None:
     openapi = client.get("/openapi.json").json()
     validate(openapi)

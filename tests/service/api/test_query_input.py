@@ -269,3 +269,11 @@ def test_totals_and_pages_of_any_query_are_exact(
 def test_any_text_is_a_valid_query_over_http(client: httpx.Client, query: str) -> None:
     response = client.get(PATHS[0], params={"q": query})
     assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize("path", ["/v1/services", "/v1/search/services", "/discovery/resources"])
+def test_a_query_string_of_too_many_parameters_is_refused(path: str, client: httpx.Client) -> None:
+    assert client.get(f"{path}?q=a" + "&a=b" * 998).status_code == 200
+    refused = client.get(f"{path}?q=a" + "&a=b" * 1000)
+    assert refused.status_code == 400
+    assert "the query string has more than 1,000 parameters" in refused.text
