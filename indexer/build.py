@@ -53,7 +53,7 @@ from service.publishing.artifacts import (
     stage,
 )
 from service.publishing.downloads import make_downloads
-from service.records import Counts
+from service.schema.status import Counts
 from service.snapshot.manifest import (
     FORMAT,
     File,

@@ -19,7 +19,8 @@ from indexer.sources.inputs import Inputs
 from indexer.text import one_line
 from service.artifacts.sources import SOURCES
 from service.errors import SnapshotUnavailable
-from service.records import SourceState, format_timestamp
+from service.schema.status import SourceState
+from service.schema.values import format_timestamp
 from service.snapshot.manifest import Manifest, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS, read_current
 

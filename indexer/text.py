@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from indexer.errors import InvalidRecord
-from service.records import PATTERN_MEANINGS
+from service.schema.values import PATTERN_MEANINGS
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"

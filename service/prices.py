@@ -8,7 +8,8 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from service.records import AcceptsEntry, PriceSummary, Pricing
+from service.schema.records import PriceSummary, Pricing
+from service.schema.responses import AcceptsEntry
 
 EXACT = "exact"
 """The scheme of fixed prices, and that of a price that names none."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from indexer.sources.decisions import Decisions
 from indexer.urls import ascii_host
-from service.records import ID_PATTERN
+from service.schema.values import ID_PATTERN
 
 HASH_DIGITS = 8
 MAX_ID = 256  # characters

@@ -19,7 +19,7 @@ from indexer.text import check_depth, decode_or_invalid
 from indexer.urls import parse_url
 from indexer.x402.testnets import mainnet_prices
 from indexer.x402.untrusted import NULL, string_of
-from service.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
+from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 
 CENT = Decimal("0.01")
 MICRO = Decimal("0.000001")

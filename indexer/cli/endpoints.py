@@ -18,7 +18,7 @@ from service.api.endpoints import (
 )
 from service.networks import network_label
 from service.prices import endpoint_price, offer_pricing
-from service.records import EndpointList, FoundEndpoint
+from service.schema.responses import EndpointList, FoundEndpoint
 from service.snapshot.snapshot import Snapshot
 
 COLUMNS = ("#", "method", "url", "service", "price", "network")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from indexer.cli.command import command_line
 from indexer.cli.terminal import UNBOUNDED, answer_drawn
 from indexer.text import shorten
-from service.records import EndpointList, Explanation, ServiceList
+from service.schema.responses import EndpointList, Explanation, ServiceList
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console

@@ -24,7 +24,8 @@ from service.errors import InvalidParameter
 from service.filtering.filters import Sort
 from service.networks import network_label
 from service.prices import is_upto, service_price
-from service.records import Service, ServiceList
+from service.schema.records import Service
+from service.schema.responses import ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 SUMMARY = "search what is published, or list it"

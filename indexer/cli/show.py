@@ -20,7 +20,7 @@ from service.api.documents.curl import curl
 from service.api.query_string import MAX_QUERY
 from service.networks import network_label
 from service.prices import endpoint_price
-from service.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without

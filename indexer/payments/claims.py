@@ -17,7 +17,7 @@ from indexer.x402.listing import Listing
 from indexer.x402.stablecoins import is_usd
 from indexer.x402.untrusted import NULL, string_of
 from service.networks import network_key
-from service.records import Pricing
+from service.schema.records import Pricing
 
 
 class PaidEndpoint(Struct, rename="camel"):

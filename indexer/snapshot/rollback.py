@@ -11,7 +11,7 @@ from indexer.publishing.publication import Publisher
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.publishing.artifacts import stage, write_current, write_history
 from service.publishing.downloads import make_downloads
-from service.records import format_timestamp
+from service.schema.values import format_timestamp
 from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 

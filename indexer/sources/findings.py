@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from indexer.errors import IndexerError, InvalidRecord, LeftOut, Misuse, TooManyRejects
 from indexer.sources.decisions import Conflict
 from indexer.text import printable
-from service.records import format_timestamp
+from service.schema.values import format_timestamp
 
 MAX_EXAMPLES = 5
 MAX_REASONS = 100

@@ -13,8 +13,9 @@ from msgspec import UNSET, Raw, Struct
 
 from indexer.x402.prices import Accepted
 from indexer.x402.untrusted import mapping
-from service.discovery_records import ListedEndpoint, ResourceFacts
-from service.records import Pricing, format_timestamp
+from service.schema.discovery import ListedEndpoint, ResourceFacts
+from service.schema.records import Pricing
+from service.schema.values import format_timestamp
 
 MAX_LISTING = 256 * 1024  # bytes
 MAX_ENTRIES = 200  # of `accepts`

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.x402.untrusted import mapping, text
-from service.records import ParameterDescriptor
+from service.schema.records import ParameterDescriptor
 
 Group = Literal["body", "query", "path"]
 Type = Literal["string", "number", "boolean", "array", "object"]

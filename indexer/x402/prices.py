@@ -16,7 +16,7 @@ from indexer.x402.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
 from indexer.x402.testnets import is_test_network
 from indexer.x402.untrusted import line
 from service.networks import network_key, network_label
-from service.records import Pricing
+from service.schema.records import Pricing
 
 MAX_NAME = 200  # characters
 MAX_DIGITS = 78  # of 2^256 - 1, the greatest amount of a token contract

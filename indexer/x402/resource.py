@@ -29,8 +29,9 @@ from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
 from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import decode_object, mapping
-from service.discovery_records import ListedEndpoint
-from service.records import Endpoint, EndpointQuality, format_timestamp
+from service.schema.discovery import ListedEndpoint
+from service.schema.records import Endpoint, EndpointQuality
+from service.schema.values import format_timestamp
 
 MAX_COUNT = 2**63 - 1
 SIZE = "listings that are too large"

@@ -15,11 +15,11 @@ from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, ab
 from service.errors import InvalidParameter, SnapshotGone
 from service.http.context import Context, context_of, snapshot_of
 from service.http.responses import IMMUTABLE, Cacheable
+from service.schema.snapshots import SNAPSHOT_ID_PATTERN, SnapshotId
 from service.snapshot import Snapshot
 from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
 from service.snapshot.resources import MAX_PAGE
-from service.snapshot_records import SNAPSHOT_ID_PATTERN, SnapshotId
 
 SINCE = Meta(
     description="The id of the snapshot to start from.",

@@ -26,11 +26,11 @@ from service.api.query_string import (
     read,
 )
 from service.api.routes import OperationRoute
-from service.discovery_records import PREFIXES
 from service.errors import InvalidParameter
 from service.filtering.facets import OFFER_KEYS
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
+from service.schema.discovery import PREFIXES
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
 

@@ -34,7 +34,8 @@ from service.filtering.facets import ENDPOINT_FACETS, ENDPOINT_KEYS, OFFER_KEYS
 from service.http.bodies import Body
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
-from service.records import AcceptsEntry, EndpointQuality, Pricing, ServiceFacts
+from service.schema.records import EndpointQuality, Pricing
+from service.schema.responses import AcceptsEntry, ServiceFacts
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.resources import MAX_PAGE

@@ -14,14 +14,14 @@ from service.artifacts.kept import KeptSnapshot
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
 from service.http.responses import NO_CACHE, Cacheable
-from service.records import format_timestamp
-from service.snapshot.manifest import File
-from service.snapshot_records import (
+from service.schema.snapshots import (
     SnapshotDescription,
     SnapshotEnvelope,
     SnapshotFile,
     SnapshotList,
 )
+from service.schema.values import format_timestamp
+from service.snapshot.manifest import File
 
 MAX_LISTED = 100
 """Snapshots that are listed, of some 26 KB each before compression."""

@@ -16,7 +16,8 @@ from service.artifacts.sources import read_sources
 from service.errors import Draining, SnapshotMissing, SnapshotUnavailable
 from service.http.context import context_of, snapshot_of
 from service.http.responses import no_store
-from service.records import ErrorBody, FollowingState, Readiness, Timestamp, format_timestamp
+from service.schema.status import ErrorBody, FollowingState, Readiness
+from service.schema.values import Timestamp, format_timestamp
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

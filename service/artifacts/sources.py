@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.records import SourceState
+from service.schema.status import SourceState
 
 SOURCES = "sources.json"
 """The file in the artifacts folder, which each build replaces."""

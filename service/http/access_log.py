@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from service.http.line_writer import STDOUT, LineWriter
 from service.http.responses import ResponseWriter
-from service.records import format_timestamp
+from service.schema.values import format_timestamp
 
 _encoder = msgspec.json.Encoder()
 

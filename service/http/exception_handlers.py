@@ -6,7 +6,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.discovery_records import PREFIXES, DiscoveryError
 from service.errors import (
     BodyTooLarge,
     InvalidParameter,
@@ -17,7 +16,8 @@ from service.errors import (
 )
 from service.http.context import context_of
 from service.http.responses import no_store, path_of
-from service.records import ErrorBody, ErrorEnvelope
+from service.schema.discovery import PREFIXES, DiscoveryError
+from service.schema.status import ErrorBody, ErrorEnvelope
 
 METHODS = "GET, HEAD, OPTIONS"
 POST_METHODS = "POST, OPTIONS"

@@ -1,4 +1,4 @@
 """Search: text to terms and vectors, postings to the top k, documents to ranked services.
 
-May import `service.storage`, `service.records` and `service.errors`.
+May import `service.storage`, `service.schema` and `service.errors`.
 """

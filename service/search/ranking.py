@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.records import Explanation, WordScore
+from service.schema.responses import Explanation, WordScore
 from service.search.config import SearchConfig
 from service.search.groups import Groups, Ranked, is_among_first, list_groups
 from service.search.postings import Bits, Integers, Mask

@@ -1,6 +1,6 @@
 """The snapshot on disk: its format, opening and verifying it, and the engine that searches it.
 
-May import `service.filtering`, `service.search`, `service.storage`, `service.records` and
+May import `service.filtering`, `service.search`, `service.storage`, `service.schema` and
 `service.errors`.
 """
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters, ServiceFilterIndex
 from service.filtering.offers import Offers
-from service.records import Explanation
+from service.schema.responses import Explanation
 from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.semantic.encoders import open_encoder

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from service.filtering.endpoint_filters import EndpointFilters, Selection
 from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
-from service.records import Explanation
+from service.schema.responses import Explanation
 from service.search.groups import GROWTH, MARGIN, Ranked, list_groups
 from service.search.postings import Integers, Mask, block_count
 from service.search.query import ParsedQuery

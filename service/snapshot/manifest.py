@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
-from service.records import Counts
+from service.schema.status import Counts
 
 FORMAT = 12
 """Version of the files of a snapshot: raise it when an older service could not read them."""

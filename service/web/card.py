@@ -11,7 +11,8 @@ from msgspec import UNSET
 
 from service.networks import network_label
 from service.prices import service_price
-from service.records import Service, format_timestamp
+from service.schema.records import Service
+from service.schema.values import format_timestamp
 
 # Link to HTTP URLs only, and to none with user information: a record may hold a `javascript:` URL,
 # or disguise the host.

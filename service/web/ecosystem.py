@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from service.networks import network_label
-from service.records import Bucket, Overview, Totals, Transaction
+from service.schema.ecosystem import Bucket, Overview, Totals, Transaction
 from service.snapshot.ecosystem import Ecosystem
 
 HEIGHT, TOP = 142, 10

@@ -13,7 +13,7 @@ from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
 from service.networks import network_label
 from service.prices import endpoint_price, is_upto, offer_pricing
-from service.records import Endpoint, ParameterDescriptor, Pricing
+from service.schema.records import Endpoint, ParameterDescriptor, Pricing
 from service.web.card import MAX_TEXT, quantity
 
 MAX_VALUES = 50

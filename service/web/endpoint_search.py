@@ -14,7 +14,7 @@ from service.api.endpoints import EndpointSelection, EndpointSummary
 from service.api.services import ServiceSelection
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.offers import NONE
-from service.records import Endpoint
+from service.schema.records import Endpoint
 from service.search.analysis import term_of, words_of
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits

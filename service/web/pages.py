@@ -29,7 +29,7 @@ from service.filtering.facets import FacetCounts
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable
-from service.records import format_timestamp
+from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.web import filters
 from service.web.card import card_of, listed_card_of, quantity

@@ -18,7 +18,7 @@ from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.postings import OpenSearch
-from service.records import Explanation
+from service.schema.responses import Explanation
 from service.search.postings import FULL_WEIGHT
 from service.snapshot.data import Hits
 from service.snapshot.embedded import EmbeddedPostings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.prices import endpoint_price, price_range, service_price
-from service.records import PriceSummary, Pricing
+from service.schema.records import PriceSummary, Pricing
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import discovery_records, records, snapshot_records
 from service.api.documents.openapi import document
-from service.discovery_records import DiscoveryError
 from service.errors import RatecardError
-from service.records import ErrorEnvelope, ServiceList
+from service.schema import discovery, ecosystem, records, responses, snapshots, status
+from service.schema.discovery import DiscoveryError
+from service.schema.responses import ServiceList
+from service.schema.status import ErrorEnvelope
 from tests.support.running import (
     ROOT,
     SOAK,
@@ -82,7 +83,7 @@ ERRORS = set(_statuses_and_codes(RatecardError)) - {(500, "internal_error")}
 def _decoder(path: str) -> msgspec.json.Decoder[Any]:
     content = OPENAPI["paths"][path]["get"]["responses"]["200"]["content"]
     name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
-    modules = records, discovery_records, snapshot_records
+    modules = records, responses, ecosystem, status, discovery, snapshots
     (envelope,) = (vars(module)[name] for module in modules if name in vars(module))
     return msgspec.json.Decoder(envelope)
 

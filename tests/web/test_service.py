@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from service.api.documents.curl import curl
-from service.records import Endpoint
+from service.schema.records import Endpoint
 from tests.support.clients.browser import settle, visit
 from tests.support.clients.terminals import arguments
 from tests.support.running import Json

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote_plus, urlencode
 import msgspec
 from msgspec import UNSET, Raw
 
-from service.records import Endpoint, ParameterDescriptor
+from service.schema.records import Endpoint, ParameterDescriptor
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 URL_CHARACTERS = "%/:?#[]@!$&()*+,;=~{}"

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
-from service.records import Counts
+from service.schema.status import Counts
 
 # URLs are relative, so that a shared cache is right for every `Host` header. No text of the
 # catalogue is here, since agents may take it for instructions.

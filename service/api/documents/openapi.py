@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document; its schemas are generated from the types of `service.records`."""
+"""The OpenAPI 3.1 document; its schemas are generated from the types of `service.schema`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRe
 from service.api.endpoints import SearchEndpoints
 from service.api.query_string import MAX_QUERY, Operation
 from service.api.services import ListServices, SearchServices
-from service.discovery_records import (
-    DiscoveryError,
-    FoundResources,
-    MerchantResources,
-    ResourceList,
-)
 from service.errors import (
     Draining,
     EngineUnavailable,
@@ -43,25 +37,23 @@ from service.errors import (
 )
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
-from service.records import (
-    ID_PATTERN,
-    EndpointList,
-    ErrorEnvelope,
-    Health,
-    OverviewEnvelope,
-    Readiness,
-    ServiceEnvelope,
-    ServiceList,
-    StatsEnvelope,
-    TransactionsEnvelope,
+from service.schema.discovery import (
+    DiscoveryError,
+    FoundResources,
+    MerchantResources,
+    ResourceList,
 )
-from service.snapshot import Snapshot
-from service.snapshot_records import (
+from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, TransactionsEnvelope
+from service.schema.responses import EndpointList, ServiceEnvelope, ServiceList
+from service.schema.snapshots import (
     SNAPSHOT_ID_PATTERN,
     ChangeList,
     SnapshotEnvelope,
     SnapshotList,
 )
+from service.schema.status import ErrorEnvelope, Health, Readiness
+from service.schema.values import ID_PATTERN
+from service.snapshot import Snapshot
 
 Json = dict[str, Any]
 

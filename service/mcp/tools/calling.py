@@ -26,7 +26,7 @@ from service.mcp.tools.rows import (
     endpoint_text,
 )
 from service.mcp.tools.texts import clean, decode_printable
-from service.records import Endpoint, ParameterDescriptor
+from service.schema.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
 
 MAX_PARAMETER_BYTES = 12 * 1024  # bytes

@@ -28,7 +28,9 @@ from service.mcp.tools.rows import (
     service_row,
 )
 from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable, escape_ignorable
-from service.records import Counts, Endpoint, Service, Timestamp, format_timestamp
+from service.schema.records import Endpoint, Service
+from service.schema.status import Counts
+from service.schema.values import Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 

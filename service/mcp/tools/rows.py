@@ -19,7 +19,7 @@ from service.filtering.offers import NONE
 from service.mcp.tools.texts import clean, escape_ignorable
 from service.networks import is_known_network, network_label
 from service.prices import Price, endpoint_price, format_decimal, service_price
-from service.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
 
 MAX_URL = 200

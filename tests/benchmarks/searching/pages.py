@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from indexer.__main__ import main
-from service.records import Service
+from service.schema.records import Service
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import SEEDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from indexer.cli.results import describe_explanations
-from service.records import Explanation, WordScore
+from service.schema.responses import Explanation, WordScore
 
 
 def test_the_parts_of_a_line_add_up_to_the_score() -> None:

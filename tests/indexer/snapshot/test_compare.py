@@ -23,7 +23,7 @@ from indexer.snapshot.compare import (
     summarise_difference,
 )
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
-from service.records import Counts
+from service.schema.status import Counts
 from service.snapshot.manifest import FORMAT, MANIFEST, Manifest
 from tests.support.running import Build, Json, endpoint, service
 from tests.support.sources.x402 import accept, resource

@@ -16,7 +16,7 @@ from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.findings import Findings
-from service.records import format_timestamp
+from service.schema.values import format_timestamp
 from service.snapshot.ecosystem import Ecosystem
 from tests.support.running import Json, examples, payment, write_lines
 

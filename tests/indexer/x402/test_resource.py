@@ -25,7 +25,7 @@ from indexer.x402.discovery import Discovery, FoundResources
 from indexer.x402.listing import MAX_LISTING
 from indexer.x402.readings import Readings
 from indexer.x402.resource import SIZE, TAKEN_DOWN, Rules, read_resource
-from service.discovery_records import DiscoveryResource
+from service.schema.discovery import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     RULES,

@@ -17,7 +17,7 @@ from service.api.changes import ListChanges
 from service.api.query_string import parse
 from service.errors import InvalidParameter
 from service.http.responses import IMMUTABLE
-from service.snapshot_records import ChangeList
+from service.schema.snapshots import ChangeList
 from tests.support.clients.mirror import (
     Mirror,
     error,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
-from service.discovery_records import DiscoveryError, MerchantResources, ResourceList
+from service.schema.discovery import DiscoveryError, MerchantResources, ResourceList
 from tests.support.running import Json, serve, service, write_lines
 from tests.support.sources.x402 import TEST_USDC, accept, resource, v1, v2
 

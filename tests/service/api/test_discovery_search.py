@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
-from service.discovery_records import DiscoveryError, FoundResources
+from service.schema.discovery import DiscoveryError, FoundResources
 from tests.support.running import Json, eventually, serve, service, write_lines
 from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource, v2
 

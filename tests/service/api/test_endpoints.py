@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
-from service.records import EndpointList
+from service.schema.responses import EndpointList
 from tests.support.running import Json, endpoint, serve, service, write_lines
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v2
 

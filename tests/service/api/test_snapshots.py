@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from service.app import create_app
+from service.schema.snapshots import SnapshotEnvelope, SnapshotList
 from service.settings import Settings
 from service.snapshot.manifest import MANIFEST, read_manifest, sha256
-from service.snapshot_records import SnapshotEnvelope, SnapshotList
 from tests.support.artifacts import current, folder
 from tests.support.running import Build, eventually, serve, service
 

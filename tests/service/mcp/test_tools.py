@@ -21,7 +21,7 @@ from service.mcp.server import INSTRUCTIONS
 from service.mcp.tools.arguments import MAX_ROWS, EndpointSearch, HowToCall, decode_arguments
 from service.mcp.tools.calling import encode_values
 from service.mcp.tools.definitions import TOOLS
-from service.records import ParameterDescriptor
+from service.schema.records import ParameterDescriptor
 from tests.support.clients.mcp import ERAS, call_in_process, run_client, structured, text_of
 from tests.support.running import SEEDS, Build, Json, endpoint, service
 from tests.support.sources.awkward import TEXTS, hostile

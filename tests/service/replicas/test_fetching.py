@@ -15,9 +15,9 @@ import pytest
 from service.errors import FollowingFailed
 from service.publishing import frames
 from service.publishing.frames import compress, cut
-from service.records import Counts
 from service.replicas.fetching import INCOMING, Fetch
 from service.replicas.origin import open_origin
+from service.schema.status import Counts
 from service.snapshot.manifest import FORMAT, MANIFEST, File, Manifest, copy_manifest
 from service.storage.container import Array, Layout, arrays_path, write_arrays
 

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.records import ErrorEnvelope
+from service.schema.status import ErrorEnvelope
 from service.server.protocol import MAX_FIELDS, MAX_HEAD, MAX_PIPELINED
 from tests.support.running import ROOT, examples
 

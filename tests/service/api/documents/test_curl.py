@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.api.documents.curl import MAX_CALL, curl, escape_json
-from service.records import Endpoint
+from service.schema.records import Endpoint
 from tests.support.clients.terminals import arguments
 from tests.support.running import Json, endpoint
 from tests.support.sources.awkward import ADDRESSES, TEXTS, hostile_endpoint

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from service.records import AcceptsEntry, GivenTime, Pricing, ServiceId, Whole
+from service.schema.records import Pricing
+from service.schema.responses import AcceptsEntry
+from service.schema.values import GivenTime, ServiceId, Whole
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
 """Paths below which clients expect `/discovery`: of facilitators, and of the hosted Bazaar."""

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from service.records import Counts, Service, ServiceId, Timestamp, Whole
+from service.schema.records import Service
+from service.schema.status import Counts
+from service.schema.values import ServiceId, Timestamp, Whole
 
 SNAPSHOT_ID_PATTERN = r"^[0-9a-f]{20}$(?!\n)"
 

@@ -1,0 +1,1 @@
+"""The public schema: types that validate sources, and describe the responses of the API."""

@@ -1,0 +1,135 @@
+"""The public schema of catalogue records: services and their endpoints.
+
+Stored records are served verbatim: fields that are not listed here are kept, and no value is
+rewritten.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from service.schema.values import Amount, Count, GivenTime, NonEmpty, ServiceId, Whole
+
+
+class Pricing(Struct, rename="camel", kw_only=True):
+    """The price of a request."""
+
+    amount: Amount
+    currency: str
+    network: (
+        Annotated[
+            str,
+            Meta(description="A label or a CAIP-2 identifier.", examples=["Base", "eip155:8453"]),
+        ]
+        | UnsetType
+    ) = UNSET
+    scheme: (
+        Annotated[
+            str,
+            Meta(description="How the amount is agreed; an open set.", examples=["exact", "upto"]),
+        ]
+        | UnsetType
+    ) = UNSET
+    max_amount: Amount | UnsetType = UNSET
+    min_amount: Amount | UnsetType = UNSET
+
+
+class ParameterDescriptor(Struct, rename="camel", kw_only=True):
+    """One parameter of an endpoint."""
+
+    group: Literal["body", "query", "path"]
+    name: str
+    type: Literal["string", "number", "boolean", "array", "object"]
+    description: str | UnsetType = UNSET
+    example: Annotated[Raw, Meta(description="Any JSON value.")] | UnsetType = UNSET
+    enum_values: list[Raw] | UnsetType = UNSET
+    default: Annotated[Raw, Meta(description="Any JSON value.")] | UnsetType = UNSET
+    required: bool | UnsetType = UNSET
+
+
+class EndpointQuality(Struct, rename="camel", kw_only=True):
+    """Use of one endpoint in the last 30 days."""
+
+    l30_days_total_calls: Count | UnsetType = UNSET
+    l30_days_unique_payers: Count | UnsetType = UNSET
+
+
+class Endpoint(Struct, rename="camel", kw_only=True):
+    """A URL to call and pay for; `:name` and `{name}` are placeholders."""
+
+    url: NonEmpty
+    method: Annotated[
+        str,
+        Meta(
+            description="An HTTP method or empty; an open set.",
+            examples=["GET", "POST", "PUT", "DELETE", "PATCH", ""],
+        ),
+    ]
+    pricing: Pricing
+    description: str | UnsetType = UNSET
+    quality: EndpointQuality | UnsetType | None = UNSET
+    provider_name: str | UnsetType = UNSET
+    parameters: list[ParameterDescriptor] | UnsetType = UNSET
+    service_name: str | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+
+
+class PriceSummary(Struct, rename="camel", kw_only=True):
+    """The range of a service's prices, in units of one currency."""
+
+    min_amount: Amount
+    max_amount: Amount
+    avg_cost_per_transaction: Amount
+    avg_cost_basis: Literal["exact", "varies"]
+    currency: str
+
+
+class ServiceQuality(Struct, rename="camel", kw_only=True):
+    """Use of a service as its source reports it."""
+
+    score: float | UnsetType = UNSET
+    total_calls: Whole | UnsetType = UNSET
+    unique_payers: Whole | UnsetType = UNSET
+    last_called_at: GivenTime | UnsetType = UNSET
+
+
+class CatalogueRecord(Struct, rename="camel", kw_only=True):
+    """A service as a source describes it; a missing id is derived from the domain."""
+
+    name: NonEmpty
+    description: str
+    endpoints: list[Endpoint]
+    id: ServiceId | UnsetType = UNSET
+    domain: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    provider_url: str | UnsetType = UNSET
+    category: (
+        Annotated[
+            str,
+            Meta(
+                description="An open set.",
+                examples=["Search", "Inference", "Data", "Media", "Infra", "Trading"],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    networks: list[str] | UnsetType = UNSET
+    enriched: bool | UnsetType = UNSET
+    quality: ServiceQuality | UnsetType = UNSET
+    integration_type: Literal["1P", "3P", ""] | UnsetType = UNSET
+    is_new: bool | UnsetType = UNSET
+    price_summary: PriceSummary | UnsetType | None = UNSET
+    service_name: str | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    icon_url: str | UnsetType = UNSET
+
+
+class Service(CatalogueRecord, rename="camel", kw_only=True):
+    """A web service that is paid for by the request."""
+
+    id: ServiceId
+    endpoint_count: (
+        Annotated[Whole, Meta(description="Only with `endpoints=none`.")] | UnsetType
+    ) = UNSET

@@ -1,0 +1,113 @@
+"""The public schema of lists: services and endpoints, with facets and explanations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from service.schema.records import Endpoint, Service
+from service.schema.values import ServiceId, Whole
+
+
+class FacetCount(Struct):
+    """The number of matches that have a value."""
+
+    value: str
+    count: Whole
+
+
+class WordScore(Struct, frozen=True):
+    """The BM25F score of a term of a result, and the word of the query that stands for it."""
+
+    word: str
+    term: str
+    score: float
+
+
+class Explanation(Struct, frozen=True, rename="camel"):
+    """Why a result is where it is: `score` is the sum of its parts.
+
+    `similarity` is the cosine of the query and the result, null for a query without meaning for the
+    encoder. `similarityScore` is what it adds to the score: nothing below the best lexical matches.
+    A service is ranked by its best endpoint, `endpoint`, or by texts of its own where that is null;
+    `sizePenalty` is subtracted from the score of a service of many endpoints. A service whose name
+    is the query is first, whatever its score.
+    """
+
+    score: float
+    words: list[WordScore]
+    similarity: float | None
+    similarity_score: float
+    size_penalty: float
+    is_exact_name: bool
+    endpoint: str | UnsetType | None = UNSET
+
+
+class ServiceList(Struct):
+    """A page of services; `total` counts every match.
+
+    On request there are `facets`, and `explanations` of the results in their order.
+    """
+
+    services: list[Service]
+    total: Whole
+    limit: Whole
+    offset: Whole
+    facets: dict[str, list[FacetCount]] | UnsetType = UNSET
+    explanations: list[Explanation] | UnsetType = UNSET
+
+
+class ServiceFacts(Struct, kw_only=True):
+    """The service that an endpoint belongs to."""
+
+    id: ServiceId
+    name: str
+    category: str
+    enriched: bool
+
+
+class AcceptsEntry(Struct, rename="camel", kw_only=True):
+    """A way to pay for a resource, as its feed has it: version 1 and version 2 differ."""
+
+    scheme: Any = UNSET
+    network: Any = UNSET
+    asset: Any = UNSET
+    pay_to: Any = UNSET
+    amount: Any = UNSET
+    max_amount_required: Any = UNSET
+
+
+class FoundEndpoint(Endpoint, rename="camel", kw_only=True):
+    """An endpoint as it is stored, and its service.
+
+    `match` is the cheapest entry of `accepts` that satisfies the filters `network`, `scheme`,
+    `asset` and `payTo`, as its feed has it; it is left out without these filters, and where no feed
+    lists the endpoint. The amount of the scheme `upto` is a ceiling.
+    """
+
+    service: ServiceFacts
+    match: AcceptsEntry | UnsetType = UNSET
+
+
+class EndpointList(Struct):
+    """A page of endpoints.
+
+    `total` counts every match, `listed` those that remain with `perService` of each service.
+    Facets, counted on request, are the 100 most frequent values among all matches; `explanations`
+    are in the order of the endpoints.
+    """
+
+    endpoints: list[FoundEndpoint]
+    total: Whole
+    listed: Whole
+    limit: Whole
+    offset: Whole
+    facets: dict[str, list[FacetCount]] | UnsetType = UNSET
+    explanations: list[Explanation] | UnsetType = UNSET
+
+
+class ServiceEnvelope(Struct):
+    """One service."""
+
+    service: Service

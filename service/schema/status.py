@@ -1,0 +1,75 @@
+"""The public schema of errors, and of the state of the service."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from service.schema.values import Timestamp, Whole
+
+
+class ErrorBody(Struct, kw_only=True):
+    """Why a request failed; `parameter` names the invalid one."""
+
+    code: str
+    message: str
+    parameter: str | UnsetType = UNSET
+
+
+class ErrorEnvelope(Struct):
+    """The shape of every error."""
+
+    error: ErrorBody
+
+
+class Health(Struct):
+    """The process is up."""
+
+    status: Literal["ok"]
+
+
+class Counts(Struct):
+    """The size of a snapshot."""
+
+    services: Whole
+    endpoints: Whole
+    resources: Whole
+    payments: Whole
+
+
+class FollowingState(Struct):
+    """How far a replica is behind the origin that it follows, which has this snapshot."""
+
+    origin: str
+    snapshot: str
+    serial: int
+    seconds_behind: float
+    published_at: Timestamp | None
+    contacted_at: Timestamp | None
+    error: ErrorBody | UnsetType = UNSET
+
+
+class SourceState(Struct, rename="camel", kw_only=True):
+    """A source of the last build: which copy was read, when, and why not the current one."""
+
+    name: str
+    state: Literal["current", "last", "skipped"]
+    read_at: Timestamp | None
+    failure: str = ""
+
+
+class Readiness(Struct):
+    """The snapshot being served; `refused` says why it is not the published one.
+
+    `sources` are those of the last build that are not current; the key is left out without any.
+    """
+
+    status: Literal["ready"]
+    snapshot: str
+    counts: Counts
+    built_at: Timestamp
+    checked_at: Timestamp
+    refused: ErrorBody | UnsetType = UNSET
+    sources: list[SourceState] | UnsetType = UNSET
+    following: FollowingState | UnsetType = UNSET
