@@ -12,8 +12,10 @@ import tempfile
 import weakref
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +81,7 @@ class FactStore:
         self._new = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the store
             dir=folder, buffering=BUFFER
         )
-        weakref.finalize(self, self._new.close)
+        weakref.finalize(self, _discard, self._new)
         self._new_offsets = array("q", [0])
         self._new_hashes, self._new_keys = bytearray(), bytearray()
 
@@ -154,6 +156,11 @@ class FactStore:
         first, last = self._new_offsets[start], self._new_offsets[stop]
         self._new.flush()
         return os.pread(self._new.fileno(), last - first, first)
+
+
+def _discard(file: IO[bytes]) -> None:
+    with suppress(OSError):  # a full disk cannot take what is buffered, which nobody needs
+        file.close()
 
 
 def open_facts(path: Path, program: str, spool: Path | None = None) -> FactStore:

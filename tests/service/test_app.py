@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +24,9 @@ from starlette.types import ASGIApp, Message
 import service.app
 from service.api.documents.openapi import document
 from service.app import create_app
+from service.artifacts import manager
+from service.artifacts.manager import SnapshotManager
+from service.artifacts.opening import ServedSnapshot, open_served
 from service.settings import ServerSettings, Settings
 from tests.support.artifacts import folder
 from tests.support.running import ROOT, Build, Json, eventually, serve
@@ -54,6 +58,30 @@ def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Bu
         assert client.get("/readyz").status_code == 503
         assert build([record("a")]) == 0
         eventually(lambda: client.get("/v1/services/a").status_code == 200)
+
+
+def test_a_request_does_not_wait_for_the_watcher_to_open_the_first_snapshot(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = create_app(Settings(artifacts=str(sample)))
+    snapshots: SnapshotManager = app.state.context.snapshots
+    opening, may_open = threading.Event(), threading.Event()
+
+    def open_slowly(*arguments: Any) -> ServedSnapshot:
+        opening.set()
+        assert may_open.wait(20)
+        return open_served(*arguments)
+
+    monkeypatch.setattr(manager, "open_served", open_slowly)
+    snapshots.start()
+    try:
+        assert opening.wait(20)
+        assert asyncio.run(fetch(app, "/v1/services")).status_code == 503
+        may_open.set()
+        eventually(lambda: asyncio.run(fetch(app, "/v1/services")).status_code == 200)
+    finally:
+        may_open.set()
+        snapshots.stop()
 
 
 def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,6 +77,36 @@ def test_a_failed_opening_is_cached_until_the_next_poll(
     assert errors[0] is not errors[1]  # raising one exception again extends its traceback
     manager.poll()
     assert (manager.current().id, manager.refusal) == (current(artifacts), None)
+
+
+def test_each_further_reason_why_nothing_is_served_is_logged_once(
+    artifacts: Path, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager.open()
+    for _ in range(2):
+        manager.poll()
+    assert not caplog.messages  # the lifespan logs the first reason
+    publish(artifacts, "a")
+    shutil.rmtree(artifacts / "snapshots")
+    for _ in range(2):
+        manager.poll()
+    messages = [each for each in caplog.messages if each.startswith("still without a snapshot: ")]
+    assert len(messages) == 1
+    assert "cannot be read" in messages[0]
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_folder_whose_files_have_any_date_is_read_when_it_changes(
+    days: int, artifacts: Path, manager: SnapshotManager
+) -> None:
+    dated = time.time() + days * 86_400
+    for name in ("a", "b"):
+        publish(artifacts, name)
+        for path in (artifacts / "CURRENT", artifacts / "snapshots", artifacts):
+            os.utime(path, (dated, dated))
+        manager.open()
+        manager.poll()
+        assert serves(manager, name)
 
 
 def test_current_without_a_snapshots_folder_is_damaged(

@@ -155,19 +155,21 @@ def test_the_slices_of_a_body_are_its_bytes(sizes: list[int], is_long: bool) -> 
         assert max(map(len, slices)) <= SLICE
 
 
+@pytest.mark.parametrize("reads", [0, 19, 20])
 def test_a_client_that_reads_a_long_body_too_slowly_is_dropped(
-    monkeypatch: pytest.MonkeyPatch,
+    reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "GRACE", 0.0)
     monkeypatch.setattr(bodies, "MIN_RATE", 2**40)
-    unread: list[int] = []
+    sent: list[int] = []
 
     async def send(message: Any) -> None:
-        unread.append(len(message["body"]))
-        await asyncio.Event().wait()
+        sent.append(len(message["body"]))
+        if len(sent) > reads:
+            await asyncio.Event().wait()
 
     body = join([bytes(SLICE)] * 20)
     assert isinstance(body, LongBody)
     with pytest.raises(SlowClient):
         asyncio.run(body.send(send))
-    assert unread == [SLICE]
+    assert sent == [*[SLICE] * 20, 0][: reads + 1]
