@@ -47,6 +47,7 @@ class Assembled(Struct):
     """The services of a build in listing order, with what was read and decided for them.
 
     accepted, rules: the sources that were accepted, and the digest of the rules for them
+    denials: hashes of what is denied
     reused: the number of records that the last build had validated
     depends_on_time: whether a later build of the same inputs may differ
     """
@@ -56,6 +57,7 @@ class Assembled(Struct):
     discovery: Discovery
     accepted: list[Accepted]
     rules: str
+    denials: list[str]
     reused: int
     decisions: Decisions
     payments: int
@@ -157,6 +159,7 @@ class Assembler:
                 discovery=discovery,
                 accepted=intake.accepted,
                 rules=rules.digest,
+                denials=rules.denials.hashes(),
                 reused=normaliser.reused,
                 decisions=self._decisions,
                 payments=count,

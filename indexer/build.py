@@ -300,13 +300,14 @@ class _Build:
         with self._assembler.assemble(inputs, self._built) as assembled:
             stored = self._store(assembled)
         accepted, rules, reused = assembled.accepted, assembled.rules, assembled.reused
-        depends_on_time = assembled.depends_on_time
+        denials, depends_on_time = assembled.denials, assembled.depends_on_time
         del assembled  # as large as the catalogue, which is on disk
         before, changes = compare_with_served(self._options.out, self._built)
         indexed = self._indexer.write(stored.calls, stored.keys, stored.listed, stored.offers)
         self._pool.renew()
         is_dated = depends_on_time or fingerprint is None or not fingerprint.is_current()
         manifest = self._describe(stored)
+        manifest.denials = denials
         manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
         loaded = 0 if cluster is None else self._load(cluster, manifest)
         self._publish(manifest)

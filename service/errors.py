@@ -94,6 +94,19 @@ class SnapshotGone(RatecardError):
         )
 
 
+class SnapshotWithdrawn(RatecardError):
+    """The snapshot was served, and is no longer answered from: `served` is."""
+
+    code = "snapshot_withdrawn"
+    status = 410
+
+    def __init__(self, snapshot_id: str, served: str) -> None:
+        super().__init__(
+            f"the snapshot {snapshot_id} is no longer answered from; ask the served one, {served}, "
+            "or leave `snapshot` out"
+        )
+
+
 class MethodNotAllowed(RatecardError):
     """The path does not answer the method of the request."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from hashlib import blake2b
 
 from indexer.options import Denial
 from indexer.urls import ascii_host, parse_url
 
+HASH_SIZE = 8  # bytes
 NOTHING = re.compile("(?!)")
 
 
@@ -49,6 +51,14 @@ class Denials:
             matches += [denial for each, denial in self._patterns if each.fullmatch(host)]
         self.counts.update(matches)
         return matches[0] if matches else None
+
+    def hashes(self) -> list[str]:
+        """Return the sorted hashes of what is denied, whatever the reasons are."""
+        patterns = (("host", pattern.pattern) for pattern, _ in self._patterns)
+        return sorted(
+            blake2b("\n".join(key).encode(), digest_size=HASH_SIZE).hexdigest()
+            for key in {*self._exact, *patterns}
+        )
 
     def _add(self, denial: Denial) -> None:
         host = fold_host(denial.host)

@@ -18,6 +18,7 @@ from service.api.query_string import (
     Offset,
     Operation,
     Price,
+    PublishedSnapshot,
     Query,
     Text,
     Texts,
@@ -67,6 +68,7 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     scheme: Annotated[Text | None, about("Only with this scheme, on the same entry.")] = None
     pay_to: PayTo | None = None
     extensions: Annotated[Text | None, about("Only with this key in `extensions`.")] = None
+    snapshot: PublishedSnapshot = None
 
     @property
     def filters(self) -> ResourceFilters:
@@ -101,6 +103,7 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
     url_substring: UrlPart | None = None
     limit: Limit = 20
     cursor: Cursor | None = None
+    snapshot: PublishedSnapshot = None
 
     def __post_init__(self) -> None:
         if not self.query and self.filters == NO_RESOURCE_FILTERS:
@@ -134,6 +137,7 @@ class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
     pay_to: PayTo
     limit: LongLimit = 20
     offset: Offset = 0
+    snapshot: PublishedSnapshot = None
 
 
 async def list_resources(request: Request, listing: ListDiscoveryResources) -> Response:

@@ -21,6 +21,7 @@ from service.api.query_string import (
     Offset,
     Operation,
     Price,
+    PublishedSnapshot,
     Query,
     Values,
     about,
@@ -86,6 +87,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     per_service: Annotated[Offset, about(PER_SERVICE)] = 3
     facets: Annotated[tuple[EndpointFacet, ...], FACETS] = ()
     explain: Explain = False
+    snapshot: PublishedSnapshot = None
 
     @property
     def filters(self) -> EndpointFilters:

@@ -22,6 +22,7 @@ from msgspec import NODEFAULT, Meta, Struct, inspect
 
 from service.errors import InvalidParameter
 from service.filtering.facets import MAX_COUNTED
+from service.schema.snapshots import SnapshotId
 
 MAX_LIMIT = 200
 MAX_FAST = 100
@@ -35,6 +36,10 @@ DEFAULT_LIMIT = 24
 NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 disagree about white space
 DECIMAL = r"^[0-9]{1,100}(?:\.[0-9]{1,100})?$(?!\n)"
 
+_PINNED = (
+    "The id of a kept snapshot to answer from, by default the one being served. The same request "
+    "has the same answer."
+)
 QUERY = "Plain text without operators. The first 64 distinct terms count."
 
 
@@ -65,6 +70,7 @@ Offset = Annotated[
     int, Meta(ge=0, description="Number of results to skip; past the end the page is empty.")
 ]
 Text = Annotated[str, Meta(min_length=1)]
+PublishedSnapshot = Annotated[SnapshotId | None, about(_PINNED)]
 Cursor = Annotated[Text, about("The `cursor` of the last response, which continues the same list.")]
 Values = tuple[str, ...]
 Texts = tuple[Text, ...]

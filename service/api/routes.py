@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from service.api.query_string import Operation, parameters_of, parse
 from service.http.cache import CachedRoute
-from service.http.context import context_of
+from service.http.context import context_of, snapshot_of
+from service.http.responses import PINNED, SNAPSHOT, Cacheable
 
 T = TypeVar("T", bound=Operation)
 
@@ -19,7 +20,7 @@ class OperationRoute(CachedRoute):
     """A route whose endpoint is called with the request and with its parameters, as a `kind`.
 
     Expensive operations are refused under load, and slow ones take turns. Responses are cached by
-    the parameters of the kind.
+    the parameters of the kind, but for those of a snapshot that the request names.
     """
 
     def __init__(
@@ -31,6 +32,26 @@ class OperationRoute(CachedRoute):
                 context_of(request).load_shedder.check()
             if operation.is_slow:
                 await context_of(request).turns.wait()
-            return await endpoint(request, operation)
+            snapshot_id = getattr(operation, "snapshot", None)
+            if snapshot_id is None:
+                return await endpoint(request, operation)
+            await _pin(request, snapshot_id)
+            return _pinned(await endpoint(request, operation), snapshot_id)
 
         super().__init__(path, answer, None if kind.NAMES_UNKNOWN else parameters_of(kind))
+
+
+async def _pin(request: Request, snapshot_id: str) -> None:
+    """Pin a request to a published snapshot; raises what `SnapshotManager.pin` raises."""
+    context, served = context_of(request), snapshot_of(request)
+    if not context.snapshots.is_open(snapshot_id):
+        context.load_shedder.check()
+    request.scope[SNAPSHOT] = await context.snapshots.pin(snapshot_id, served)
+
+
+def _pinned(response: Response, snapshot_id: str) -> Response:
+    """Return the response with the headers of a snapshot that the request named."""
+    assert isinstance(response, Cacheable)  # noqa: S101  # as all lists and searches are
+    response.etag = response.snapshot_id = snapshot_id.encode()
+    response.cache_control, response.is_kept = PINNED, False
+    return response

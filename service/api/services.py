@@ -17,6 +17,7 @@ from service.api.query_string import (
     Offset,
     Operation,
     Price,
+    PublishedSnapshot,
     Query,
     Values,
     about,
@@ -65,6 +66,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     facets: Annotated[tuple[ServiceFacet, ...], FACETS] = ()
     endpoints: Annotated[Literal["all", "none"], about(ENDPOINTS)] = "all"
     explain: Explain = False
+    snapshot: PublishedSnapshot = None
 
     @property
     def filters(self) -> Filters:

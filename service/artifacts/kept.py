@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from service.artifacts.file_states import ABSENT, FileState, state_of
-from service.errors import SnapshotGone, SnapshotNotFound, SnapshotUnavailable
+from service.errors import SnapshotGone, SnapshotNotFound, SnapshotUnavailable, SnapshotWithdrawn
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_history
 
@@ -29,11 +29,13 @@ class KeptSnapshots(Struct, frozen=True):
     snapshots: those that this version reads, the newest publication first; snapshots that were
         withdrawn, or never published, come last, by the time of their build
     known: the ids of all snapshots that are remembered
+    published: the ids of those that were published and not withdrawn
     manifests: the manifests by folder and state, None for a folder without one of this format
     """
 
     snapshots: tuple[KeptSnapshot, ...] = ()
     known: frozenset[str] = frozenset()
+    published: frozenset[str] = frozenset()
     manifests: Mapping[tuple[str, FileState], Manifest | None] = {}
 
     def find(self, snapshot_id: str, instead: str) -> KeptSnapshot:
@@ -49,6 +51,20 @@ class KeptSnapshots(Struct, frozen=True):
         raise SnapshotNotFound(
             f"there was no snapshot {snapshot_id} here; /v1/snapshots lists those that are kept"
         )
+
+    def find_published(self, snapshot_id: str, served: Manifest) -> KeptSnapshot:
+        """Return a kept snapshot to answer from; raises SnapshotNotFound for an unknown id.
+
+        Raises SnapshotWithdrawn for one that was removed, that a rollback withdrew, or that lacks a
+        denial of the served snapshot: it may have what was taken down.
+        """
+        try:
+            kept = self.find(snapshot_id, served.id)
+        except SnapshotGone as error:
+            raise SnapshotWithdrawn(snapshot_id, served.id) from error
+        if snapshot_id not in self.published or {*served.denials} - {*kept.manifest.denials}:
+            raise SnapshotWithdrawn(snapshot_id, served.id)
+        return kept
 
 
 def read_kept(artifacts: Path, before: KeptSnapshots) -> KeptSnapshots:
@@ -81,7 +97,7 @@ def read_kept(artifacts: Path, before: KeptSnapshots) -> KeptSnapshots:
     )
     earlier = (kept.manifest.earlier for kept in snapshots)
     ids = frozenset(positions).union((kept.id for kept in snapshots), *earlier)
-    return KeptSnapshots(tuple(snapshots), ids, manifests)
+    return KeptSnapshots(tuple(snapshots), ids, frozenset(positions), manifests)
 
 
 def _read_whole(folder: Path) -> Manifest | None:

@@ -10,14 +10,16 @@ import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from service.artifacts.changes_cache import ChangesCache
 from service.artifacts.file_states import FileState
 from service.artifacts.folder import ArtifactsFolder
 from service.artifacts.kept import KeptSnapshot
+from service.artifacts.open_cache import OpenCache
 from service.artifacts.opening import ServedSnapshot, files_of, open_served
-from service.errors import SnapshotUnavailable
+from service.errors import SnapshotUnavailable, SnapshotWithdrawn
 from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_history
 from service.snapshot.snapshot import Connector, Snapshot
@@ -26,6 +28,7 @@ POLL_INTERVAL = 0.5
 """Seconds between two looks at the artifacts folder."""
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 """The first and the longest back-off in seconds, which doubles with each failure."""
+FULL = "too many snapshots are being opened; try again in a second"
 JOIN_TIMEOUT = 5.0
 """Seconds that `stop` waits for the watcher, which a hung disk could hold up for ever."""
 
@@ -53,6 +56,7 @@ class SnapshotManager:
         self.changes = ChangesCache()
         self.folder = ArtifactsFolder(artifacts, downloads=downloads)
         """The folder that is watched, as it was last read."""
+        self._pinned: OpenCache[str, Snapshot] = OpenCache(1, "open-snapshot", FULL)
         self._connector = connector
         self._served: ServedSnapshot | None = None
         self._verified = False
@@ -97,6 +101,34 @@ class SnapshotManager:
             checked_at = self.checked_at(served)
             return KeptSnapshot(served.id, served.manifest, served.folder, checked_at)
         return self.folder.kept.find(snapshot_id, instead or served.id)
+
+    def is_open(self, snapshot_id: str) -> bool:
+        """Return whether requests that name a snapshot need not wait until it is opened."""
+        opened = self.opened
+        is_served = opened is not None and opened.id == snapshot_id
+        return is_served or self._pinned.get(snapshot_id) is not None
+
+    async def pin(self, snapshot_id: str, served: Snapshot) -> Snapshot:
+        """Return the served snapshot or another kept one, which a thread opens and verifies.
+
+        Raises SnapshotNotFound for an unknown id, SnapshotWithdrawn for one that is no longer
+        answered from, SnapshotUnavailable, and what `OpenCache.open` raises.
+        """
+        if snapshot_id == served.id:
+            return served
+        kept = self.folder.kept.find_published(snapshot_id, served.manifest)
+        return await self._pinned.open(kept.id, partial(self._open_kept, kept, served.id))
+
+    def _open_kept(self, kept: KeptSnapshot, served: str) -> Snapshot:
+        try:
+            verify(kept.folder)
+            return open_served(kept.folder, kept.checked_at, self._connector).snapshot
+        except SnapshotUnavailable as error:
+            if not kept.folder.exists():
+                raise SnapshotWithdrawn(kept.id, served) from error
+            _log.error("%s cannot be answered from: %s", kept.id, error)
+            message = f"the snapshot {kept.id} cannot be opened; the log of the service says why"
+            raise type(error)(message) from error
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -166,7 +198,8 @@ class SnapshotManager:
     def _refresh(self) -> None:
         try:
             self.folder.refresh()
-            self.changes.expire({snapshot.id for snapshot in self.folder.kept.snapshots})
+            self.changes.close_idle({snapshot.id for snapshot in self.folder.kept.snapshots})
+            self._pinned.close_idle()
             self._unreadable = ""
         except Exception as error:  # noqa: BLE001  # such as MemoryError: the watcher must not end
             if repr(error) != self._unreadable:

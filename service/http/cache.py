@@ -147,8 +147,8 @@ class ResponseCache:
         snapshot_id, path, query, coding, root_path = key
         body, fields = response.content, dict(response.raw_headers)
         tag = b"%b-%b" % (response.etag or snapshot_id, _variant(self._version, root_path))
-        if response.is_kept and coding != IDENTITY and len(body) >= MIN_SIZE:
-            body = CODINGS[coding](bytes(body))
+        if isinstance(body, bytes) and coding != IDENTITY and len(body) >= MIN_SIZE:
+            body = CODINGS[coding](body)
             tag = b"%b-%b" % (tag, coding)
             fields[b"content-encoding"] = coding
         fields[b"content-length"] = b"%d" % len(body)

@@ -147,7 +147,8 @@ class RequestMiddleware:
         self, key: Key, response: Cacheable, route: str, swaps: int
     ) -> CachedResponse:
         """Encode a response, a large one in a thread; cache it if no swap came meanwhile."""
-        is_slow = response.is_kept and key[3] != IDENTITY and len(response.content) >= LARGE_BODY
+        content = response.content
+        is_slow = isinstance(content, bytes) and key[3] != IDENTITY and len(content) >= LARGE_BODY
         if is_slow and self._compressing < MAX_COMPRESSING:
             self._compressing += 1
             try:

@@ -19,6 +19,8 @@ FIELDS = "ratecard.fields"
 JSON = "application/json"
 IMMUTABLE = "public, max-age=31536000, immutable"
 NO_CACHE = "no-cache"
+PINNED = b"public, max-age=3600"
+"""A snapshot that is named answers alike until it is withdrawn."""
 SNAPSHOT_HEADER = b"ratecard-snapshot"
 NO_ROUTE = "none"
 
@@ -32,8 +34,8 @@ class Cacheable(Response):
     default the id of the snapshot
     cache_control: how long clients may reuse the response, by default as the settings say
     snapshot_id: the snapshot that the response is from, by default the one that is served
-    is_kept: whether the service may compress the response and keep it until the next snapshot; it
-    does neither with a long body
+    is_kept: whether the service may keep the response until the next snapshot, never a long body;
+    long bodies are not compressed either
     """
 
     def __init__(

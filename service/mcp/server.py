@@ -68,8 +68,9 @@ class RequestHandlers:
     ) -> types.CallToolResult:
         """Call a tool; what is wrong with a call is a result that says so."""
         try:
-            snapshot = self._snapshot_of(context)
-            value, text = await self._answer(snapshot, call.name, call.arguments or {})
+            snapshot, (value, text) = await self._answer(
+                self._snapshot_of(context), call.name, call.arguments or {}
+            )
         except RatecardError as reason:
             return self._tool_error(context, call.name, reason)
         except Exception:  # noqa: BLE001  # a fault of one call must not end the others
@@ -121,15 +122,21 @@ class RequestHandlers:
         content = types.TextContent(text=text)
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
-    async def _answer(self, snapshot: Snapshot, name: str, raw: dict[str, Any]) -> Answer:
+    async def _answer(
+        self, snapshot: Snapshot, name: str, raw: dict[str, Any]
+    ) -> tuple[Snapshot, Answer]:
+        """Return the answer of a tool, and the snapshot that it is from."""
         tool = TOOLS.get(name)
         if tool is None:
             message = f"there is no tool `{clean(name, 100)}`; there are {', '.join(TOOLS)}"
             raise InvalidParameter("name", message)
         arguments = decode_arguments(raw, tool.arguments)
         if tool.run is None:
-            return read_catalogue(snapshot, self._snapshots.checked_at(snapshot))
-        return await tool.run(snapshot, arguments)
+            return snapshot, read_catalogue(snapshot, self._snapshots.checked_at(snapshot))
+        snapshot_id = getattr(arguments, "snapshot", None)
+        if snapshot_id is not None:
+            snapshot = await self._snapshots.pin(snapshot_id, snapshot)
+        return snapshot, await tool.run(snapshot, arguments)
 
     def _tool_error(
         self, context: RequestContext, name: str, error: RatecardError

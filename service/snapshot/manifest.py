@@ -67,6 +67,7 @@ class Manifest(Struct):
     id: hash of the hashes of all files, as `identify` returns it
     files: each file by its path in the folder, but for the manifest
     earlier: ids of the snapshots that were published before, at most EARLIER, oldest first
+    denials: hashes of the denials that the build applied, sorted
     encoder: name of the encoder of the vectors, empty without vectors: its kind, a blank and a hash
     index: of a cluster that has the postings, None where the folder has them
     indexed: the files whose content that index has in their place
@@ -80,6 +81,7 @@ class Manifest(Struct):
     sources: list[Source]
     files: dict[str, File]
     earlier: list[str] = []
+    denials: list[str] = []
     encoder: str = ""
     index: IndexName | None = None
     indexed: dict[str, File] = {}

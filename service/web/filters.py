@@ -47,7 +47,7 @@ FormPrice = Annotated[Price, Meta(extra={"is_blank_missing": True})]
 class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
     """Parameters of the page of services, which is always one of 24."""
 
-    FIXED = frozenset({"limit", "facets", "endpoints", "explain"})
+    FIXED = frozenset({"limit", "facets", "endpoints", "explain", "snapshot"})
     is_slow = True
     PANELS = SERVICE_PANELS
     max_price: FormPrice | None = None
@@ -61,7 +61,7 @@ class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
 class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
     """Parameters of the page of endpoints, which is always one of 24."""
 
-    FIXED = frozenset({"limit", "facets", "explain"})
+    FIXED = frozenset({"limit", "facets", "explain", "snapshot"})
     is_slow = True
     PANELS = ENDPOINT_PANELS
     max_price: FormPrice | None = None

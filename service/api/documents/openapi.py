@@ -20,7 +20,7 @@ from service.api.discovery import (
 from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, describe_id
 from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
-from service.api.query_string import MAX_QUERY, Operation
+from service.api.query_string import MAX_QUERY, Operation, parameters_of
 from service.api.services import ListServices, SearchServices
 from service.errors import (
     Draining,
@@ -34,6 +34,7 @@ from service.errors import (
     SnapshotGone,
     SnapshotNotFound,
     SnapshotUnavailable,
+    SnapshotWithdrawn,
 )
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
@@ -83,6 +84,7 @@ ERRORS: dict[type[RatecardError], str] = {
     ServiceNotFound: "No service of this snapshot has the id.",
     SnapshotNotFound: "No snapshot that is remembered had the id.",
     SnapshotGone: "The snapshot is no longer kept; the message has the address of a download.",
+    SnapshotWithdrawn: "The snapshot is no longer answered from; the message has another one.",
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
     SnapshotUnavailable: "There is no snapshot to answer from, the cluster that searches does not "
@@ -219,6 +221,8 @@ def _operation(
 ) -> Json:
     name, summary = kind.__name__, (kind.__doc__ or "").rstrip(".")
     parameters = describe(kind, examples)
+    if "snapshot" in parameters_of(kind):
+        errors = (*errors, SnapshotNotFound, SnapshotWithdrawn)
     return _describe(
         name[0].lower() + name[1:], summary, parameters, result, InvalidParameter, *errors
     )

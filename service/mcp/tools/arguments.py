@@ -21,6 +21,7 @@ Term = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 Price = Annotated[float, Meta(ge=0, le=1e9)]
 Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS)]
 Cursor = Annotated[str, Meta(max_length=MAX_TEXT, description="of the last page")]
+SnapshotId = Annotated[str, Meta(description="id, to ask it again")]
 Reference = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
@@ -35,6 +36,7 @@ class EndpointSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     method: Annotated[Term, Meta(description="HTTP method")] | None = None
     limit: Annotated[Limit, Meta(description="rows")] = 5
     cursor: Cursor | None = None
+    snapshot: SnapshotId | None = None
 
 
 class ServiceSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +48,7 @@ class ServiceSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     category: Annotated[Term, Meta(description="from `catalogue`")] | None = None
     limit: Annotated[Limit, Meta(description="rows")] = 5
     cursor: Cursor | None = None
+    snapshot: SnapshotId | None = None
 
 
 class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,9 +18,7 @@ from service.mcp.tools.schemas import schema_of
 from service.mcp.tools.searching import EndpointPage, ServicePage, search_endpoints, search_services
 from service.snapshot import Snapshot
 
-ANNOTATIONS = ToolAnnotations(
-    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
+ANNOTATIONS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 EXAMPLE_ID = "weather-example"
 
 

@@ -245,7 +245,7 @@ def test_changes_of_removed_snapshots_are_closed_when_nobody_reads_them(
     app.state.context.snapshots.poll()
     assert app.state.context.snapshots.opened.id == third
     assert mapped(old)
-    monkeypatch.setattr("service.artifacts.changes_cache.IDLE", 0.0)
+    monkeypatch.setattr("service.artifacts.open_cache.IDLE", 0.0)
     gc.disable()  # reference counting alone must close them
     try:
         app.state.context.snapshots.poll()

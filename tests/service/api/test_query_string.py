@@ -40,7 +40,12 @@ KINDS: tuple[type[Operation], ...] = (
     ListDiscoveryResources,
     ListServices,
 )
-TEXTS = {"maxPrice": ["0", "0.05"], "maxUsdPrice": ["1", "0.001"], "urlSubstring": ["api", "/v1/"]}
+TEXTS = {
+    "snapshot": ["0123456789abcdef0123"],
+    "maxPrice": ["0", "0.05"],
+    "maxUsdPrice": ["1", "0.001"],
+    "urlSubstring": ["api", "/v1/"],
+}
 LISTS = {"facets": ["category", "network", "scheme", "tag"], "integrationType": ["1P", "3P", ""]}
 
 
