@@ -1,0 +1,87 @@
+"""Observations: lines of JSON that say how an endpoint answered an unpaid request."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from indexer.text import decode_or_invalid
+from indexer.urls import MAX_URL
+from indexer.x402.dates import parse_moment
+
+MAX_QUOTES = 100
+MAX_TEXT = 256  # characters of a name, an address or an amount
+MAX_STATUS = 999
+
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+
+
+class Outcome(StrEnum):
+    """The outcome of one visit.
+
+    QUOTED: 402 with at least one way to pay
+    ANSWERED: another response, or a 402 that says no price
+    BLOCKED: the visitor was refused: a challenge, 401, 403, 405 or 429
+    UNREACHABLE: no response: DNS, TCP, TLS or a timeout
+    NOT_PROBED: the prober did not ask, such as for robots.txt
+    """
+
+    QUOTED = "quoted"
+    ANSWERED = "answered"
+    BLOCKED = "blocked"
+    UNREACHABLE = "unreachable"
+    NOT_PROBED = "not_probed"
+
+
+class Quote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of `accepts` of a 402: a way to pay, None for what the entry does not say."""
+
+    scheme: Text | None = None
+    network: Text | None = None
+    asset: Text | None = None
+    amount: Text | int | None = None
+    pay_to: Text | None = field(name="payTo", default=None)
+    x402_version: int | None = field(name="x402Version", default=None)
+
+
+class Observation(Struct, kw_only=True):
+    """One visit of an endpoint.
+
+    observed_at: ISO 8601 or Unix time, None where the line is undated
+    quotes: all entries of the 402; `quote` of a line that has one alone becomes a list of one
+    prober: the name that the prober gives itself
+    wildcard: whether the host answers 402 to a path that cannot exist, None where nobody asked
+    """
+
+    url: Annotated[str, Meta(min_length=1, max_length=MAX_URL)]
+    method: Text = "GET"
+    observed_at: Text | int | float | None = None
+    outcome: Outcome
+    status: Annotated[int, Meta(ge=0, le=MAX_STATUS)] | None = None
+    latency_ms: Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)] | None = None
+    quotes: Annotated[list[Quote], Meta(max_length=MAX_QUOTES)] = []
+    quote: Quote | UnsetType | None = UNSET
+    prober: Text = ""
+    wildcard: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Replace a single quote by a list of one."""
+        if not self.quotes and self.quote:
+            self.quotes, self.quote = [self.quote], UNSET
+
+    @property
+    def moment(self) -> int:
+        """The time of the visit in microseconds of Unix time, NEVER where there is none."""
+        return parse_moment(self.observed_at)
+
+
+encode_observation = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Observation)
+
+
+def decode_observation(text: bytes) -> Observation:
+    """Decode a line, whose unknown members are ignored; raises InvalidRecord."""
+    return decode_or_invalid(_decoder, text)
