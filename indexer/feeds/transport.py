@@ -1,22 +1,72 @@
-"""Connections to the servers of feeds, to checked addresses only."""
+"""Connections to servers that others named, to checked addresses only."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import cache, partial
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from ssl import SSLContext
 
 import httpcore
 import httpx
 
 from indexer.feeds.threads import run_in_thread
-from indexer.urls import is_metadata, is_public
+from indexer.urls import is_ip_address, is_metadata, is_public
+
+AddressCheck = Callable[[str, int, IPv4Address | IPv6Address], None]
+"""Raises ForbiddenAddress unless a host and port may be reached at an address."""
 
 
 class ForbiddenAddress(Exception):
     """A host has an address that it may not be read from; the message says why and what to do."""
+
+
+class FeedAddresses:
+    """The addresses that a feed may be read from.
+
+    `host` and `port` are those of the feed. An IP address that the operator wrote is allowed
+    whatever it is, and so is `localhost`. Any other name must resolve to public addresses, or with
+    `allow_private` to private ones, but never to those of instance metadata. All other hosts,
+    which are targets of redirects, must be public.
+    """
+
+    def __init__(self, host: str, port: int, *, allow_private: bool) -> None:
+        self._feed = (host, port)
+        self._allow_private = allow_private
+
+    def check(self, host: str, port: int, ip: IPv4Address | IPv6Address) -> None:
+        """Raise ForbiddenAddress for an address that may not be read from."""
+        where = _describe(host, ip)
+        if (host, port) != self._feed:
+            if is_metadata(ip) or not is_public(ip):
+                raise ForbiddenAddress(
+                    f"redirects to {where}, which is not a public address; to read the feed from "
+                    "there, give that URL as the source"
+                )
+        elif is_ip_address(host) or (host == "localhost" and ip.is_loopback):
+            return
+        elif is_metadata(ip):
+            raise ForbiddenAddress(
+                f"{where} is a link-local or metadata address, where clouds serve credentials; "
+                "check the name, or give the address instead of the name if it is right"
+            )
+        elif not is_public(ip) and not self._allow_private:
+            raise ForbiddenAddress(
+                f"{where} is not a public address; if the feed is in a private network, add "
+                "--allow-private-feeds"
+            )
+
+
+def check_listed(
+    host: str, _port: int, ip: IPv4Address | IPv6Address, *, allow_private: bool
+) -> None:
+    """Raise ForbiddenAddress unless a host that a listing names has a public address.
+
+    With `allow_private` the address may be private, but never one of instance metadata.
+    """
+    if is_metadata(ip) or not (allow_private or is_public(ip)):
+        raise ForbiddenAddress(f"{_describe(host, ip)} is not a public address")
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -26,10 +76,9 @@ class Transport(httpx.AsyncBaseTransport):
     would connect to an address that was never checked.
     """
 
-    def __init__(self, host: str, port: int, *, allow_private: bool) -> None:
+    def __init__(self, check: AddressCheck) -> None:
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=_ssl_context(),
-            network_backend=CheckedBackend(host, port, allow_private=allow_private),
+            ssl_context=_ssl_context(), network_backend=CheckedBackend(check)
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -43,6 +92,7 @@ class Transport(httpx.AsyncBaseTransport):
                 request.method,
                 target,
                 headers=request.headers.raw,
+                content=request.stream,
                 extensions=request.extensions,
             )
         )
@@ -71,16 +121,10 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
     Since the checked address is the one connected to, a second answer of the name server (DNS
     rebinding) changes nothing. Raises ForbiddenAddress, and UnicodeError for a name that has no
     form in the DNS.
-
-    `host` and `port` are those of the feed. An IP address that the operator wrote is allowed
-    whatever it is, and so is `localhost`. Any other name must resolve to public addresses, or with
-    `allow_private` to private ones, but never to those of instance metadata. All other hosts,
-    which are targets of redirects, must be public.
     """
 
-    def __init__(self, host: str, port: int, *, allow_private: bool) -> None:
-        self._feed = (host, port)
-        self._allow_private = allow_private
+    def __init__(self, check: AddressCheck) -> None:
+        self._check = check
         self._backend = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -94,7 +138,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
         """Connect to the first address of a host that accepts the connection."""
         addresses = await _resolve(host, port)
         for address in addresses:
-            self._check(host, port, address)
+            self._check(host, port, ip_address(address))
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in addresses:
             try:
@@ -105,28 +149,6 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
                 failure = error
         raise failure
 
-    def _check(self, host: str, port: int, address: str) -> None:
-        ip = ip_address(address)
-        where = host if _is_ip_address(host) else f"{host} at {address}"
-        if (host, port) != self._feed:
-            if is_metadata(ip) or not is_public(ip):
-                raise ForbiddenAddress(
-                    f"redirects to {where}, which is not a public address; to read the feed from "
-                    "there, give that URL as the source"
-                )
-        elif _is_ip_address(host) or (host == "localhost" and ip.is_loopback):
-            return
-        elif is_metadata(ip):
-            raise ForbiddenAddress(
-                f"{where} is a link-local or metadata address, where clouds serve credentials; "
-                "check the name, or give the address instead of the name if it is right"
-            )
-        elif not is_public(ip) and not self._allow_private:
-            raise ForbiddenAddress(
-                f"{where} is not a public address; if the feed is in a private network, add "
-                "--allow-private-feeds"
-            )
-
 
 @cache
 def _ssl_context() -> SSLContext:
@@ -136,7 +158,7 @@ def _ssl_context() -> SSLContext:
 
 async def _resolve(host: str, port: int) -> list[str]:
     """Look up the addresses of a host."""
-    if _is_ip_address(host):
+    if is_ip_address(host):
         return [host]
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
@@ -146,9 +168,5 @@ async def _resolve(host: str, port: int) -> list[str]:
     return [str(address[0]) for *_, address in found]
 
 
-def _is_ip_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+def _describe(host: str, ip: IPv4Address | IPv6Address) -> str:
+    return host if is_ip_address(host) else f"{host} at {ip}"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 import threading
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,10 @@ import pytest
 from indexer.__main__ import main
 from indexer.errors import SourceError
 from indexer.options import Limits
-from tests.support.running import ROOT, run_indexer
+from tests.support.names import Resolve, replace_dns
+from tests.support.running import run_indexer
 from tests.support.sources.feeds import (
+    CERTIFICATE,
     QUICK,
     RESOURCES,
     WHOLE,
@@ -27,28 +27,16 @@ from tests.support.sources.feeds import (
     items_of,
     misbehaving,
     redirecting,
+    self_signed,
 )
 
 ALLOWED = msgspec.structs.replace(QUICK, allow_private=True)
-
-Resolve = Callable[..., None]
 
 
 @pytest.fixture
 def resolve(monkeypatch: pytest.MonkeyPatch) -> Resolve:
     """Return a function that makes a host name resolve to some addresses, or fail without any."""
-    names: dict[str, tuple[str, ...]] = {}
-    system = socket.getaddrinfo
-
-    def getaddrinfo(host: Any, port: Any, *arguments: Any, **options: Any) -> Any:
-        addresses = names.get(host, (host,))
-        if not addresses:
-            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-        results = [system(address, port, *arguments, **options) for address in addresses]
-        return list(chain.from_iterable(results))
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    return lambda name, *addresses: names.update({name: addresses})
+    return replace_dns(monkeypatch)
 
 
 def url_with_host(server: Server, host: str) -> str:
@@ -184,15 +172,10 @@ def test_the_deadline_includes_the_look_up_of_the_host(
         assert finished.wait(60)
 
 
-CERTIFICATE = ROOT / "tests" / "support" / "sources" / "localhost.pem"
-
-
 @pytest.fixture
 def secure_server() -> Iterator[Server]:
     """A server with a self-signed certificate for localhost."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(CERTIFICATE)
-    with misbehaving(WHOLE, context) as server:
+    with misbehaving(WHOLE, self_signed()) as server:
         yield server
 
 

@@ -27,6 +27,8 @@ from indexer.options import Limits, SourceOptions
 from indexer.sources.records import read_records
 from tests.support.running import Json, service
 
+CERTIFICATE = Path(__file__).with_name("localhost.pem")
+
 Headers = Mapping[str, str]
 NO_HEADERS: Headers = MappingProxyType({})
 
@@ -36,6 +38,9 @@ class Request(NamedTuple):
 
     query: str
     headers: Message
+    target: str
+    """The method and the path."""
+    body: bytes
 
 
 class Exchange(BaseHTTPRequestHandler):
@@ -88,8 +93,12 @@ class Exchange(BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def do_GET(self) -> None:
-        self.server.requests.append(Request(urlsplit(self.path).query, self.headers))
+        url, length = urlsplit(self.path), int(self.headers["Content-Length"] or 0)
+        target, body = f"{self.command} {url.path}", self.rfile.read(length)
+        self.server.requests.append(Request(url.query, self.headers, target, body))
         self.server.behaviour(self)
+
+    do_POST = do_GET  # noqa: N815  # the name that http.server calls
 
     def log_message(self, *_: object) -> None: ...
 
@@ -127,6 +136,13 @@ class Server(ThreadingHTTPServer):
         error = sys.exception()
         if error is not None and not isinstance(error, ConnectionError):
             self.errors.append(error)
+
+
+def self_signed() -> ssl.SSLContext:
+    """Return the TLS of a server with a certificate of its own, for localhost."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATE)
+    return context
 
 
 @contextmanager
