@@ -10,7 +10,7 @@ import signal
 import sys
 from io import TextIOWrapper
 
-from indexer.cli import build, check, diff, evaluate, query, rollback, search, show, verify
+from indexer.cli import build, check, diff, evaluate, probe, query, rollback, search, show, verify
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
 from indexer.processes.resources import GC_THRESHOLDS
@@ -28,6 +28,7 @@ COMMANDS: dict[str, Command] = {
     "verify": verify,
     "rollback": rollback,
     "evaluate": evaluate,
+    "probe": probe,
 }
 FIRST_STEPS = ("build", "search", "show")
 SCRIPT = "ratecard"

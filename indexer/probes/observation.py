@@ -24,9 +24,9 @@ class Outcome(StrEnum):
 
     QUOTED: 402 with at least one way to pay
     ANSWERED: another response, or a 402 that says no price
-    BLOCKED: the visitor was refused: a challenge, 401, 403, 405 or 429
+    BLOCKED: the visitor was refused: a challenge, 401, 403, 405, 429, or by robots.txt
     UNREACHABLE: no response: DNS, TCP, TLS or a timeout
-    NOT_PROBED: the prober did not ask, such as for robots.txt
+    NOT_PROBED: the prober did not ask, such as at a private address
     """
 
     QUOTED = "quoted"

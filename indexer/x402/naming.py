@@ -61,6 +61,17 @@ def host_labels(host: str) -> list[str]:
     return [word for word in dict.fromkeys(words) if word not in GENERIC]
 
 
+def registrable_domain(host: str) -> str:
+    """Return the name below a public suffix that a host belongs to, or the host itself.
+
+    Raises IndexerError as `readable_name` does.
+    """
+    if _is_address(host):
+        return host
+    suffixes, _ = _suffix_lists()
+    return suffixes.privatesuffix(".".join(map(_unicode, host.split(".")))) or host
+
+
 def _without_port(domain: str) -> str:
     return domain if domain.count(":") > 1 else domain.partition(":")[0]
 
@@ -116,7 +127,7 @@ def _suffix_lists() -> tuple[PublicSuffixList, PublicSuffixList]:
 
 def _missing(error: ImportError) -> IndexerError:
     return IndexerError(
-        f"services are named from their hosts by {error.name}, which is not installed: "
+        f"host names are read by {error.name}, which is not installed: "
         "install ratecard with the extra [indexer]"
     )
 

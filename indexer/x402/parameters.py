@@ -93,8 +93,8 @@ def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
     else:
         declared = mapping(output_schema, "input")
         _collect(declarations, declared, declared, examples=False)
-    for names in _placeholder.findall(url):
-        declarations.setdefault(("path", "".join(names)), Declaration())
+    for name in path_parameters(url):
+        declarations.setdefault(("path", name), Declaration())
     method = text(declared.get("method"), MAX_METHOD).strip().upper()
     names = (text(declared.get(key), MAX_TOOL) for key in ("toolName", "tool"))
     tool = next(filter(None, names), "") if declared.get("type") == "mcp" else ""
@@ -104,6 +104,11 @@ def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
         description=text(declared.get("description")) if tool else "",
         parameters=[_describe(*key, each) for key, each in declarations.items()],
     )
+
+
+def path_parameters(url: str) -> list[str]:
+    """Return the names of the placeholders in the path of a URL."""
+    return ["".join(names) for names in _placeholder.findall(url)]
 
 
 def _collect(declarations: Declarations, fields: Any, declared: Any, *, examples: bool) -> None:

@@ -144,7 +144,7 @@ def _read_offer(entry: dict[str, Any], stablecoins: Stablecoins) -> Offer:
     amount, fault = "", ""
     if key is not None:
         try:
-            digits = _base_units(entry[key])
+            digits = base_units(entry[key])
             amount = _in_units(digits, token.decimals) if token else ""
         except ValueError as error:
             fault = str(error)
@@ -170,7 +170,7 @@ def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
     return _pricing(scheme, amount, currency, label), notices
 
 
-def _base_units(value: Any) -> str:
+def base_units(value: Any) -> str:
     """Return the digits of an amount; raises ValueError with the reason if it is not valid."""
     is_number = isinstance(value, (str, int)) and not isinstance(value, bool)
     match = _integer.fullmatch(str(value)) if is_number else None

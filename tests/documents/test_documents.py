@@ -27,6 +27,7 @@ from indexer.options import (
     SourceOptions,
 )
 from indexer.payments.columns import COLUMNS
+from indexer.probing.options import ProbeOptions
 from indexer.sources.catalogue_file import read_catalogue_file
 from indexer.sources.records import SourceRecord
 from service import errors
@@ -58,7 +59,15 @@ CURRENT = {name: text for name, text in DOCUMENTS.items() if name != "CHANGELOG.
 
 DESCRIBED = [
     (options, key)
-    for options in (SourceOptions, Policy, Limits, Ranking, ClusterOptions, BuildOptions)
+    for options in (
+        SourceOptions,
+        Policy,
+        Limits,
+        Ranking,
+        ClusterOptions,
+        BuildOptions,
+        ProbeOptions,
+    )
     for key, declaration in declarations(options).items()
     if declaration.description
 ]

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
 
 from indexer.declarations import Declaration, declarations
 
@@ -42,6 +42,7 @@ def _add(parser: argparse.ArgumentParser, declaration: Declaration) -> None:
     default = declaration.written_default
     text = f"{declaration.description} ({default})" if default else declaration.description
     settings |= {"dest": _destination(declaration), "help": text.replace("%", "%%")}
+    settings["required"] = declaration.default is NODEFAULT
     parser.add_argument(declaration.flag, **settings)
 
 

@@ -1,0 +1,58 @@
+"""`probe`: visits the listed endpoints, and writes what they answer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from indexer.cli.command import add_artifacts_option
+from indexer.cli.options.declared import add_declared, given
+from indexer.cli.terminal import answer
+from indexer.errors import IndexerError
+from indexer.probing.options import ProbeOptions
+from indexer.progress import Progress
+
+if TYPE_CHECKING:
+    from indexer.probing.prober import ProbeReport
+
+SUMMARY = "visit the listed endpoints unpaid, and write what they answer"
+EXAMPLES: tuple[str, ...] = (
+    "probe --out probes.jsonl --contact https://catalogue.example/probes",
+    "probe --out probes.jsonl --contact operator@catalogue.example --every 12h --post",
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the file, the contact and which endpoints are visited."""
+    add_declared(parser, ProbeOptions)
+    add_artifacts_option(parser, "where the endpoints are published")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Probe, and print the numbers of observations."""
+    try:
+        from indexer.probing.prober import probe  # noqa: PLC0415  # needs httpx
+    except ImportError as error:
+        raise IndexerError(
+            f"endpoints are visited by {error.name}, which is not installed: "
+            "install ratecard with the extra [indexer]"
+        ) from error
+    declared = given(options, ProbeOptions)
+    probe_options = ProbeOptions(artifacts=options.artifacts, **declared)
+    report = probe(probe_options, Progress(quiet=options.quiet))
+    return 0 if options.quiet else answer(_describe(report))
+
+
+def _describe(report: ProbeReport) -> str:
+    counts = ", ".join(f"{count:,} {name}" for name, count in report.outcomes.most_common())
+    total = f"observed {report.outcomes.total():,} endpoints of {report.hosts:,} hosts"
+    lines = [f"{total}: {counts or 'none is due'}"]
+    if report.recent:
+        lines.append(f"{report.recent:,} were observed by an earlier run, within --every")
+    if report.postponed:
+        lines.append(
+            f"{report.postponed:,} wait for the next run: their host asks to wait, "
+            "or has stopped answering"
+        )
+    return "\n".join(lines)

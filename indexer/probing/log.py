@@ -1,0 +1,99 @@
+"""The file of observations that a probe appends to, and continues from."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from msgspec import Struct
+
+from indexer.errors import IndexerError, InvalidRecord, Misuse
+from indexer.probes.observation import Observation, decode_observation, encode_observation
+from indexer.probing.targets import Listed
+from indexer.x402.dates import NEVER
+from service.publishing.durable import make_folder, sync
+
+START = b'{"url":'
+"""The beginning of each line that `append` writes."""
+
+
+class Earlier(Struct, frozen=True):
+    """The last observation of an endpoint: its time in microseconds, and `wildcard` of its host."""
+
+    moment: int
+    wildcard: bool | None
+
+
+UNOBSERVED = Earlier(NEVER, None)
+
+
+class ObservationLog:
+    """An open file of observations, and the last one of each endpoint when it was opened."""
+
+    def __init__(self, file: BinaryIO, earlier: dict[tuple[str, str], Earlier]) -> None:
+        self._file = file
+        self._earlier = earlier
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator[Self]:
+        """Read a file, make it where there is none, and keep others from appending to it.
+
+        A line that a crash cut short is removed. Raises Misuse for a file of something else, and
+        IndexerError while another probe appends to it.
+        """
+        make_folder(path.parent)
+        with path.open("a+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise IndexerError(
+                    f"another probe is at work on {path}; try again when it ends"
+                ) from error
+            sync(path.parent)
+            yield cls(file, _read(path, file))
+
+    def append(self, observation: Observation) -> None:
+        """Append a line, and flush it to the disk."""
+        line = encode_observation(observation) + b"\n"
+        start = self._file.seek(0, os.SEEK_END)
+        if self._file.write(line) != len(line):  # a full disk takes a part
+            self._file.truncate(start)
+            raise OSError(None, "the disk is full", self._file.name)
+        os.fsync(self._file.fileno())
+
+    def last(self, endpoint: Listed) -> int:
+        """Return when an endpoint was last observed, in microseconds, or NEVER."""
+        return self._of(endpoint).moment
+
+    def wildcard(self, endpoint: Listed) -> bool | None:
+        """Return `wildcard` of the last observation of an endpoint."""
+        return self._of(endpoint).wildcard
+
+    def _of(self, endpoint: Listed) -> Earlier:
+        return self._earlier.get((endpoint.url, endpoint.method), UNOBSERVED)
+
+
+def _read(path: Path, file: BinaryIO) -> dict[tuple[str, str], Earlier]:
+    earlier: dict[tuple[str, str], Earlier] = {}
+    whole = 0
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n") and line.startswith(START[: len(line)]):
+                file.truncate(whole)
+                break
+            try:
+                observation = decode_observation(line)
+            except InvalidRecord as error:
+                raise Misuse(
+                    f"{path}: line {number:,} is no observation ({error}); "
+                    "give the file of an earlier probe, or a new one"
+                ) from error
+            whole += len(line)
+            key = observation.url, observation.method
+            earlier[key] = Earlier(observation.moment, observation.wildcard)
+    return earlier

@@ -1,0 +1,56 @@
+"""The options of `ratecard probe`, as one frozen object."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from indexer.declarations import Flag, Seconds
+from indexer.options import ARTIFACTS
+
+
+class ProbeOptions(Struct, frozen=True, kw_only=True):
+    """Which endpoints are visited, where their answers are written, and the bounds of a visit.
+
+    seconds: deadline of one request, look-up of the host included
+    silence: seconds without a byte after which a connection counts as lost
+    bytes: of one body, decompressed
+    interval: seconds between two requests to one registrable domain
+    """
+
+    out: Annotated[
+        Path,
+        Meta(description="append an observation of each endpoint to this file, as JSON lines"),
+        Flag("FILE"),
+    ]
+    contact: Annotated[
+        str,
+        Meta(
+            pattern=r"^[!#$%&'*+,./0-9:;=?@A-Z_a-z~-]{3,200}\Z",
+            title="a URL or a mail address",
+            description="URL or mail address of the operator, which each request names",
+        ),
+        Flag("CONTACT"),
+    ]
+    artifacts: Path = ARTIFACTS
+    every: Annotated[
+        Seconds,
+        Meta(description="skip endpoints that the file observed less than this ago"),
+        Flag("TIME"),
+    ] = 24 * 3600
+    post: Annotated[
+        bool,
+        Meta(description="also visit POST endpoints that declare an example of their body"),
+        Flag(),
+    ] = False
+    allow_private: Annotated[
+        bool,
+        Meta(description="also visit endpoints at private addresses"),
+        Flag(),
+    ] = False
+    seconds: float = 20
+    silence: float = 10
+    bytes: int = 2**20
+    interval: float = 1

@@ -1,0 +1,127 @@
+"""The run of a probe: which endpoints are due, and what is written of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from indexer.errors import IndexerError
+from indexer.probes.observation import Observation, Outcome
+from indexer.probing.client import ProbeClient
+from indexer.probing.log import ObservationLog
+from indexer.probing.options import ProbeOptions
+from indexer.probing.schedule import take_turns
+from indexer.probing.targets import Site, Target, find_targets, group_by_site
+from indexer.probing.visits import OriginVisit, Recorder, observe
+from indexer.progress import Advance, Progress
+from indexer.x402.dates import SECOND, since_epoch
+from service.snapshot.snapshot import open_snapshot
+
+
+class ProbeReport(Struct, frozen=True):
+    """The observations of a run by outcome, and the endpoints without one.
+
+    recent: observed by an earlier run, less than `every` ago
+    postponed: left for the next run, as their host asks to wait or has stopped answering
+    """
+
+    outcomes: Counter[Outcome]
+    hosts: int
+    recent: int
+    postponed: int
+
+
+def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
+    """Visit the listed endpoints of the published snapshot, and append what they answer to a file.
+
+    In each host endpoints that were never observed come first, then the oldest observations.
+    """
+    endpoints = [*find_targets(open_snapshot(options.artifacts), post=options.post)]
+    with ObservationLog.open(options.out) as log:
+        now = since_epoch(datetime.now(UTC))
+        recent = range(now - options.every * SECOND, now)
+        due = sorted((each for each in endpoints if log.last(each) not in recent), key=log.last)
+        wildcards = {
+            each.origin: wildcard
+            for each in endpoints
+            if isinstance(each, Target) and log.last(each) in recent
+            if (wildcard := log.wildcard(each)) is not None
+        }
+        sites = group_by_site(each for each in due if isinstance(each, Target))
+        client = ProbeClient(options)
+        with progress.stage("probing", len(due)) as stage:
+            recorder = _Recorder(log, client, stage.advance)
+            for endpoint in due:
+                if not isinstance(endpoint, Target):
+                    recorder.record(observe(endpoint, Outcome.NOT_PROBED))
+            asyncio.run(_visit_sites(client, sites, wildcards, recorder.record, options.interval))
+    recorder.check()
+    return ProbeReport(
+        outcomes=recorder.outcomes,
+        hosts=sum(map(len, sites)),
+        recent=len(endpoints) - len(due),
+        postponed=len(due) - recorder.outcomes.total(),
+    )
+
+
+class _Recorder:
+    """Appends observations to a file, those of unreachable hosts once a connection was made.
+
+    Without any, the prober itself has no network, and the whole catalogue would look dead.
+    """
+
+    def __init__(self, log: ObservationLog, client: ProbeClient, advance: Advance) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self._log = log
+        self._client = client
+        self._advance = advance
+        self._unreachable: list[Observation] = []
+
+    def record(self, observation: Observation) -> None:
+        """Append an observation, now or after the first connection."""
+        if self._client.has_connected:
+            for earlier in self._unreachable:
+                self._append(earlier)
+            self._unreachable.clear()
+        elif observation.outcome is Outcome.UNREACHABLE:
+            self._unreachable.append(observation)
+            return
+        self._append(observation)
+
+    def check(self) -> None:
+        """Raise IndexerError if hosts were visited and none was connected to."""
+        if self._unreachable:
+            raise IndexerError(
+                f"none of the hosts of {len(self._unreachable):,} endpoints can be reached, so "
+                "that nothing was written of them; check the network of this machine"
+            )
+
+    def _append(self, observation: Observation) -> None:
+        self._log.append(observation)
+        self.outcomes[observation.outcome] += 1
+        self._advance(1)
+
+
+async def _visit_sites(
+    client: ProbeClient,
+    sites: Iterable[Site],
+    wildcards: Mapping[str, bool],
+    record: Recorder,
+    delay: float,
+) -> None:
+    """Visit all sites in turns; `wildcards` has what an earlier run found of an origin."""
+
+    async def visit(site: Site) -> AsyncIterator[float]:
+        for targets in site:
+            wildcard = wildcards.get(targets[0].origin)
+            origin = OriginVisit(client, targets, record, delay=delay, wildcard=wildcard)
+            async for seconds in origin.run():
+                yield seconds
+
+    async with aclosing(client):
+        await take_turns(list(map(visit, sites)))

@@ -1,0 +1,75 @@
+"""Quotes of 402 responses: the ways to pay that x402 states, in the header or in the body.
+
+Version 2 has the header `PAYMENT-REQUIRED`, which is base64 of JSON, version 1 the body; servers of
+version 2 send either or both. What cannot be read is left out: the response came from anyone.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import httpx
+from msgspec.structs import replace
+
+from indexer.errors import InvalidRecord
+from indexer.probes.observation import MAX_QUOTES, Quote
+from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME, base_units
+from indexer.x402.untrusted import decode_object, line
+
+HEADER = "payment-required"
+VERSIONS = (1, 2)
+NOTHING = Quote()
+_to_standard = str.maketrans("-_", "+/")  # of base64 for URLs
+
+
+def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
+    """Return the ways to pay that a 402 states, those of its header first, each once."""
+    quotes = dict.fromkeys(
+        quote for text in (_from_base64(headers.get(HEADER, "")), body) for quote in _read(text)
+    )
+    return list(islice(quotes, MAX_QUOTES))
+
+
+def _from_base64(text: str) -> bytes:
+    """Decode base64 of either alphabet, with or without padding; empty if it is not valid."""
+    stripped = text.strip().rstrip("=").translate(_to_standard)
+    padding = "=" * (-len(stripped) % 4)
+    try:
+        return binascii.a2b_base64(stripped + padding, strict_mode=True)
+    except ValueError:
+        return b""
+
+
+def _read(text: bytes) -> Iterator[Quote]:
+    try:
+        challenge = decode_object(text)
+    except InvalidRecord:
+        return
+    given = challenge.get("x402Version")
+    version = given if type(given) is int and given in VERSIONS else None
+    entries = challenge.get("accepts")
+    for entry in entries if isinstance(entries, list) else []:
+        quote = _read_entry(entry) if isinstance(entry, dict) else NOTHING
+        if quote != NOTHING:
+            yield replace(quote, x402_version=version)
+
+
+def _read_entry(entry: dict[str, Any]) -> Quote:
+    """Return what an entry says, without members that are no short line and no amount."""
+    scheme, network, asset, pay_to = (
+        line(entry.get(key), MAX_NAME) or None for key in ("scheme", "network", "asset", "payTo")
+    )
+    amounts = filter(None, map(_amount, map(entry.get, AMOUNT_KEYS)))
+    return Quote(
+        scheme=scheme, network=network, asset=asset, amount=next(amounts, None), pay_to=pay_to
+    )
+
+
+def _amount(value: Any) -> str:
+    try:
+        return base_units(value)
+    except ValueError:
+        return ""

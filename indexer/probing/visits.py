@@ -1,0 +1,210 @@
+"""Visits of one origin: robots.txt, a path that nobody lists, then each endpoint once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from indexer.feeds.transport import ForbiddenAddress
+from indexer.probes.observation import Observation, Outcome, Quote
+from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
+from indexer.probing.quotes import read_quotes
+from indexer.probing.robots import DISALLOWED, Robots
+from indexer.probing.targets import Listed, Target
+from indexer.urls import DEFAULT_PORTS
+from indexer.x402.naming import registrable_domain
+from service.schema.values import format_timestamp
+
+MAX_DELAY = 60
+"""Seconds between two requests; a site that wants more counts as one that wants no visits."""
+MAX_SILENT = 5
+"""Requests in a row without a response, after which a host is left alone until the next run."""
+MAX_REDIRECTS = 5  # of robots.txt, within one site
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+NONE: frozenset[int] = frozenset()
+OK = frozenset((HTTPStatus.OK,))
+PAYMENT_REQUIRED = frozenset((HTTPStatus.PAYMENT_REQUIRED,))
+REFUSALS = frozenset(
+    (
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    )
+)
+
+Recorder = Callable[[Observation], None]
+
+
+class OriginVisit:
+    """The visit of some endpoints of one origin (scheme, host and port).
+
+    delay: seconds between two requests, until robots.txt asks for more
+    wildcard: whether the origin answers 402 to any path, None where that is not known yet
+    """
+
+    def __init__(
+        self,
+        client: ProbeClient,
+        targets: Sequence[Target],
+        record: Recorder,
+        *,
+        delay: float,
+        wildcard: bool | None,
+    ) -> None:
+        self._client = client
+        self._targets = targets
+        self._record = record
+        self._delay = delay
+        self._wildcard = wildcard
+        self._origin = targets[0].origin
+        self._site = registrable_domain(targets[0].host)
+        self._robots = Robots()
+
+    async def run(self) -> AsyncIterator[float]:
+        """Make the requests; yield after each the seconds until the next one."""
+        try:
+            async for delay in self._read_robots():
+                yield delay
+        except ForbiddenAddress:
+            self._record_all(Outcome.NOT_PROBED)
+            return
+        except NoResponse as error:  # without a connection none of the endpoints has one either
+            self._record_all(Outcome.BLOCKED if error.is_connected else Outcome.UNREACHABLE)
+            yield self._delay
+            return
+        if self._wildcard is None:
+            async for delay in self._find_wildcard():
+                yield delay
+        async for delay in self._visit_targets():
+            yield delay
+
+    async def _read_robots(self) -> AsyncIterator[float]:
+        """Read robots.txt, whose redirects are followed within the site.
+
+        Raises NoResponse and ForbiddenAddress of the origin itself.
+        """
+        url = f"{self._origin}/robots.txt"
+        for hop in range(1 + MAX_REDIRECTS):
+            if not url:
+                return
+            try:
+                response = await self._client.request("GET", url, read=OK)
+            except (NoResponse, ForbiddenAddress):
+                if not hop:
+                    raise
+                self._obey(DISALLOWED)
+                url = ""
+            else:
+                self._obey(_rules(response))
+                url = self._redirect(url, response)
+            yield self._delay
+
+    def _redirect(self, url: str, response: Response) -> str:
+        """Return the target of a redirect within the site, or an empty string."""
+        if response.status not in REDIRECTS:
+            return ""
+        try:
+            target = httpx.URL(url).join(response.headers.get("location", ""))
+        except (httpx.InvalidURL, UnicodeError):
+            return ""
+        is_same_site = registrable_domain(target.raw_host.decode()) == self._site
+        return str(target) if is_same_site and target.scheme in DEFAULT_PORTS else ""
+
+    def _obey(self, robots: Robots) -> None:
+        """Use the rules of robots.txt, and its delay between requests unless that is too long."""
+        self._robots = DISALLOWED if robots.delay > MAX_DELAY else robots
+        self._delay = max(self._delay, self._robots.delay)
+
+    async def _find_wildcard(self) -> AsyncIterator[float]:
+        """Request a path that nobody lists, unless no endpoint may be requested."""
+        path = f"/{AGENT}-{secrets.token_hex(8)}"
+        allow = self._robots.allow
+        if not allow(path) or not any(allow(target.rest) for target in self._targets):
+            return
+        try:
+            response = await self._client.request("GET", self._origin + path, read=NONE)
+        except (NoResponse, ForbiddenAddress):
+            pass  # the endpoints may answer all the same
+        else:
+            self._wildcard = response.status == HTTPStatus.PAYMENT_REQUIRED
+        yield self._delay
+
+    async def _visit_targets(self) -> AsyncIterator[float]:
+        """Request each endpoint, until the host asks to wait or has stopped answering."""
+        silent = 0
+        for target in self._targets:
+            if not self._robots.allow(target.rest):
+                self._record(observe(target, Outcome.BLOCKED))
+                continue
+            try:
+                observation = await self._visit(target)
+            except ForbiddenAddress:  # since robots.txt was read
+                self._record(observe(target, Outcome.NOT_PROBED))
+                continue
+            self._record(observation)
+            yield self._delay
+            silent = silent + 1 if observation.status is None else 0
+            if silent == MAX_SILENT or observation.status == HTTPStatus.TOO_MANY_REQUESTS:
+                return
+
+    async def _visit(self, target: Target) -> Observation:
+        try:
+            response = await self._client.request(
+                target.method, target.request, target.body, read=PAYMENT_REQUIRED
+            )
+        except NoResponse:
+            return observe(target, Outcome.UNREACHABLE, wildcard=self._wildcard)
+        is_challenge = response.status == HTTPStatus.PAYMENT_REQUIRED
+        body = response.body if response.is_whole else b""
+        quotes = read_quotes(response.headers, body) if is_challenge else []
+        return observe(
+            target,
+            _outcome(response.status, quotes),
+            status=response.status,
+            latency_ms=response.latency,
+            quotes=quotes,
+            wildcard=self._wildcard,
+        )
+
+    def _record_all(self, outcome: Outcome) -> None:
+        for target in self._targets:
+            self._record(observe(target, outcome))
+
+
+def observe(endpoint: Listed, outcome: Outcome, **facts: Any) -> Observation:
+    """Return an observation of an endpoint that is made now."""
+    return Observation(
+        url=endpoint.url,
+        method=endpoint.method,
+        observed_at=format_timestamp(datetime.now(UTC)),
+        outcome=outcome,
+        prober=AGENT,
+        **facts,
+    )
+
+
+def _outcome(status: int, quotes: Sequence[Quote]) -> Outcome:
+    """Return the outcome of a response; a redirect is an answer like others.
+
+    A payment goes to the listed URL, so that the quote of another one would say nothing of it.
+    """
+    if quotes:
+        return Outcome.QUOTED
+    return Outcome.BLOCKED if status in REFUSALS else Outcome.ANSWERED
+
+
+def _rules(response: Response) -> Robots:
+    """Return the rules of robots.txt: none where a client error says that there is no file."""
+    status = response.status
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
+        return DISALLOWED
+    if status != HTTPStatus.OK:
+        return Robots()
+    is_unreadable = not response.body and not response.is_whole
+    return DISALLOWED if is_unreadable else Robots.parse(response.body, AGENT)
