@@ -7,9 +7,10 @@ from functools import reduce
 from typing import Any
 
 import msgspec
+from msgspec import NODEFAULT
 from msgspec.inspect import LiteralType, Type
 
-from service.api.query_string import Operation, parameters_of
+from service.api.query_string import Operation, Parameter, parameters_of
 
 Json = dict[str, Any]
 
@@ -34,7 +35,9 @@ def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[
         {
             "name": name,
             "in": "query",
-            **_describe_value(schema["properties"][name], parameter.type),
+            **_describe_value(
+                _without_blank(schema["properties"][name], parameter), parameter.type
+            ),
             "required": name in schema["required"],
             **({"style": "form", "explode": False} if "is_joined" in parameter.extra else {}),
             **({"example": example} if (example := examples.get(name)) else {}),
@@ -48,6 +51,13 @@ def describe_id(kind: str, pattern: str, example: str | None) -> list[Json]:
     by_id = {"name": "id", "in": "path", "description": f"The id of a {kind}.", "required": True}
     schema = {"schema": {"type": "string", "pattern": pattern}}
     return [by_id | schema | ({"example": example} if example else {})]
+
+
+def _without_blank(schema: Json, parameter: Parameter) -> Json:
+    """Return the schema of a parameter, which blank text satisfies where it means none."""
+    if not parameter.extra.get("is_blank_missing") or parameter.default is NODEFAULT:
+        return schema
+    return {key: value for key, value in schema.items() if key not in {"pattern", "minLength"}}
 
 
 def _describe_value(schema: Json, kind: Type) -> Json:
