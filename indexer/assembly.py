@@ -20,12 +20,15 @@ from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.errors import LeftOut
 from indexer.options import BuildOptions, Denial
 from indexer.payments.claims import Claims
-from indexer.payments.credit import Claim, ServiceUsage, count_credits, fill_usage
+from indexer.payments.credit import Claim, count_credits, fill_usage
 from indexer.payments.database import open_payments
+from indexer.payments.demand import ServiceDemand
+from indexer.payments.figures import describe_demand, describe_inputs
 from indexer.payments.files import PaymentInput
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.segments.reuse import KeptRecords
+from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials
@@ -34,6 +37,7 @@ from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
 from indexer.x402.readings import Readings
 from indexer.x402.resource import TAKEN_DOWN, Rules
+from service.schema.demand import DemandInputs
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -143,8 +147,9 @@ class Assembler:
                 for tally in self._findings.tallies[len(inputs.sources) :]:
                     self._findings.check(tally, self._options.max_rejects)
                 self._findings.flush()
-                self._amend(catalogue, discovery, overlays, rules.denials, payments)
+                totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
             listing = catalogue.order()
+            write_demand(built, totals, catalogue.demand(listing))
             self._report_removed(discovery, listing)
             is_dated = rules.met_the_future or self._options.policy.max_age is not None
             is_dated |= any(
@@ -180,20 +185,23 @@ class Assembler:
         overlays: Overlays,
         denials: Denials,
         payments: DuckDBPyConnection | None,
-    ) -> None:
-        """Remove services, fill in usage where the records have none, and apply the overlays."""
+    ) -> DemandInputs:
+        """Remove services, fill in usage where the records have none, and apply the overlays.
+
+        Returns the totals of the payments that were credited.
+        """
         for service_id, entry in [*catalogue.entries()]:
             if denial := denials.find(id=service_id, domain=entry.domain):
                 catalogue.remove(service_id, denial.reason, self._findings)
-        ids = catalogue.ids
-        usages: Iterator[ServiceUsage | None] = iter(())
+        ids, totals = catalogue.ids, DemandInputs()
+        demands: Iterator[ServiceDemand | None] = iter(())
         if payments is None:
             self._decisions.keep_claims()
         else:
             claims = Claims(self._decisions)
             credited = count_credits(payments, self._claims(catalogue, discovery, claims))
             claims.decide()
-            usages = credited.usages
+            demands, totals = credited.demand, describe_inputs(credited.inputs)
             if credited.shared:
                 self._findings.notes.append(
                     f"{credited.shared:,} payments of 30 days fit several services, and are "
@@ -201,13 +209,14 @@ class Assembler:
                 )
         domains = [entry.domain for _, entry in catalogue.entries()]
         for service_id, domain in zip(ids, domains, strict=True):
-            usage, overlay = next(usages, None), overlays.take(service_id, domain)
-            if usage is not None or overlay is not None:
+            demand, overlay = next(demands, None), overlays.take(service_id, domain)
+            if demand is not None or overlay is not None:
                 (text,) = catalogue.texts([service_id])
-                filled = text if usage is None else fill_usage(text, usage)
-                calls = 0 if usage is None else usage.whole.calls
-                catalogue.amend(service_id, filled, calls, overlay, self._known)
+                filled = text if demand is None else fill_usage(text, demand)
+                counted = None if demand is None else describe_demand(text, demand)
+                catalogue.amend(service_id, filled, counted, overlay, self._known)
         self._findings.unused_overlays += overlays.unused(denials.counts)
+        return totals
 
     def _claims(
         self, catalogue: Catalogue, discovery: Discovery, claims: Claims

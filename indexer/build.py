@@ -33,6 +33,7 @@ from indexer.publishing.publication import Publisher
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.search.offers import OfferWriter
+from indexer.search.popularity import Payers
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
@@ -240,14 +241,15 @@ class _Stored(NamedTuple):
     """The services and resources of a build, as they are stored.
 
     endpoints: their count
-    calls: of each service, in the last 30 days
+    payers, endpoint_payers: as `Indexer.write` takes them
     keys: hashes of the services
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
     """
 
     endpoints: int
-    calls: list[int]
+    payers: list[Payers]
+    endpoint_payers: list[dict[int, Payers]]
     keys: Keys
     files: dict[str, File]
     listed: ListedResources
@@ -256,7 +258,7 @@ class _Stored(NamedTuple):
 
     @property
     def counts(self) -> Counts:
-        return Counts(len(self.calls), self.endpoints, len(self.listed.keys), self.payments)
+        return Counts(len(self.payers), self.endpoints, len(self.listed.keys), self.payments)
 
 
 class _Build:
@@ -303,7 +305,9 @@ class _Build:
         denials, depends_on_time = assembled.denials, assembled.depends_on_time
         del assembled  # as large as the catalogue, which is on disk
         before, changes = compare_with_served(self._options.out, self._built)
-        indexed = self._indexer.write(stored.calls, stored.keys, stored.listed, stored.offers)
+        indexed = self._indexer.write(
+            stored.payers, stored.endpoint_payers, stored.keys, stored.listed, stored.offers
+        )
         self._pool.renew()
         is_dated = depends_on_time or fingerprint is None or not fingerprint.is_current()
         manifest = self._describe(stored)
@@ -362,8 +366,11 @@ class _Build:
             listed = write_resources(self._built / "resources", listings, len(ids), offers)
         assembled.decisions.write(self._built)
         endpoints = sum(each.entry.endpoints for each in assembled.listing)
-        calls = [each.entry.calls for each in assembled.listing]
-        return _Stored(endpoints, calls, keys, files, listed, offers, assembled.payments)
+        payers = [each.entry.payers for each in assembled.listing]
+        of_endpoints = [each.entry.endpoint_payers or {} for each in assembled.listing]
+        return _Stored(
+            endpoints, payers, of_endpoints, keys, files, listed, offers, assembled.payments
+        )
 
     def _describe(self, stored: _Stored) -> Manifest:
         """Hash the files; returns their manifest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -25,7 +25,8 @@ from indexer.record_store import Keys
 from indexer.search.filters import write_filters
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, segment_parts
-from indexer.search.postings import compile_postings, popularity
+from indexer.search.popularity import Payers, Popularity, popularity_of
+from indexer.search.postings import compile_postings
 from indexer.search.vectors import add_services, write_vectors
 from indexer.segments.indexing import index_in_parts
 from indexer.segments.postings import GONE, Numbers
@@ -81,11 +82,18 @@ class Indexer:
         self._progress = progress
 
     def write(
-        self, calls: Sequence[int], keys: Keys, listed: ListedResources, offers: OfferWriter
+        self,
+        payers: Sequence[Payers],
+        endpoint_payers: Sequence[Mapping[int, Payers]],
+        keys: Keys,
+        listed: ListedResources,
+        offers: OfferWriter,
     ) -> IndexReport:
         """Index the services, in listing order, and their endpoints and listed resources.
 
-        `calls` are those of the last 30 days, and `keys` the hashes of the stored services.
+        payers: of the services
+        endpoint_payers: those of the endpoints of each service that payments have
+        keys: the hashes of the stored services
         """
         built, ranking = self._built, self._options.ranking
         encoder = None
@@ -98,11 +106,17 @@ class Indexer:
         columns = open_columns(kept)
         segments = [(each.stored.path, each.ordinals) for each in used]
         names = columns.service_runs["name"].strings()
-        enriched = columns.services["enriched"].tolist()
-        prior = np.array([popularity(*each) for each in zip(enriched, calls, strict=True)])
+        popularity = popularity_of(payers)
+        prior = popularity.prior(columns.services["enriched"])
         with self._progress.stage("compile"):
             indexed = write_endpoints(
-                built, columns, listed, offers, encoder, indexed=self._options.endpoints
+                built,
+                columns,
+                listed,
+                offers,
+                encoder,
+                payers=endpoint_payers,
+                indexed=self._options.endpoints,
             )
             release_memory()
             vectors = None
@@ -115,7 +129,7 @@ class Indexer:
                     indexed.other_documents,
                     indexed.other_vectors,
                 )
-            outliers = self._pool.submit(_write_listing, built, kept, calls)
+            outliers = self._pool.submit(_write_listing, built, kept, popularity)
             runs = self._staging / "runs"
             _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
             if vectors is not None:
@@ -172,11 +186,11 @@ class Indexer:
         return used, SegmentCounts(added, len(used), len(merged))
 
 
-def _write_listing(built: Path, kept: Path, calls: Sequence[int]) -> list[Outlier]:
+def _write_listing(built: Path, kept: Path, popularity: Popularity) -> list[Outlier]:
     """Write the summaries and filters of services from columns; returns suspicious prices."""
     columns = open_columns(kept)
     write_summaries(built, columns)
-    write_filters(built / "filters", columns, calls)
+    write_filters(built / "filters", columns, popularity)
     return find_outliers(columns)
 
 

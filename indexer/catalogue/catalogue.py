@@ -13,10 +13,13 @@ from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, pl
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Facts, Normalised
+from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import SourceOptions
 from indexer.record_store import Run, run_of
+from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords
+from indexer.snapshot.demand import CountedDemand, Described
 from indexer.sources.decisions import Decisions
 from indexer.sources.findings import Findings
 from indexer.sources.records import SourceRecord
@@ -37,7 +40,9 @@ Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | St
 class Entry(Struct, gc=False):
     """A record: its place in its source, and what decides its order.
 
-    Its text is in the spool from `start` to `stop`, or in a `row` of the kept records.
+    Its text is in the spool from `start` to `stop`, or in a `row` of the kept records. The JSON of
+    its demand is in the spool from `demand_start` to `demand_stop`; that of endpoints is in
+    `endpoint_payers`, by their index.
 
     `group` is the number that `Discovery` gave to the service, or to the discovered service that
     the record replaces, or NO_GROUP.
@@ -49,7 +54,7 @@ class Entry(Struct, gc=False):
     domain: str
     name: str
     enriched: bool
-    calls: int
+    payers: Payers
     endpoints: int
     summary_derived: bool
     start: int = 0
@@ -58,6 +63,9 @@ class Entry(Struct, gc=False):
     group: int = NO_GROUP
     row: int = NOT_KEPT
     trust: int = 0
+    demand_start: int = 0
+    demand_stop: int = 0
+    endpoint_payers: dict[int, Payers] | None = None
 
     @property
     def has_group(self) -> bool:
@@ -211,15 +219,14 @@ class Catalogue:
         self,
         service_id: str,
         text: bytes,
-        paid_calls: int,
+        demand: CountedDemand | None,
         overlay: Overlay | None,
         known: KnownRecords,
     ) -> None:
-        """Replace the JSON of a service, with an overlay applied.
+        """Replace the JSON of a service by a text with its usage, with an overlay applied.
 
-        `paid_calls` are the payments to the service, of which its endpoints may name fewer: a
-        payment that fits several of them is in none. An overlay of the endpoints has the last word.
-        Raises SourceError for an overlay that makes the service invalid.
+        Payments decide its popularity if there are any; an overlay of the endpoints has the last
+        word. Raises SourceError for an overlay that makes the service invalid.
         """
         entry = self._services[service_id]
         try:
@@ -232,8 +239,12 @@ class Catalogue:
                 f"{where}: makes {service_id} invalid: {error}; nothing was published"
             ) from error
         amended_entry = self._write(entry.source, entry.position, record)
-        if overlay is None or not overlay.names("endpoints"):
-            amended_entry.calls = max(amended_entry.calls, paid_calls)
+        if demand is not None:
+            start, stop = self._spool_text(demand.text)
+            amended_entry.demand_start, amended_entry.demand_stop = start, stop
+            if demand.payers is not None and not (overlay and overlay.names("endpoints")):
+                amended_entry.payers = demand.payers
+                amended_entry.endpoint_payers = demand.of_endpoints
         amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
         amended_entry.trust = entry.trust
         self._services[service_id] = amended_entry
@@ -245,11 +256,22 @@ class Catalogue:
             _leave_out(findings, entry, service_id, TAKEN_DOWN, reason)
 
     def order(self) -> list[Listed]:
-        """Return the services in listing order: curated first, then by calls, then by id."""
-        return sorted(
+        """Return the services in listing order: curated first, then by payers, then by id."""
+        by_id = sorted(
             (Listed(service_id, entry) for service_id, entry in self._services.items()),
-            key=lambda listed: (not listed.entry.enriched, -listed.entry.calls, listed.id),
+            key=lambda listed: listed.id,
         )
+        return sorted(
+            by_id, key=lambda each: (each.entry.enriched, each.entry.payers), reverse=True
+        )
+
+    def demand(self, listing: Iterable[Listed]) -> Iterator[Described]:
+        """Yield the demand of services."""
+        self._spool.flush()
+        for each in listing:
+            start, stop = each.entry.demand_start, each.entry.demand_stop
+            text = os.pread(self._spool.fileno(), stop - start, start)
+            yield Described(each.id, each.entry.name, text)
 
     def _text(self, service_id: str, entry: Entry) -> bytes:
         if entry.row != NOT_KEPT:
@@ -261,10 +283,14 @@ class Catalogue:
 
     def _write(self, source: int, position: str, record: Normalised) -> Entry:
         entry = _entry(source, position, record.facts)
-        entry.start = self._end
-        self._end += self._spool.write(record.text)
-        entry.stop = self._end
+        entry.start, entry.stop = self._spool_text(record.text)
         return entry
+
+    def _spool_text(self, text: bytes) -> tuple[int, int]:
+        """Write a text to the spool; returns where it starts and stops."""
+        start = self._end
+        self._end += self._spool.write(text)
+        return start, self._end
 
 
 def _entry(source: int, position: str, facts: Facts) -> Entry:
@@ -275,7 +301,7 @@ def _entry(source: int, position: str, facts: Facts) -> Entry:
         domain=facts.domain,
         name=facts.name,
         enriched=facts.enriched,
-        calls=int(facts.calls),
+        payers=Payers(0, min(int(facts.payers), MAX_PAYERS)),
         endpoints=facts.endpoints,
         summary_derived=bool(facts.summary),
     )

@@ -35,7 +35,8 @@ _decimal = lru_cache(maxsize=1 << 14)(Decimal)
 class Facts(Struct, array_like=True, gc=False, tag="record"):
     """The values of a valid record that decide its id and its place in the listing.
 
-    calls: in the last 30 days, as a decimal number: MessagePack has no integers beyond 64 bits
+    payers: the most that an endpoint states for the last 30 days, as a decimal number: MessagePack
+        has no integers beyond 64 bits
     summary: the JSON of the derived `priceSummary`; empty for a record that has its own
     is_compact: whether the JSON of the record has no white space to remove
     is_plain: whether the URLs of its endpoints need no look at the policy: public and over https
@@ -47,7 +48,7 @@ class Facts(Struct, array_like=True, gc=False, tag="record"):
     domain: str
     name: str
     enriched: bool
-    calls: str
+    payers: str
     endpoints: int
     summary: bytes
     is_compact: bool
@@ -107,7 +108,7 @@ def normalise(source: SourceRecord) -> Normalised:
         domain=_domain(record),
         name=record.name,
         enriched=record.enriched is True,
-        calls=str(sum(count_calls(endpoint.quality) for endpoint in record.endpoints)),
+        payers=str(max((_payers(endpoint.quality) for endpoint in record.endpoints), default=0)),
         endpoints=len(record.endpoints),
         summary=summary,
         is_compact=compact == source.text,
@@ -175,16 +176,15 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     )
 
 
-def count_calls(quality: EndpointQuality | UnsetType | None) -> int:
-    """Return the calls in the last 30 days, 0 where none are given."""
-    if isinstance(quality, EndpointQuality) and quality.l30_days_total_calls is not UNSET:
-        return int(quality.l30_days_total_calls)
-    return 0
-
-
 def read_payees(text: bytes) -> list[str]:
     """Return `payTo` of each endpoint of a valid record, empty where that is no string."""
     return [string_of(endpoint.pay_to) for endpoint in _paid.decode(text).endpoints]
+
+
+def _payers(quality: EndpointQuality | UnsetType | None) -> int:
+    if isinstance(quality, EndpointQuality) and quality.l30_days_unique_payers is not UNSET:
+        return int(quality.l30_days_unique_payers)
+    return 0
 
 
 def _payees(text: bytes) -> list[str]:

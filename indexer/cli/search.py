@@ -8,9 +8,9 @@ from typing import TypeVar, get_args
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from indexer.catalogue.record import count_calls
 from indexer.cli.command import add_artifacts_option, command_line
 from indexer.cli.endpoints import search_endpoints
 from indexer.cli.results import YES, Row, answer_page
@@ -24,7 +24,7 @@ from service.errors import InvalidParameter
 from service.filtering.filters import Sort
 from service.networks import network_label
 from service.prices import is_upto, service_price
-from service.schema.records import Service
+from service.schema.records import EndpointQuality, Service
 from service.schema.responses import ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
@@ -122,7 +122,9 @@ def price_of(service: Service) -> str:
 
 def calls_of(service: Service) -> int:
     """Return the calls of all endpoints in 30 days."""
-    return sum(count_calls(endpoint.quality) for endpoint in service.endpoints)
+    qualities = (endpoint.quality for endpoint in service.endpoints)
+    given = (each.l30_days_total_calls for each in qualities if isinstance(each, EndpointQuality))
+    return sum(int(calls) for calls in given if calls is not UNSET)
 
 
 def _parse(options: argparse.Namespace, kind: type[T]) -> T:

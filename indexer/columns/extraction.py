@@ -21,6 +21,7 @@ from indexer.columns.record_columns import (
     RecordColumns,
 )
 from indexer.columns.records import (
+    MAX_PAYERS,
     Contents,
     Price,
     Service,
@@ -37,8 +38,6 @@ from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label
 from service.storage.hash_table import text_hash
-
-MAX_CALLS = 2**63 - 1
 
 # The same layout as the dtypes of these names.
 _service = Struct("<iid?III")
@@ -150,7 +149,7 @@ class Extractor:
             tool = "" if endpoint.tool is NULL else string_of(endpoint.tool)
             pay_to = "" if endpoint.pay_to is NULL else string_of(endpoint.pay_to)
             compared = price.compared
-            calls = 0 if quality is None else int(quality.l30_days_total_calls)
+            payers = 0 if quality is None else int(quality.l30_days_unique_payers)
             self._endpoints += _endpoint.pack(
                 own_start,
                 own_stop,
@@ -158,7 +157,7 @@ class Extractor:
                 endpoint_key(endpoint.url, endpoint.method, tool),
                 text_hash(endpoint.url),
                 float(compared) if compared else nan,
-                min(MAX_CALLS, calls),
+                min(MAX_PAYERS, payers),
                 numbers[endpoint.method],
                 numbers[price.network],
                 numbers[price.scheme],

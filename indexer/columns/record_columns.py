@@ -48,7 +48,7 @@ ENDPOINT = np.dtype(
         ("key", "<u8"),  # as `endpoint_key` returns
         ("url", "<u8"),  # hash of the URL
         ("price", "<f8"),  # the one that filters compare, or NaN
-        ("calls", "<i8"),  # in the last 30 days
+        ("payers", "<i8"),  # in the last 30 days
         ("method", NUMBER),
         ("network", NUMBER),
         ("scheme", NUMBER),

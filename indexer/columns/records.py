@@ -58,10 +58,13 @@ class Price(Struct, rename="camel", gc=False):
         return self.max_amount if is_ceiling else self.amount
 
 
+MAX_PAYERS = 2**63 - 1
+
+
 class Quality(Struct, rename="camel", gc=False):
     """The part of the use of an endpoint that orders endpoints."""
 
-    l30_days_total_calls: str = "0"
+    l30_days_unique_payers: str = "0"
 
 
 class Parameter(Struct, gc=False):

@@ -3,7 +3,7 @@
 The claims to the payee and network of a payment decide. Only claims of the best rank count. A
 service that claims alone is credited, whatever was paid; among several services, or several
 endpoints of one, the token and the exact amount decide. A payment that fits several services alike
-is shared, and credited to none. Payments to oneself are credited to none either.
+is shared, and credited to none. Payments to oneself find their seller too, but are counted apart.
 """
 
 from __future__ import annotations
@@ -16,24 +16,32 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from indexer.snapshot.ecosystem import format_milliseconds
+from indexer.payments.cycles import find_cycles
+from indexer.payments.demand import (
+    ENDPOINT_BITS,
+    SERVICE_MASK,
+    Inputs,
+    ServiceDemand,
+    read_demand,
+    read_inputs,
+)
+from indexer.snapshot.ecosystem import DAY, format_milliseconds
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
 
-WINDOW = 30 * 24 * 3_600_000  # milliseconds
+WINDOW = 30 * DAY  # milliseconds
 BATCH = 10_000
 NO_ENDPOINT = -1
 NO_PAYMENT = -1
 """The price in claims of amounts that no payment can have, such as fractions of 10^-18 dollars."""
+EXACT, ANY, NO_FIT = range(3)
+"""How a payment fits the price of a claim: the exact one, one of any amount, none."""
 
 # `seller` is the number of a service, and in the lower bits that of its endpoint plus 1, or 0 for
 # none. So the least and the greatest seller of a group tell whether it has one service and one
 # endpoint only. Groups have a row each: no join multiplies the payments of a busy payee by the many
 # services that claim it. `token` is 0 for payments without one, and null for claims to any.
-ENDPOINT_BITS = 32
-ENDPOINT_MASK = 2**ENDPOINT_BITS - 1
-SERVICE_MASK = ~ENDPOINT_MASK
 SCHEMA = """
 CREATE OR REPLACE TABLE claims (
     payee UHUGEINT, network VARCHAR, token UHUGEINT, atto HUGEINT, seller BIGINT, rank BIGINT
@@ -54,7 +62,7 @@ SELECT row_number() OVER () AS account, *
 FROM (
     SELECT DISTINCT recipient AS payee, network, coalesce(token, 0::UHUGEINT) AS token
     FROM payments SEMI JOIN claims ON recipient = payee
-    WHERE paid_at > $start AND sender <> recipient
+    WHERE paid_at > $start
 )
 """
 # The claims of the best rank. A payee has few networks and tokens, as payments are in the known
@@ -74,9 +82,9 @@ FROM accounts JOIN best USING (payee, network)
 WHERE best.token IS NULL OR accounts.token IN (0, best.token)
 GROUP BY ALL
 """
-# The seller of each payment, or null where it is shared.
-CREDITS = f"""
-CREATE OR REPLACE TABLE credits AS
+# Payments to claimants: the sellers that claim, and those whose price it fits, `fit` by the exact
+# amount, by any amount, or not at all.
+FITTED = f"""
 WITH claimants AS (
     SELECT payee, network, min(seller) AS low, max(seller) AS high FROM best GROUP BY ALL
 ),
@@ -88,54 +96,68 @@ claimed AS (
     LEFT JOIN (FROM fitting WHERE atto IS NULL) AS inexact USING (account)
 ),
 fitted AS (
-    SELECT sender, paid_at, claimed.low, claimed.high,
-        coalesce(exact.low, any_low) AS fit_low, coalesce(exact.high, any_high) AS fit_high
+    SELECT sender, recipient, paid_at, payments.atto, claimed.account, claimed.low, claimed.high,
+        coalesce(exact.low, any_low) AS fit_low, coalesce(exact.high, any_high) AS fit_high,
+        CASE WHEN exact.low IS NOT NULL THEN {EXACT} WHEN any_low IS NOT NULL THEN {ANY}
+            ELSE {NO_FIT} END AS fit,
+        CASE
+            WHEN claimed.low = claimed.high THEN claimed.low
+            WHEN fit_low = fit_high THEN fit_low
+            WHEN (fit_low & {SERVICE_MASK}) = (fit_high & {SERVICE_MASK})
+                THEN fit_low & {SERVICE_MASK}
+            WHEN (claimed.low & {SERVICE_MASK}) = (claimed.high & {SERVICE_MASK})
+                THEN claimed.low & {SERVICE_MASK}
+        END AS seller
     FROM payments
     JOIN claimed ON recipient = payee AND payments.network = claimed.network
         AND coalesce(payments.token, 0::UHUGEINT) = claimed.token
     LEFT JOIN fitting AS exact ON exact.account = claimed.account AND exact.atto = payments.atto
-    WHERE paid_at > $start AND sender <> recipient
+    WHERE paid_at > $start
 )
-SELECT sender, count(*) AS calls, max(paid_at) AS last, CASE
-    WHEN low = high THEN low
-    WHEN fit_low = fit_high THEN fit_low
-    WHEN (fit_low & {SERVICE_MASK}) = (fit_high & {SERVICE_MASK}) THEN fit_low & {SERVICE_MASK}
-    WHEN (low & {SERVICE_MASK}) = (high & {SERVICE_MASK}) THEN low & {SERVICE_MASK}
-    END AS seller
+"""  # noqa: S608  # made of constants
+# The payments of each payer to each seller; `seller` is null where they are shared. Bit n of `days`
+# is set for payments on the n-th UTC day of the 30 x 24 hours, which touch 31 days.
+CREDITS = f"""
+CREATE OR REPLACE TABLE credits AS
+{FITTED}
+SELECT sender, seller, sender = recipient AS is_self,
+    payers.component IS NOT NULL AND payers.component = payees.component
+        AND sender <> recipient AS is_cycle,
+    count(*) AS calls, sum(atto) AS volume, max(paid_at) AS last,
+    bit_or(1::BIGINT << (paid_at // {DAY} - $start // {DAY})) AS days,
+    count(*) FILTER (fit = {NO_FIT}) AS unmatched
 FROM fitted
+LEFT JOIN cycles AS payers ON payers.account = sender
+LEFT JOIN cycles AS payees ON payees.account = recipient
 GROUP BY ALL
 """  # noqa: S608  # made of constants
 TOTALS = """
 SELECT coalesce(sum(calls) FILTER (seller IS NOT NULL), 0)::BIGINT,
     coalesce(sum(calls) FILTER (seller IS NULL), 0)::BIGINT
-FROM credits
+FROM credits WHERE NOT is_self
 """
-# A row for each of `$count` services, in order, with nulls for a service without payments.
-USAGE = f"""
-WITH endpoints AS (
-    SELECT seller >> {ENDPOINT_BITS} AS service,
-        list((endpoint, calls, payers, last)) AS endpoints
-    FROM (
-        SELECT seller, seller & {ENDPOINT_MASK} AS endpoint,
-            sum(calls)::BIGINT AS calls, count(*) AS payers, max(last) AS last
-        FROM credits GROUP BY ALL
-    )
-    WHERE endpoint > 0
-    GROUP BY ALL
+# The shared payments of each service that they fit. Payments are grouped before they are joined
+# with the many claims of a busy payee, and with prices only where the price decides.
+SHARED = f"""
+CREATE OR REPLACE TABLE shared AS
+{FITTED},
+undecided AS (
+    SELECT account, fit, CASE WHEN fit = {EXACT} THEN fitted.atto END AS price, count(*) AS calls
+    FROM fitted WHERE seller IS NULL AND sender <> recipient GROUP BY ALL
 ),
-services AS (
-    SELECT service, sum(calls)::BIGINT AS calls, count(*) AS payers, max(last) AS last
-    FROM (
-        SELECT seller >> {ENDPOINT_BITS} AS service, sum(calls) AS calls, max(last) AS last
-        FROM credits GROUP BY service, sender
-    )
-    GROUP BY ALL
+fitting_claims AS (
+    SELECT undecided.account, price, seller & {SERVICE_MASK} AS seller, calls
+    FROM undecided JOIN accounts USING (account)
+    JOIN best ON best.payee = accounts.payee AND best.network = accounts.network AND atto = price
+    WHERE fit = {EXACT} AND (best.token IS NULL OR accounts.token IN (0, best.token))
+    UNION
+    SELECT undecided.account, NULL, seller & {SERVICE_MASK}, calls
+    FROM undecided JOIN accounts USING (account)
+    JOIN best ON best.payee = accounts.payee AND best.network = accounts.network
+    WHERE fit = {NO_FIT} OR (fit = {ANY} AND atto IS NULL
+        AND (best.token IS NULL OR accounts.token IN (0, best.token)))
 )
-SELECT calls, payers, last, coalesce(endpoints, [])
-FROM range($count) AS numbers(service)
-LEFT JOIN services USING (service)
-LEFT JOIN endpoints USING (service)
-ORDER BY service
+SELECT seller, sum(calls)::BIGINT AS calls FROM fitting_claims GROUP BY ALL
 """  # noqa: S608  # made of constants
 
 
@@ -162,30 +184,17 @@ class Claim(Struct, frozen=True):
     rank: int
 
 
-class Usage(Struct, frozen=True):
-    """Payments, distinct payers, and the time of the last payment in milliseconds since 1970."""
-
-    calls: int
-    payers: int
-    last: int
-
-
-class ServiceUsage(Struct):
-    """The usage of a whole service, and that of its endpoints with credits of their own."""
-
-    whole: Usage
-    endpoints: dict[int, Usage]
-
-
 class Credits(Struct):
-    """The numbers of payments that are credited and shared, and the usage of each service.
+    """The numbers of payments that are credited and shared, and the demand of each service.
 
-    The usage of a service without payments is None. `usages` can be iterated once.
+    The demand of a service without payments is None. `demand` can be iterated once; `inputs` are
+    the properties of all payments of the 30 days.
     """
 
     credited: int
     shared: int
-    usages: Iterator[ServiceUsage | None]
+    inputs: Inputs
+    demand: Iterator[ServiceDemand | None]
 
 
 _object = msgspec.json.Decoder(dict[str, Raw])
@@ -204,37 +213,44 @@ def count_credits(payments: DuckDBPyConnection, services: Iterable[Sequence[Clai
     connection.execute(SCHEMA)
     count = _insert_claims(connection, services)
     ((start,),) = connection.execute(START).fetchall()
+    find_cycles(connection, start)
     connection.execute(ACCOUNTS, {"start": start})
     for query in (BEST, FITTING):
         connection.execute(query)
     # DuckDB expects that few payments match, and would build the hash tables of the joins of them.
     connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-    connection.execute(CREDITS, {"start": start})
+    for query in (CREDITS, SHARED):
+        connection.execute(query, {"start": start})
     connection.execute("RESET disabled_optimizers")
     ((credited, shared),) = connection.execute(TOTALS).fetchall()
-    return Credits(credited, shared, _usages(connection, count))
+    inputs = read_inputs(connection, start)
+    return Credits(credited, shared, inputs, read_demand(connection, count))
 
 
-def fill_usage(text: bytes, usage: ServiceUsage) -> bytes:
+def fill_usage(text: bytes, demand: ServiceDemand) -> bytes:
     """Add to a record and its endpoints the usage that their `quality` lacks.
 
     All other values of the record stay byte for byte.
     """
+    if not demand.whole.payments:
+        return text
     record = _object.decode(text)
     endpoints = _array.decode(record["endpoints"])
-    for number, totals in usage.endpoints.items():
+    for number, of_endpoint in demand.endpoints.items():
+        if not of_endpoint.payments:
+            continue
         filled = _add_quality(
             _object.decode(endpoints[number]),
-            l30DaysTotalCalls=str(totals.calls),
-            l30DaysUniquePayers=str(totals.payers),
+            l30DaysTotalCalls=str(of_endpoint.payments),
+            l30DaysUniquePayers=str(of_endpoint.payers),
         )
         endpoints[number] = Raw(filled)
     record["endpoints"] = Raw(msgspec.json.encode(endpoints))
     return _add_quality(
         record,
-        totalCalls=usage.whole.calls,
-        uniquePayers=usage.whole.payers,
-        lastCalledAt=format_milliseconds(usage.whole.last),
+        totalCalls=demand.whole.payments,
+        uniquePayers=demand.whole.payers,
+        lastCalledAt=format_milliseconds(demand.whole.last),
     )
 
 
@@ -284,18 +300,6 @@ def _atto_dollars(amount: Decimal) -> int:
         return int(amount.quantize(_atto, context=_exact).scaleb(18, _exact))
     except (Inexact, InvalidOperation):
         return NO_PAYMENT
-
-
-def _usages(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceUsage | None]:
-    with connection:
-        rows = connection.execute(USAGE, {"count": count})
-        while batch := rows.fetchmany(BATCH):
-            for calls, payers, last, endpoints in batch:
-                if calls is None:
-                    yield None
-                else:
-                    each = {number - 1: Usage(*totals) for number, *totals in endpoints}
-                    yield ServiceUsage(Usage(calls, payers, last), each)
 
 
 def _add_quality(record: dict[str, Raw], **quality: int | str) -> bytes:

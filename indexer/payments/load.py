@@ -65,7 +65,8 @@ CREATE TABLE details (
     {", ".join(f"{column} VARCHAR" for column in TEXTS)}
 );
 CREATE VIEW payments AS
-    SELECT rowid AS row, file, paid_at, atto, network, transaction, sender, recipient, token
+    SELECT rowid AS row, file, paid_at, atto, network, transaction, event_index, sender, recipient,
+        token
     FROM rows WHERE fault IS NULL;
 """  # noqa: S608  # made of constants
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from indexer.columns.ragged import Integers, Ragged
 from indexer.columns.record_columns import RecordColumns
+from indexer.search.popularity import Popularity
 from service.filtering.facets import DENSE_SHARE, SERVICE_KEYS, Normaliser
 from service.storage.container import ArraysWriter, writing_arrays
 from service.storage.layouts import SERVICE_FILTERS
@@ -27,13 +27,13 @@ class FacetValues(NamedTuple):
     strings: Ragged
 
 
-def write_filters(path: Path, columns: RecordColumns, calls: Sequence[int]) -> None:
-    """Write the container of a `ServiceFilterIndex`; `calls` are those of the last 30 days."""
+def write_filters(path: Path, columns: RecordColumns, popularity: Popularity) -> None:
+    """Write the container of a `ServiceFilterIndex`."""
     services, runs = columns.services, columns.service_runs
     count = len(services)
     names = [name.casefold() for name in runs["name"].strings()]
     orders = {
-        "by_popularity": sorted(range(count), key=calls.__getitem__, reverse=True),  # and stable
+        "by_popularity": popularity.order,
         "by_price": np.argsort(services["cheapest"], kind="stable"),
         "by_name": sorted(range(count), key=names.__getitem__),
     }
@@ -43,6 +43,7 @@ def write_filters(path: Path, columns: RecordColumns, calls: Sequence[int]) -> N
             write_facet(writer, name, key, FacetValues(values, columns.strings))
         writer.write("prices", services["cheapest"])
         writer.write("enriched", services["enriched"])
+        writer.write("payers", popularity.stored_payers)
         for name, order in orders.items():
             writer.write(name, np.asarray(order, np.uint32))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import log10
 from pathlib import Path
 
 import msgspec
@@ -23,14 +22,6 @@ from service.storage.layouts import GROUPS, POSTINGS
 
 RANGE_POSTINGS = 1 << 20
 """Postings of a range of terms that one call compiles, about."""
-SATURATING_CALLS = 1_000_000
-"""Calls in 30 days at which the popularity of a service saturates."""
-
-
-def popularity(enriched: bool, calls: int) -> float:
-    """Return the prior of a service, 0 to 1: half curation, half calls on a logarithmic scale."""
-    use = log10(1 + max(calls, 0)) / log10(1 + SATURATING_CALLS)
-    return 0.5 * enriched + 0.5 * min(1.0, use)
 
 
 def compile_postings(

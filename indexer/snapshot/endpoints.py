@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from indexer.record_store import write_record_store
 from indexer.search.filters import FacetValues, single_values, write_facet
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
-from indexer.search.postings import popularity
+from indexer.search.popularity import Payers, Popularity
 from indexer.segments.postings import Numbers
 from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
@@ -68,12 +68,14 @@ def write_endpoints(
     offers: OfferWriter,
     encoder: Path | None = None,
     *,
+    payers: Sequence[Mapping[int, Payers]] = (),
     indexed: bool = True,
 ) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
-    `encoder` is the folder of the `Encoder` of their texts, if there is one; without `indexed`,
-    the services are the documents.
+    payers: those of the endpoints of each service that payments have
+    encoder: the folder of the `Encoder` of their texts, if there is one
+    indexed: whether the endpoints are documents, and not the services
     """
     folder = built / "endpoints"
     folder.mkdir()
@@ -91,9 +93,12 @@ def write_endpoints(
     of_prices = offers.add_prices(columns, join.is_unlisted).astype(np.int32)
     owners = np.concatenate((of_entries, of_prices))
     of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
-    _write_filters(folder, columns, of_offers)
+    popularity = _popularity(columns, payers)
+    _write_filters(folder, columns, of_offers, popularity)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
-    return IndexedEndpoints(documents, part, other_documents, vectors, _prior(columns))
+    enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
+    prior = popularity.prior(enriched)
+    return IndexedEndpoints(documents, part, other_documents, vectors, prior)
 
 
 def _facts(columns: RecordColumns) -> Iterator[bytes]:
@@ -151,7 +156,12 @@ def _write_places(
     write_hash_table(folder / "urls", np.ascontiguousarray(endpoints["url"]), ordinals)
 
 
-def _write_filters(folder: Path, columns: RecordColumns, of_offers: dict[str, FacetValues]) -> None:
+def _write_filters(
+    folder: Path,
+    columns: RecordColumns,
+    of_offers: dict[str, FacetValues],
+    popularity: Popularity,
+) -> None:
     """Write the values that endpoints are filtered and ordered by."""
     endpoints, counts = columns.endpoints, columns.services["endpoints"]
     with writing_arrays(folder / "filters", ENDPOINT_FILTERS) as writer:
@@ -161,19 +171,22 @@ def _write_filters(folder: Path, columns: RecordColumns, of_offers: dict[str, Fa
             write_facet(writer, name, ENDPOINT_KEYS[name], values_of(columns))
         writer.write("prices", endpoints["price"])
         writer.write("enriched", np.repeat(columns.services["enriched"], counts))
-        by_popularity = np.argsort(-endpoints["calls"], kind="stable")
-        writer.write("by_popularity", by_popularity.astype(np.uint32))
+        writer.write("payers", popularity.stored_payers)
+        writer.write("by_popularity", popularity.order)
         by_price = np.argsort(endpoints["price"], kind="stable")
         writer.write("by_price", by_price.astype(np.uint32))
 
 
-def _prior(columns: RecordColumns) -> npt.NDArray[np.float64]:
-    """Return the prior of each endpoint."""
-    enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
-    calls, numbers = np.unique(columns.endpoints["calls"], return_inverse=True)
-    priors = [[popularity(flag, each) for each in calls.tolist()] for flag in (False, True)]
-    prior: npt.NDArray[np.float64] = np.array(priors)[enriched.astype(np.int8), numbers]
-    return prior
+def _popularity(columns: RecordColumns, counted: Sequence[Mapping[int, Payers]]) -> Popularity:
+    """Return the popularity of endpoints: by payments if there are any, or as records state it."""
+    stated = columns.endpoints["payers"].astype(np.int64)
+    numbers = [
+        first + number
+        for first, own in zip(columns.first_endpoints.tolist(), counted, strict=False)
+        for number in own
+    ]
+    payers = chain.from_iterable(own.values() for own in counted)
+    return Popularity(np.zeros_like(stated), stated).replace(numbers, payers)
 
 
 def _methods(columns: RecordColumns) -> FacetValues:

@@ -111,7 +111,8 @@ SERVICE_FILTERS = Layout(
     **facet_arrays("tag", "services"),
     prices=Array("<f8", "services", "the lowest price, in units of its currency, or NaN"),
     enriched=Array("|b1", "services", "whether a service is enriched"),
-    by_popularity=Array("<u4", "services", "the services in the order of calls"),
+    payers=Array("<u4", "services", "how many payers each had in 30 days"),
+    by_popularity=Array("<u4", "services", "the services in the order of payers"),
     by_price=Array("<u4", "services", "the services in the order of prices"),
     by_name=Array("<u4", "services", "the services in the order of names"),
 )
@@ -124,7 +125,8 @@ ENDPOINT_FILTERS = Layout(
     **facet_arrays("tag", "endpoints"),
     prices=Array("<f8", "endpoints", "the price, in units of its currency, or NaN"),
     enriched=Array("|b1", "endpoints", "whether the service is enriched"),
-    by_popularity=Array("<u4", "endpoints", "the endpoints in the order of calls"),
+    payers=Array("<u4", "endpoints", "how many payers each had in 30 days"),
+    by_popularity=Array("<u4", "endpoints", "the endpoints in the order of payers"),
     by_price=Array("<u4", "endpoints", "the endpoints in the order of prices"),
 )
 ENDPOINTS = Layout(
@@ -226,6 +228,10 @@ FILES = MappingProxyType(
         "resources/resources.arrays": Entry("filters of the listed resources", RESOURCES),
         "resources/strings.arrays": Entry("their values", STRING_TABLE),
         "resources/texts.arrays": Entry("the listed resources", RECORD_STORE),
+        "demand.arrays": Entry(
+            "the demand of each service, then of none, and the services with most payments",
+            RECORD_STORE,
+        ),
         "ecosystem.arrays": Entry(
             "the number of rows of each ecosystem table, then their rows", RECORD_STORE
         ),

@@ -20,11 +20,10 @@ from indexer.payments.credit import (
     NO_ENDPOINT,
     WINDOW,
     Claim,
-    ServiceUsage,
-    Usage,
     count_credits,
     fill_usage,
 )
+from indexer.payments.demand import Demand, ServiceDemand
 from indexer.payments.rules import MACROS
 from tests.support.running import Json, endpoint, examples, service
 
@@ -34,11 +33,11 @@ USDC, USDT = "0xUsdc", "0xUsdt"
 PAYMENTS = """
 CREATE TABLE payments (
     row BIGINT, file INTEGER, paid_at BIGINT, atto HUGEINT, transaction UHUGEINT,
-    sender UHUGEINT, recipient UHUGEINT, network VARCHAR, token UHUGEINT
+    event_index BIGINT, sender UHUGEINT, recipient UHUGEINT, network VARCHAR, token UHUGEINT
 )
 """
 INSERT = """
-INSERT INTO payments SELECT ?, 0, ?, ?::HUGEINT, NULL, md5_number(canonical_address(?)),
+INSERT INTO payments SELECT ?, 0, ?, ?::HUGEINT, NULL, NULL, md5_number(canonical_address(?)),
     md5_number(canonical_address(?)), ?, md5_number(canonical_address(?))
 """
 
@@ -52,6 +51,21 @@ class Paid(NamedTuple):
     network: str = "base"
     token: str | None = USDC
     amount: Decimal = CENT
+
+
+class Usage(NamedTuple):
+    """The payments, the payers and the time of the newest payment."""
+
+    calls: int
+    payers: int
+    last: int
+
+
+class ServiceUsage(NamedTuple):
+    """The usage of a service, and that of its endpoints."""
+
+    whole: Usage
+    endpoints: dict[int, Usage]
 
 
 Services = Sequence[Sequence[Claim]]
@@ -110,7 +124,24 @@ def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
         ]
         database.executemany(INSERT, rows)
     counted = count_credits(database, iter(services))
-    return list(counted.usages), counted.credited, counted.shared
+    usages = [
+        ServiceUsage(
+            usage(each.whole), {n: usage(one) for n, one in each.endpoints.items() if one.payments}
+        )
+        if each and each.whole.payments
+        else None
+        for each in counted.demand
+    ]
+    return usages, counted.credited, counted.shared
+
+
+def usage(demand: Demand) -> Usage:
+    return Usage(demand.payments, demand.payers, demand.last)
+
+
+def demand(payments: int, payers: int, last: int) -> Demand:
+    zeros = dict.fromkeys(Demand.__struct_fields__, 0)
+    return Demand(**zeros | {"payments": payments, "payers": payers, "last": last})
 
 
 def calls(
@@ -333,7 +364,7 @@ def record(**fields: object) -> Json:
 
 
 def fill(text: str) -> Json:
-    usage = ServiceUsage(Usage(7, 3, NEWEST), {1: Usage(5, 2, NEWEST - 1)})
+    usage = ServiceDemand(demand(7, 3, NEWEST), {1: demand(5, 2, NEWEST - 1)})
     filled: Json = json.loads(fill_usage(text.encode(), usage))
     return filled
 
@@ -375,7 +406,7 @@ def test_unknown_fields_and_numbers_stay_byte_for_byte() -> None:
     verbatim = '"x":123456789012345678901234567890,"y":[1.10,1e400,"\\u00e9"]'
     plain_endpoint = f'{{"url":"u","payTo":7,{verbatim}}}'
     text = f'{{"id":"one",{verbatim},"endpoints":[{{"payTo":"0xA",{verbatim}}},{plain_endpoint}]}}'
-    usage = ServiceUsage(Usage(7, 3, NEWEST), {0: Usage(5, 2, NEWEST)})
+    usage = ServiceDemand(demand(7, 3, NEWEST), {0: demand(5, 2, NEWEST)})
     filled = fill_usage(text.encode(), usage).decode()
     assert filled.count(verbatim) == 3
     assert plain_endpoint in filled

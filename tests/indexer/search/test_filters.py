@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.columns.records import MAX_PAYERS
 from indexer.search.filters import write_filters
+from indexer.search.popularity import Payers, popularity_of
 from service.storage.container import Arrays, open_arrays
 from service.storage.layouts import SERVICE_FILTERS
 from tests.support.running import Json, examples, service
@@ -51,7 +53,7 @@ def test_a_facet_has_each_value_in_its_most_frequent_spelling(
     tmp_path_factory: pytest.TempPathFactory, given_records: list[Json]
 ) -> None:
     path = tmp_path_factory.mktemp("filters") / "filters"
-    write_filters(path, columns_of(given_records), [0] * len(given_records))
+    write_filters(path, columns_of(given_records), popularity_of([Payers()] * len(given_records)))
     arrays = open_arrays(path, SERVICE_FILTERS)
     for name in ("tag", "category", "integrationType"):
         if name == "tag":
@@ -66,26 +68,34 @@ def test_a_facet_has_each_value_in_its_most_frequent_spelling(
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(st.tuples(records, st.integers(0, 3) | st.integers(2**63, 2**66)), max_size=12))
+@given(
+    st.lists(
+        st.tuples(
+            records, st.builds(Payers, st.integers(0, 3), st.integers(0, 3) | st.just(MAX_PAYERS))
+        ),
+        max_size=12,
+    )
+)
 def test_orders_are_stable(
-    tmp_path_factory: pytest.TempPathFactory, given_records: list[tuple[Json, int]]
+    tmp_path_factory: pytest.TempPathFactory, given_records: list[tuple[Json, Payers]]
 ) -> None:
     path = tmp_path_factory.mktemp("filters") / "filters"
     columns = columns_of([record for record, _ in given_records])
-    write_filters(path, columns, [calls for _, calls in given_records])
+    write_filters(path, columns, popularity_of([payers for _, payers in given_records]))
     ordinals = range(len(given_records))
     by_name = sorted(ordinals, key=lambda ordinal: given_records[ordinal][0]["name"].casefold())
-    by_calls = sorted(ordinals, key=lambda ordinal: -given_records[ordinal][1])
+    by_payers = sorted(ordinals, key=lambda ordinal: given_records[ordinal][1], reverse=True)
     arrays = open_arrays(path, SERVICE_FILTERS)
     prices = [float("inf") if price != price else price for price in arrays["prices"]]
     by_price = sorted(ordinals, key=prices.__getitem__)
-    for name, order in (("name", by_name), ("popularity", by_calls), ("price", by_price)):
+    for name, order in (("name", by_name), ("popularity", by_payers), ("price", by_price)):
         assert arrays[f"by_{name}"].tolist() == order
 
 
 def test_more_values_than_16_bits_can_number_are_told_apart(tmp_path: Path) -> None:
     tags = [f"t{number:05}" for number in range(70_000)]
-    write_filters(tmp_path / "filters", columns_of([service(), service(tags=tags)]), [0, 0])
+    columns = columns_of([service(), service(tags=tags)])
+    write_filters(tmp_path / "filters", columns, popularity_of([Payers(), Payers()]))
     assert facet(open_arrays(tmp_path / "filters", SERVICE_FILTERS), "tag") == [
         (tag, [1]) for tag in tags
     ]

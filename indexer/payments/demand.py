@@ -1,0 +1,164 @@
+"""Demand: the shape of the payments that were credited to a service, or to one of its endpoints.
+
+Facts beside each other, none of them a verdict. The formulas are in docs/indexing.md#demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from indexer.search.popularity import Payers
+
+if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
+    from duckdb import DuckDBPyConnection
+
+BATCH = 10_000
+ENDPOINT_BITS = 32
+ENDPOINT_MASK = 2**ENDPOINT_BITS - 1
+SERVICE_MASK = ~ENDPOINT_MASK
+SHARES = 10**15
+"""Shares of volume are rounded to integers of this scale: sums of floats depend on their order."""
+
+# A row for each service that has payments, or shares them, and then for its endpoints.
+DEMAND = f"""
+WITH paid AS (
+    SELECT * REPLACE (seller & {SERVICE_MASK} AS seller) FROM credits WHERE seller IS NOT NULL
+    UNION ALL
+    FROM credits WHERE seller & {ENDPOINT_MASK} > 0
+),
+payers AS (
+    SELECT seller, sum(calls) AS calls, sum(volume) AS volume, max(last) AS last,
+        bit_or(days) AS days, coalesce(bit_or(days) FILTER (NOT is_cycle), 0) AS counted_days,
+        coalesce(sum(calls) FILTER (is_cycle), 0) AS cycles, sum(unmatched) AS unmatched
+    FROM paid WHERE NOT is_self
+    GROUP BY seller, sender
+),
+volumes AS (SELECT seller, sum(volume) AS total FROM payers GROUP BY seller),
+shares AS (
+    SELECT payers.*, CASE WHEN total > 0
+        THEN round(volume::DOUBLE / total::DOUBLE * {SHARES})::HUGEINT ELSE 0 END AS share
+    FROM payers JOIN volumes USING (seller)
+),
+shape AS (
+    SELECT seller, sum(calls)::BIGINT AS calls, count(*) AS payers,
+        count(*) FILTER (bit_count(days) > 1) AS returning,
+        count(*) FILTER (counted_days <> 0) AS counted,
+        count(*) FILTER (bit_count(counted_days) > 1) AS counted_returning,
+        bit_count(bit_or(days))::BIGINT AS active_days, max(last) AS last,
+        sum(volume) AS volume, max(calls)::BIGINT AS top_calls, max(volume) AS top_volume,
+        sum(calls * calls) AS squared_calls, sum(share * share) AS squared_shares,
+        sum(cycles)::BIGINT AS cycles, sum(unmatched)::BIGINT AS unmatched
+    FROM shares GROUP BY seller
+),
+selves AS (SELECT seller, sum(calls)::BIGINT AS selves FROM paid WHERE is_self GROUP BY seller)
+SELECT seller, coalesce(COLUMNS(* EXCLUDE (seller)), 0)
+FROM shape FULL JOIN selves USING (seller)
+FULL JOIN (SELECT seller, calls AS shared FROM shared) USING (seller)
+ORDER BY seller
+"""  # noqa: S608  # made of constants
+INPUTS = """
+SELECT coalesce(min(paid_at), 0), coalesce(max(paid_at), 0), count(*),
+    count(*) FILTER (transaction IS NULL), count(*) FILTER (event_index IS NULL),
+    count(*) FILTER (token IS NULL),
+    coalesce(list_sort(list(DISTINCT network)), [])
+FROM payments WHERE paid_at > $start
+"""
+
+
+class Demand(Struct, frozen=True):
+    """The payments of 30 days to a service or an endpoint, but for those to oneself.
+
+    returning: payers on two UTC days at least
+    counted_payers, counted_returning: the same without payments within a cycle
+    last: of the newest payment, in milliseconds since 1970
+    volume, top_volume: in 10^-18 US dollars; that of the payer with the greatest one
+    squared_calls, squared_shares: sums over payers, of shares of the volume in 1 / SHARES
+    unmatched: payments of an amount that no endpoint asks
+    shared: payments that fit other services as well, and are credited to none
+    """
+
+    payments: int
+    payers: int
+    returning: int
+    counted_payers: int
+    counted_returning: int
+    active_days: int
+    last: int
+    volume: int
+    top_payments: int
+    top_volume: int
+    squared_calls: int
+    squared_shares: int
+    cycle_payments: int
+    unmatched: int
+    self_payments: int
+    shared: int
+
+    @property
+    def counted(self) -> Payers:
+        """The payers that count for the order, but for those whose money comes back to them."""
+        return Payers(self.counted_returning, self.counted_payers)
+
+
+class ServiceDemand(Struct, frozen=True):
+    """The demand of a whole service, and that of its endpoints with credits of their own."""
+
+    whole: Demand
+    endpoints: dict[int, Demand]
+
+
+class Inputs(Struct, frozen=True):
+    """The payments of the 30 days, credited or not, and how many of them lack a value.
+
+    oldest, newest: in milliseconds since 1970
+    networks: their keys, sorted
+    """
+
+    oldest: int
+    newest: int
+    payments: int
+    without_transaction: int
+    without_log_index: int
+    without_token: int
+    networks: list[str]
+
+
+def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceDemand | None]:
+    """Yield the demand of each of `count` services, in order; closes the connection at the end.
+
+    Reads the tables `credits` and `shared` of `indexer.payments.credit`.
+    """
+    next_service = 0
+    with connection:
+        for service, demand in _by_service(connection):
+            for _ in range(next_service, service):
+                yield None
+            yield demand
+            next_service = service + 1
+    for _ in range(next_service, count):
+        yield None
+
+
+def read_inputs(connection: DuckDBPyConnection, start: int | None) -> Inputs:
+    """Return the properties of the payments after `start`."""
+    ((*values,),) = connection.execute(INPUTS, {"start": start}).fetchall()
+    return Inputs(*values)
+
+
+def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDemand]]:
+    rows = connection.execute(DEMAND)
+    last, demand = -1, None
+    while batch := rows.fetchmany(BATCH):
+        for seller, *figures in batch:
+            service, endpoint = divmod(seller, 2**ENDPOINT_BITS)
+            if not endpoint:  # the row of a service is before those of its endpoints
+                if demand is not None:
+                    yield last, demand
+                last, demand = service, ServiceDemand(Demand(*figures), {})
+            elif demand is not None:
+                demand.endpoints[endpoint - 1] = Demand(*figures)
+    if demand is not None:
+        yield last, demand

@@ -1,0 +1,101 @@
+"""Figures: the public schema of demand, computed from what was counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from indexer.payments.demand import SHARES, Demand, Inputs, ServiceDemand
+from indexer.snapshot.demand import CountedDemand
+from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
+from service.schema.demand import (
+    Amounts,
+    DemandFigures,
+    DemandInputs,
+    EndpointDemand,
+    Shares,
+    StoredDemand,
+)
+
+DIGITS = 6
+"""Decimal digits of shares."""
+
+
+class _Address(Struct):
+    """The URL and the method of an endpoint."""
+
+    url: str
+    method: str
+
+
+class _Record(Struct):
+    """The endpoints of a record."""
+
+    endpoints: list[_Address]
+
+
+_record = msgspec.json.Decoder(_Record)
+
+
+def describe_demand(text: bytes, demand: ServiceDemand) -> CountedDemand:
+    """Return the demand of a service as its public schema has it, given its record."""
+    addresses = _record.decode(text).endpoints if demand.endpoints else []
+    endpoints = [
+        EndpointDemand(url=addresses[number].url, method=addresses[number].method, **_figures(each))
+        for number, each in demand.endpoints.items()
+    ]
+    stored = StoredDemand(endpoints=endpoints, **_figures(demand.whole))
+    payers = demand.whole.counted if demand.whole.payments else None
+    own = {number: each.counted for number, each in demand.endpoints.items() if each.payments}
+    return CountedDemand(msgspec.json.encode(stored), payers, own)
+
+
+def describe_inputs(inputs: Inputs) -> DemandInputs:
+    """Return the properties of the payments of all services."""
+    if not inputs.payments:
+        return DemandInputs()
+    return DemandInputs(
+        start=format_milliseconds(inputs.oldest),
+        end=format_milliseconds(inputs.newest),
+        payments=inputs.payments,
+        networks=inputs.networks,
+        without_transaction_hash=inputs.without_transaction,
+        without_log_index=inputs.without_log_index,
+        without_token=inputs.without_token,
+    )
+
+
+def _figures(demand: Demand) -> dict[str, Any]:
+    """Return the values of `DemandFigures`, by field."""
+    payments, volume = demand.payments, demand.volume
+    figures = DemandFigures(
+        payments=payments,
+        volume=_micro(volume),
+        payers=demand.payers,
+        returning_payers=demand.returning,
+        active_days=demand.active_days,
+        top_payer_share=Shares(
+            _ratio(demand.top_payments, payments), _ratio(demand.top_volume, volume)
+        ),
+        hhi=Shares(
+            _ratio(demand.squared_calls, payments**2), _ratio(demand.squared_shares, SHARES**2)
+        ),
+        self_payments=demand.self_payments,
+        cycle_payments=demand.cycle_payments,
+        without_top_payer=Amounts(
+            payments - demand.top_payments, _micro(volume - demand.top_volume)
+        ),
+        price_unmatched=demand.unmatched,
+        shared=demand.shared,
+    )
+    return msgspec.structs.asdict(figures)
+
+
+def _micro(atto: int) -> int:
+    return (atto + ATTO_IN_MICRO // 2) // ATTO_IN_MICRO
+
+
+def _ratio(part: int, whole: int) -> float:
+    return min(round(part / whole, DIGITS), 1.0) if whole else 0.0

@@ -1,0 +1,69 @@
+"""Writing the table of the demand of services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import nlargest
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from indexer.record_store import write_record_store
+from indexer.search.popularity import Payers
+from service.schema.demand import DemandInputs, PopularService, StoredDemand
+
+SHOWN = 10
+"""Services of the chart of the ecosystem."""
+
+
+class CountedDemand(Struct, frozen=True):
+    """The payments of a service: the JSON of its demand, and the payers that order it.
+
+    payers: None without payments that are credited to the service
+    of_endpoints: those of its endpoints with payments of their own
+    """
+
+    text: bytes
+    payers: Payers | None
+    of_endpoints: dict[int, Payers]
+
+
+class Described(Struct, frozen=True):
+    """A service in listing order, with the JSON of its demand, which is empty without payments."""
+
+    id: str
+    name: str
+    text: bytes
+
+
+_stored = msgspec.json.Decoder(StoredDemand)
+
+
+def write_demand(folder: Path, inputs: DemandInputs, services: Iterable[Described]) -> None:
+    """Write the rows of a `service.snapshot.demand.DemandTable`."""
+    popular: list[PopularService] = []
+
+    def rows() -> Iterator[bytes]:
+        for each in services:
+            yield each.text
+            if each.text:
+                popular.append(_popular(each))
+                popular[:] = nlargest(SHOWN, popular, key=lambda one: one.payments)
+        yield msgspec.json.encode(inputs)
+        yield msgspec.json.encode(StoredDemand())
+        yield msgspec.json.encode([each for each in popular if each.payments])
+
+    write_record_store(folder, "demand", rows())
+
+
+def _popular(service: Described) -> PopularService:
+    demand = _stored.decode(service.text)
+    return PopularService(
+        id=service.id,
+        name=service.name,
+        payments=demand.payments,
+        without_top_payer=demand.without_top_payer.calls,
+        payers=demand.payers,
+        returning_payers=demand.returning_payers,
+    )

@@ -1,0 +1,104 @@
+"""The public schema of demand: the shape of the payments for a service, without a verdict."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from service.schema.values import Timestamp, Whole
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Shares(Struct, frozen=True):
+    """A figure from 0 to 1, by payments and by dollars."""
+
+    calls: Share
+    volume: Share
+
+
+class Amounts(Struct, frozen=True):
+    """Payments, and millionths of a US dollar."""
+
+    calls: Whole
+    volume: Whole
+
+
+class DemandFigures(Struct, kw_only=True, rename="camel"):
+    """The payments of 30 days; all but `selfPayments` and `shared` leave these two out.
+
+    returning_payers: payers on two UTC days at least
+    volume: in millionths of a US dollar
+    hhi: the sum over payers of their squared shares
+    self_payments: payments of a payee to itself
+    cycle_payments: payments from accounts that the payee's money comes back to
+    without_top_payer: the rest without the payer of most payments, and of most dollars
+    price_unmatched: payments of an amount that no endpoint asks
+    shared: payments that fit other services as well, and are credited to none
+    """
+
+    payments: Whole = 0
+    volume: Whole = 0
+    payers: Whole = 0
+    returning_payers: Whole = 0
+    active_days: Whole = 0
+    top_payer_share: Shares = Shares(0, 0)
+    hhi: Shares = Shares(0, 0)
+    self_payments: Whole = 0
+    cycle_payments: Whole = 0
+    without_top_payer: Amounts = Amounts(0, 0)
+    price_unmatched: Whole = 0
+    shared: Whole = 0
+
+
+class EndpointDemand(DemandFigures, kw_only=True, rename="camel"):
+    """The payments that fit one endpoint alone."""
+
+    url: str
+    method: str
+
+
+class DemandInputs(Struct, kw_only=True, rename="camel"):
+    """The payments of all services in the 30 days, and what their files do not show.
+
+    funding_transfers: whether they show who funded the payers
+    """
+
+    start: Timestamp | None = None
+    end: Timestamp | None = None
+    payments: Whole = 0
+    networks: list[str] = []
+    without_transaction_hash: Whole = 0
+    without_log_index: Whole = 0
+    without_token: Whole = 0
+    funding_transfers: bool = False
+
+
+class StoredDemand(DemandFigures, kw_only=True, rename="camel"):
+    """The payments for a service, and those of its endpoints that have payments of their own."""
+
+    endpoints: list[EndpointDemand] = []
+
+
+class Demand(StoredDemand, kw_only=True, rename="camel"):
+    """The payments for a service, with what their files do not show."""
+
+    inputs: DemandInputs
+
+
+class DemandEnvelope(Struct):
+    """The demand of a service."""
+
+    demand: Demand
+
+
+class PopularService(Struct, kw_only=True, rename="camel"):
+    """A service with many payments, for the chart of the ecosystem."""
+
+    id: str
+    name: str
+    payments: Whole
+    without_top_payer: Whole
+    payers: Whole
+    returning_payers: Whole
