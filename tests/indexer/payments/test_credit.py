@@ -115,7 +115,10 @@ def database() -> Iterator[DuckDBPyConnection]:
         yield connection
 
 
-def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services) -> Counted:
+def credit(
+    database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
+) -> tuple[list[ServiceDemand | None], int, int]:
+    """Return the demand of each service, and the numbers of credited and of shared payments."""
     database.execute("DELETE FROM payments")
     if paid:
         rows = [
@@ -124,15 +127,20 @@ def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
         ]
         database.executemany(INSERT, rows)
     counted = count_credits(database, iter(services))
+    return list(counted.demand), counted.credited, counted.shared
+
+
+def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services) -> Counted:
+    demands, credited, shared = credit(database, paid, services)
     usages = [
         ServiceUsage(
             usage(each.whole), {n: usage(one) for n, one in each.endpoints.items() if one.payments}
         )
         if each and each.whole.payments
         else None
-        for each in counted.demand
+        for each in demands
     ]
-    return usages, counted.credited, counted.shared
+    return usages, credited, shared
 
 
 def usage(demand: Demand) -> Usage:
@@ -156,44 +164,77 @@ def calls(
     ]
 
 
-def count_by_brute_force(paid: Sequence[Paid], services: Services) -> Counted:
+class Attribution(NamedTuple):
+    """The payments of one service: in all, those of its endpoints, and those counted apart."""
+
+    whole: list[Paid]
+    parts: dict[int, list[Paid]]
+    selves: list[Paid]
+    shared: list[Paid]
+    unmatched: list[Paid]
+
+
+def attribute(paid: Sequence[Paid], services: Services) -> tuple[list[Attribution], int]:
+    """Find the sellers of payments by brute force; returns the number of shared payments, too."""
     newest = min((payment.age for payment in paid), default=0)
-    wholes: list[list[Paid]] = [[] for _ in services]
-    parts: list[dict[int, list[Paid]]] = [{} for _ in services]
-    shared = 0
+    found = [Attribution([], {}, [], [], []) for _ in services]
+    undecided = 0
     for payment in paid:
-        if payment.age - newest >= WINDOW or fold(payment.payer) == fold(payment.payee):
-            continue
-        of_payee = [
-            (number, each)
-            for number, own in enumerate(services)
-            for each in own
-            if fold(each.payee) == fold(payment.payee) and each.network in ("", payment.network)
-        ]
-        best = [pair for pair in of_payee if pair[1].rank == max(c.rank for _, c in of_payee)]
-        if not best:
+        best = best_claims(payment, services)
+        if payment.age - newest >= WINDOW or not best:
             continue
         fitting = fit(payment, best)
-        sellers = {number for number, _ in best}
-        if len(sellers) > 1:
-            sellers = {number for number, _ in fitting}
-        if len(sellers) != 1:
-            shared += 1
-            continue
-        (seller,) = sellers
-        wholes[seller].append(payment)
-        endpoints = {each.endpoint for number, each in best if number == seller}
-        if len(endpoints) > 1:
-            endpoints = {each.endpoint for number, each in fitting if number == seller}
-        if len(endpoints) == 1 and endpoints != {NO_ENDPOINT}:
-            parts[seller].setdefault(endpoints.pop(), []).append(payment)
-    usages = [
-        ServiceUsage(total(whole), {number: total(each) for number, each in part.items()})
-        if whole
-        else None
-        for whole, part in zip(wholes, parts, strict=True)
+        is_self = fold(payment.payer) == fold(payment.payee)
+        claimants = {number for number, _ in best}
+        sellers = claimants if len(claimants) == 1 else {number for number, _ in fitting}
+        if len(sellers) == 1:
+            (seller,) = sellers
+            own = found[seller]
+            (own.selves if is_self else own.whole).append(payment)
+            if not is_self:
+                attribute_to_endpoint(payment, seller, own, best, fitting)
+        elif not is_self:
+            undecided += 1
+            for number in sellers or claimants:
+                found[number].shared.append(payment)
+    return found, undecided
+
+
+def best_claims(payment: Paid, services: Services) -> list[tuple[int, Claim]]:
+    of_payee = [
+        (number, each)
+        for number, own in enumerate(services)
+        for each in own
+        if fold(each.payee) == fold(payment.payee) and each.network in ("", payment.network)
     ]
-    return usages, sum(map(len, wholes)), shared
+    return [pair for pair in of_payee if pair[1].rank == max(c.rank for _, c in of_payee)]
+
+
+def attribute_to_endpoint(
+    payment: Paid,
+    seller: int,
+    found: Attribution,
+    best: list[tuple[int, Claim]],
+    fitting: list[tuple[int, Claim]],
+) -> None:
+    if not fitting:
+        found.unmatched.append(payment)
+    endpoints = {each.endpoint for number, each in best if number == seller}
+    if len(endpoints) > 1:
+        endpoints = {each.endpoint for number, each in fitting if number == seller}
+    if len(endpoints) == 1 and endpoints != {NO_ENDPOINT}:
+        found.parts.setdefault(endpoints.pop(), []).append(payment)
+
+
+def count_by_brute_force(paid: Sequence[Paid], services: Services) -> Counted:
+    attributions, undecided = attribute(paid, services)
+    usages = [
+        ServiceUsage(total(each.whole), {number: total(own) for number, own in each.parts.items()})
+        if each.whole
+        else None
+        for each in attributions
+    ]
+    return usages, sum(len(each.whole) for each in attributions), undecided
 
 
 def fit(payment: Paid, claims: list[tuple[int, Claim]]) -> list[tuple[int, Claim]]:

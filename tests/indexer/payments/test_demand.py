@@ -1,0 +1,245 @@
+"""Demand: each figure equals a slow reference written from the documented formulas."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import permutations, product
+
+import duckdb
+import msgspec
+import numpy as np
+import pytest
+from duckdb import DuckDBPyConnection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.payments.credit import WINDOW
+from indexer.payments.cycles import strong_components
+from indexer.payments.demand import ServiceDemand
+from indexer.payments.figures import describe_demand
+from indexer.payments.rules import MACROS
+from indexer.search.popularity import popularity_of
+from service.schema.demand import Amounts, DemandFigures, Shares, StoredDemand
+from tests.indexer.payments.test_credit import (
+    CENT,
+    DIME,
+    NEWEST,
+    PAYMENTS,
+    Paid,
+    Services,
+    attribute,
+    catalogues,
+    claim,
+    credit,
+    fold,
+)
+from tests.support.running import examples
+
+DAY = 24 * 3_600_000
+payments = st.lists(
+    st.builds(
+        Paid,
+        st.sampled_from((0, 1, DAY, DAY + 1, 9 * DAY, WINDOW - 1, WINDOW)),
+        st.sampled_from(("alice", "bob", "0xA", "0xB", "Sol")),
+        st.sampled_from(("0xA", "0xa", "0xB", "Sol", "0xelsewhere", "alice")),
+        st.sampled_from(("base", "solana")),
+        st.just(None),
+        st.sampled_from((CENT, DIME, Decimal(0), Decimal("1000000000000000.000001"))),
+    ),
+    max_size=25,
+)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(PAYMENTS)
+        connection.execute(MACROS)
+        yield connection
+
+
+def describe(demand: ServiceDemand | None) -> StoredDemand:
+    if demand is None:
+        return StoredDemand()
+    addresses = [{"url": "https://a.example/", "method": str(number)} for number in range(3)]
+    record = msgspec.json.encode({"endpoints": addresses})
+    return msgspec.json.decode(describe_demand(record, demand).text, type=StoredDemand)
+
+
+def only_figures(demand: DemandFigures) -> DemandFigures:
+    return DemandFigures(
+        **{name: getattr(demand, name) for name in DemandFigures.__struct_fields__}
+    )
+
+
+def figures(
+    paid: Sequence[Paid],
+    pairs: set[tuple[str, str]],
+    unmatched: int = 0,
+    selves: int = 0,
+    shared: int = 0,
+) -> DemandFigures:
+    calls: Counter[str] = Counter()
+    volume: dict[str, Decimal] = defaultdict(Decimal)
+    days: dict[str, set[int]] = defaultdict(set)
+    for payment in paid:
+        payer = fold(payment.payer)
+        calls[payer] += 1
+        volume[payer] += payment.amount
+        days[payer].add((NEWEST - payment.age) // DAY)
+    whole, dollars = sum(calls.values()), sum(volume.values())
+    return DemandFigures(
+        payments=whole,
+        volume=round(dollars * 10**6),
+        payers=len(calls),
+        returning_payers=sum(len(own) > 1 for own in days.values()),
+        active_days=len(set().union(*days.values())),
+        top_payer_share=Shares(share(calls.values()), share(volume.values())),
+        hhi=Shares(concentration(calls.values()), concentration(volume.values())),
+        self_payments=selves,
+        cycle_payments=sum((fold(each.payer), fold(each.payee)) in pairs for each in paid),
+        without_top_payer=Amounts(
+            whole - max(calls.values(), default=0),
+            round((dollars - max(volume.values(), default=Decimal(0))) * 10**6),
+        ),
+        price_unmatched=unmatched,
+        shared=shared,
+    )
+
+
+def share(parts: Collection[int] | Collection[Decimal]) -> float:
+    whole = sum(parts)
+    return round(float(Fraction(max(parts)) / Fraction(whole)), 6) if whole else 0.0
+
+
+def concentration(parts: Collection[int] | Collection[Decimal]) -> float:
+    whole = Fraction(sum(parts))
+    return round(float(sum((Fraction(each) / whole) ** 2 for each in parts)), 6) if whole else 0.0
+
+
+def cycles(paid: Sequence[Paid]) -> set[tuple[str, str]]:
+    """Return the pairs of accounts from each of which payments lead to the other."""
+    newest = min((payment.age for payment in paid), default=0)
+    leads = {(fold(each.payer), fold(each.payee)) for each in paid if each.age - newest < WINDOW}
+    names = {name for pair in leads for name in pair}
+    for middle, start, end in product(names, repeat=3):
+        if (start, middle) in leads and (middle, end) in leads:
+            leads.add((start, end))
+    return {pair for pair in leads if pair[::-1] in leads and pair[0] != pair[1]}
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(paid=payments, services=catalogues)
+def test_each_figure_of_a_service_equals_the_slow_reference(
+    database: DuckDBPyConnection, paid: list[Paid], services: Services
+) -> None:
+    attributions, _ = attribute(paid, services)
+    pairs = cycles(paid)
+    demands, *_ = credit(database, paid, services)
+    for demand, (whole, parts, selves, shared, unmatched) in zip(
+        demands, attributions, strict=True
+    ):
+        stored = describe(demand)
+        expected = figures(whole, pairs, len(unmatched), len(selves), len(shared))
+        assert only_figures(stored) == expected
+        of_endpoints = {int(each.method): each for each in stored.endpoints if each.payments}
+        assert of_endpoints.keys() == parts.keys()
+        for endpoint, own in of_endpoints.items():
+            expected = figures(parts[endpoint], pairs, own.price_unmatched, own.self_payments)
+            assert only_figures(own) == expected
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(paid=payments, services=catalogues, data=st.data())
+def test_the_order_of_payments_changes_no_byte(
+    database: DuckDBPyConnection, paid: list[Paid], services: Services, data: st.DataObject
+) -> None:
+    others = data.draw(st.permutations(paid))
+    texts = [
+        [msgspec.json.encode(describe(each)) for each in credit(database, order, services)[0]]
+        for order in (paid, others)
+    ]
+    assert texts[0] == texts[1]
+
+
+def demand_of(database: DuckDBPyConnection, paid: Sequence[Paid]) -> ServiceDemand:
+    (demand,), *_ = credit(database, paid, [[claim()]])
+    assert demand is not None
+    return demand
+
+
+def wallets(count: int, days: int = 1) -> list[Paid]:
+    return [Paid(day * DAY, f"0xwallet{number}") for number in range(count) for day in range(days)]
+
+
+def test_a_hub_that_pays_itself_has_no_demand(database: DuckDBPyConnection) -> None:
+    demand = demand_of(database, [Paid(payer="0xA")] * 40)
+    assert (demand.whole.payments, demand.whole.self_payments) == (0, 40)
+    assert demand.whole.counted == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "accounts", [("0xa", "0xb"), ("0xa", "0xb", "0xc"), tuple(f"0x{n:x}" for n in range(10, 500))]
+)
+def test_payments_within_a_ring_of_any_length_count_nothing(
+    accounts: tuple[str, ...], database: DuckDBPyConnection
+) -> None:
+    ring = list(zip(accounts, (*accounts[1:], accounts[0]), strict=True))
+    paid = [Paid(day * DAY, payer, payee) for payer, payee in ring for day in range(2)]
+    demand = demand_of(database, [*paid, *wallets(3, days=2)])
+    assert demand.whole.cycle_payments == 2
+    assert (demand.whole.payers, demand.whole.counted) == (4, (3, 3))
+
+
+def test_a_wallet_that_pays_several_payees_is_in_no_cycle(database: DuckDBPyConnection) -> None:
+    paid = [Paid(payer="0xshared", payee=payee) for payee in ("0xa", "0xb", "0xc")]
+    demand = demand_of(database, paid)
+    assert (demand.whole.payments, demand.whole.cycle_payments) == (1, 0)
+
+
+def test_one_whale_among_a_thousand_is_the_top_payer(database: DuckDBPyConnection) -> None:
+    whale = [Paid(payer="0xwhale", amount=Decimal(10))] * 1000
+    figures = describe(demand_of(database, [*whale, *wallets(1000)]))
+    assert figures.top_payer_share == Shares(0.5, round(10_000 / 10_010, 6))
+    assert figures.without_top_payer == Amounts(1000, 10_000_000)
+
+
+def test_a_thousand_fresh_wallets_do_not_outdo_fifty_that_return(
+    database: DuckDBPyConnection,
+) -> None:
+    fresh = demand_of(database, wallets(1000)).whole.counted
+    loyal = demand_of(database, wallets(50, days=2)).whole.counted
+    assert fresh < loyal
+    popularity = popularity_of([fresh, loyal])
+    assert popularity.order.tolist() == [1, 0]
+    fresh_prior, loyal_prior = popularity.prior(np.zeros(2)).tolist()
+    assert fresh_prior < loyal_prior <= 0.5
+
+
+def test_amounts_beyond_any_currency_are_counted(database: DuckDBPyConnection) -> None:
+    paid = [Paid(payer=f"0x{n}", amount=Decimal(10**17)) for n in range(3)]
+    figures = describe(demand_of(database, paid))
+    assert figures.hhi.volume == pytest.approx(1 / 3, abs=1e-6)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=30))
+def test_components_are_those_of_mutual_reach(edges: list[tuple[int, int]]) -> None:
+    reached = {*edges}
+    for middle, start, end in product(range(8), repeat=3):
+        if (start, middle) in reached and (middle, end) in reached:
+            reached.add((start, end))
+    pairs = np.array(sorted(edges), np.int32).reshape(-1, 2)
+    components = strong_components(8, pairs[:, 0], pairs[:, 1]).tolist()
+    for one, other in permutations(range(8), 2):
+        is_mutual = (one, other) in reached and (other, one) in reached
+        assert (components[one] == components[other]) == is_mutual
+
+
+def test_a_path_of_a_million_accounts_needs_no_recursion() -> None:
+    sources = np.arange(1_000_000, dtype=np.int32)
+    components = strong_components(1_000_001, sources, sources + 1)
+    assert len(np.unique(components)) == 1_000_001
