@@ -28,7 +28,13 @@ from service.api.ecosystem import (
 )
 from service.api.endpoints import SearchEndpoints, search_endpoints
 from service.api.routes import OperationRoute
-from service.api.services import ListServices, SearchServices, get_service, list_services
+from service.api.services import (
+    ListServices,
+    SearchServices,
+    get_demand,
+    get_service,
+    list_services,
+)
 from service.api.snapshots import SNAPSHOTS
 from service.api.status import get_health, get_metrics, get_readiness
 from service.artifacts.manager import SnapshotManager
@@ -54,6 +60,7 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     OperationRoute("/v1/services", list_services, ListServices),
     OperationRoute("/v1/services/search", list_services, SearchServices),
     CachedRoute("/v1/services/{id}", get_service),
+    CachedRoute("/v1/services/{id}/demand", get_demand),
     OperationRoute("/v1/changes", list_changes, ListChanges),
     OperationRoute("/v1/ecosystem/overview", get_overview, GetEcosystemOverview),
     OperationRoute("/v1/ecosystem/transactions", get_transactions, GetRecentTransactions),

@@ -20,6 +20,7 @@ from service.api.query_string import (
     Limit,
     Offset,
     Operation,
+    Payers,
     Price,
     PublishedSnapshot,
     Query,
@@ -41,9 +42,10 @@ from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.resources import MAX_PAGE
 
-CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice")
+CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice", "minPayers")
 """The filters: `q` is required without any of them."""
 CURATED = "Only endpoints of services that are curated, or not."
+PAYERS = "The least number of payers that count, in 30 days."
 ORDER = "The order; endpoints without a price come last."
 PER_SERVICE = "The most endpoints of one service that are listed; 0 lists all."
 OFFER = " Those of an entry of `accepts` must hold together."
@@ -83,6 +85,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     service: Annotated[Values, any_of("endpoints", "service", "tidewatch-example")] = ()
     enriched: Annotated[bool | None, about(CURATED)] = None
     max_price: Annotated[Price | None, about(PRICE)] = None
+    min_payers: Annotated[Payers | None, about(PAYERS)] = None
     sort: Annotated[EndpointSort, about(ORDER)] = "relevance"
     per_service: Annotated[Offset, about(PER_SERVICE)] = 3
     facets: Annotated[tuple[EndpointFacet, ...], FACETS] = ()
@@ -100,6 +103,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
             services=[*self.service],
             enriched=self.enriched,
             max_price=None if self.max_price is None else float(self.max_price),
+            min_payers=self.min_payers,
             sort=self.sort,
             per_service=self.per_service,
             counted=self.facets,

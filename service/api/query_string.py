@@ -75,6 +75,7 @@ Cursor = Annotated[Text, about("The `cursor` of the last response, which continu
 Values = tuple[str, ...]
 Texts = tuple[Text, ...]
 Price = Annotated[str, Meta(pattern=DECIMAL, extra={"meaning": "a decimal such as 0.05, from 0"})]
+Payers = Annotated[int, Meta(ge=1)]
 Query = Annotated[
     str,
     Meta(

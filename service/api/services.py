@@ -16,6 +16,7 @@ from service.api.query_string import (
     Limit,
     Offset,
     Operation,
+    Payers,
     Price,
     PublishedSnapshot,
     Query,
@@ -39,6 +40,7 @@ MAX_SHOWN_ID = 256
 TYPES = "Only services of this type, or of any of several."
 CURATED = "Only services that are curated, or that are not."
 PRICE = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
+PAYERS = "The least number of payers that count, in 30 days."
 ENDPOINTS = "Whether services have their endpoints, or the number."
 ORDER = "The order; relevance of the listing is best known first."
 MATCH = "Whether any word of the query suffices, or one endpoint must have every word."
@@ -61,6 +63,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
     enriched: Annotated[bool | None, about(CURATED)] = None
     max_price: Annotated[Price | None, about(PRICE)] = None
+    min_payers: Annotated[Payers | None, about(PAYERS)] = None
     match: Annotated[Literal["any", "all"], about(MATCH)] = "any"
     sort: Annotated[Sort, about(ORDER)] = "relevance"
     facets: Annotated[tuple[ServiceFacet, ...], FACETS] = ()
@@ -76,6 +79,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
             facets=selected(SERVICE_FACETS, facets),
             enriched=self.enriched,
             max_price=None if self.max_price is None else float(self.max_price),
+            min_payers=self.min_payers,
             match_all=self.match == "all",
             sort=self.sort,
             counted=self.facets,
@@ -86,7 +90,8 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     def is_expensive(self) -> bool:
         """Whether the page is more than a slice of a stored order."""
         facets = self.category, self.network, self.scheme, self.integration_type, self.tag
-        is_bounded = self.enriched is not None or self.max_price is not None
+        bounds = (self.enriched, self.max_price, self.min_payers)
+        is_bounded = any(bound is not None for bound in bounds)
         return is_bounded or any((self.q, self.facets, *facets))
 
 
@@ -111,15 +116,27 @@ async def list_services(request: Request, listing: ServiceSelection) -> Response
 
 async def get_service(request: Request) -> Response:
     """Fetch a service by its id."""
-    service_id = request.path_params["id"]
     snapshot = snapshot_of(request)
+    ordinal = find_service(snapshot, request.path_params["id"])
+    body = splice({"service": snapshot.services.view(ordinal)})
+    return Cacheable(body, etag=snapshot.services.tag(ordinal).decode())
+
+
+async def get_demand(request: Request) -> Response:
+    """Return the payments of a service: who paid, how often, and what the files do not show."""
+    snapshot = snapshot_of(request)
+    ordinal = find_service(snapshot, request.path_params["id"])
+    return Cacheable(b"".join((b'{"demand":', *snapshot.demand.pieces(ordinal), b"}")))
+
+
+def find_service(snapshot: Snapshot, service_id: str) -> int:
+    """Return the ordinal of a service by its id; raises ServiceNotFound."""
     ordinal = snapshot.id_table.find(service_id)
     if ordinal is None:
         too_long = len(service_id) > MAX_SHOWN_ID
         shown = f"{service_id[:MAX_SHOWN_ID]}…" if too_long else service_id
         raise ServiceNotFound(f"no service has the id `{shown}`; try searching for its name")
-    body = splice({"service": snapshot.services.view(ordinal)})
-    return Cacheable(body, etag=snapshot.services.tag(ordinal).decode())
+    return ordinal
 
 
 async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:

@@ -25,8 +25,9 @@ class EndpointFilters(Struct, frozen=True):
     `offers` are conditions that must hold together on one way to pay: any of several values of
     `network`, `scheme`, `asset` and `payTo`. `max_price` is compared with the cheapest offer that
     satisfies them, or with the price of the endpoint without such conditions. `max_usd_price` is
-    compared with the offers that have a price in US dollars. `match_all` requires every word of a
-    query. Of each service at most `per_service` endpoints are listed; 0 lists all.
+    compared with the offers that have a price in US dollars. `min_payers` is compared with
+    the payers of an endpoint. `match_all` requires every word of a query. Of each service at most
+    `per_service` endpoints are listed; 0 lists all.
     """
 
     offers: dict[str, list[str]] = {}
@@ -35,6 +36,7 @@ class EndpointFilters(Struct, frozen=True):
     enriched: bool | None = None
     max_price: float | None = None
     max_usd_price: float | None = None
+    min_payers: int | None = None
     match_all: bool = False
     sort: EndpointSort = "relevance"
     per_service: int = 3
@@ -44,7 +46,7 @@ class EndpointFilters(Struct, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether any endpoint might be left out."""
-        bounds = (self.enriched, self.max_price, self.max_usd_price)
+        bounds = (self.enriched, self.max_price, self.max_usd_price, self.min_payers)
         given = (bound is not None for bound in bounds)
         return any((self.offers, self.facets, self.services, *given))
 
@@ -74,14 +76,15 @@ class EndpointFilterIndex(FilterIndex):
         values = dict(filters.facets)
         if filters.services:
             values["service"] = filters.services
+        enriched, payers = filters.enriched, filters.min_payers
         if not filters.offers and filters.max_usd_price is None:
-            return Selection(self.satisfying(values, filters.enriched, filters.max_price), None)
+            return Selection(self.satisfying(values, enriched, filters.max_price, payers), None)
         bounds = (filters.max_price, filters.max_usd_price)
         is_facet = len(filters.offers) == 1 and filters.offers.keys() <= set(OFFER_FACETS)
         if is_facet and bounds == (None, None) and filters.sort != "price":
-            return Selection(self.satisfying(filters.offers | values, filters.enriched, None), None)
+            return Selection(self.satisfying(filters.offers | values, enriched, None, payers), None)
         offers = self._offers.select(self._offers.resolve(filters.offers), *bounds)
-        others = self.satisfying(values, filters.enriched, None)
+        others = self.satisfying(values, enriched, None, payers)
         masks = [self._offers.endpoints_of(offers), *([] if others is None else [others])]
         return Selection(intersection(masks), offers)
 

@@ -22,6 +22,9 @@ CHUNK = 8192
 ORDER = "by_"
 """The prefix of the arrays of documents in the orders that need no query."""
 
+MAX_PAYERS = 2**32 - 1
+"""The most payers that are stored."""
+
 Sort = Literal["relevance", "popularity", "price", "name"]
 
 
@@ -29,13 +32,14 @@ class Filters(Struct, frozen=True):
     """Conditions that a service must all satisfy, the order, and what to add to the page.
 
     `facets` allows any of several values of a facet. `max_price` is compared with the lowest price
-    of a service, in units of its currency. Facets that are `counted`, and explanations of the
-    scores, are added.
+    of a service, in units of its currency, and `min_payers` with its payers. Facets that are
+    `counted`, and explanations of the scores, are added.
     """
 
     facets: dict[str, list[str]] = {}
     enriched: bool | None = None
     max_price: float | None = None
+    min_payers: int | None = None
     match_all: bool = False
     sort: Sort = "relevance"
     counted: tuple[str, ...] = ()
@@ -44,7 +48,8 @@ class Filters(Struct, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether any service might be left out."""
-        return bool(self.facets) or self.enriched is not None or self.max_price is not None
+        bounds = (self.enriched, self.max_price, self.min_payers)
+        return bool(self.facets) or any(bound is not None for bound in bounds)
 
 
 NO_FILTERS = Filters()
@@ -63,6 +68,7 @@ class FilterIndex:
         }
         self.prices: npt.NDArray[np.float64] = arrays["prices"]
         self._enriched: Mask = arrays["enriched"]
+        self._payers: npt.NDArray[np.uint32] = arrays["payers"]
         self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None}
         for name, array in arrays.items():
             if name.startswith(ORDER):
@@ -72,7 +78,11 @@ class FilterIndex:
         return len(self._enriched)
 
     def satisfying(
-        self, values: Mapping[str, Sequence[str]], enriched: bool | None, max_price: float | None
+        self,
+        values: Mapping[str, Sequence[str]],
+        enriched: bool | None,
+        max_price: float | None,
+        min_payers: int | None,
     ) -> Mask | None:
         """Return which documents satisfy all conditions, None without any; it is read-only.
 
@@ -83,6 +93,8 @@ class FilterIndex:
             masks.append(self._enriched == enriched)
         if max_price is not None:
             masks.append(self.prices <= max_price)
+        if min_payers is not None:
+            masks.append(self._payers >= min(min_payers, MAX_PAYERS))
         return intersection(masks)
 
     def page(self, matches: Mask | None, sort: str, limit: int, offset: int = 0) -> Integers:
@@ -118,7 +130,9 @@ class ServiceFilterIndex(FilterIndex):
         """Return which services satisfy the filters, None for all; the mask is read-only."""
         if filters is NO_FILTERS:
             return None
-        return self.satisfying(filters.facets, filters.enriched, filters.max_price)
+        return self.satisfying(
+            filters.facets, filters.enriched, filters.max_price, filters.min_payers
+        )
 
 
 def intersection(masks: Sequence[Mask]) -> Mask | None:

@@ -17,6 +17,7 @@ from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.semantic.encoders import open_encoder
 from service.search.semantic.vector_index import VectorIndex
+from service.snapshot.demand import DemandTable
 from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.manifest import Manifest
@@ -76,6 +77,7 @@ class SnapshotData:
         )
         self.filters = ServiceFilterIndex(folder / "filters")
         self.ecosystem = Ecosystem(folder)
+        self.demand = DemandTable(folder)
         header = read_header(folder / "postings")
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
         self.groups = None if is_one_each else self.endpoints.groups

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.status import Counts
 
-FORMAT = 12
+FORMAT = 13
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 EARLIER = 1000

@@ -190,6 +190,8 @@ def _label(name: str, value: str) -> str:
             return f"Up to {price}"
         case "enriched", flag:
             return "Curated" if flag == "true" else "Not curated"
+        case "minPayers", number:
+            return f"{number} payers or more"
         case "match", _:
             return "All words"
         case "perService", "0":

@@ -33,6 +33,7 @@ from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.web import filters
 from service.web.card import card_of, listed_card_of, quantity
+from service.web.demand import demand_facts, popular_rows
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
 from service.web.filters import BrowseEndpoints, BrowseServices, Listing
@@ -120,6 +121,7 @@ async def service_page(request: Request, search: BrowseService) -> Response:
         "service.html",
         card=card_of(snapshot.summaries.view(ordinal)),
         endpoints=rows_of(snapshot, ordinal, endpoints),
+        demand=demand_facts(snapshot, ordinal),
         beyond=snapshot.resources.beyond(ordinal),
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),
@@ -128,13 +130,15 @@ async def service_page(request: Request, search: BrowseService) -> Response:
 
 async def ecosystem_page(request: Request, operation: BrowsePayments) -> Response:
     """Render the statistics of a timeframe and a page of payments."""
-    tables = snapshot_of(request).ecosystem
+    snapshot = snapshot_of(request)
+    tables = snapshot.ecosystem
     payments, has_next = payments_of(tables, operation.page, PAYMENTS)
     return _page(
         request,
         "ecosystem.html",
         statistics=statistics_of(tables, operation.timeframe),
         payments=payments,
+        popular=popular_rows(snapshot),
         days=operation.timeframe,
         **_paging(operation, "page", 1, operation.page + 1 + has_next),
     )

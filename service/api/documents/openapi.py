@@ -38,6 +38,7 @@ from service.errors import (
 )
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
+from service.schema.demand import DemandEnvelope
 from service.schema.discovery import (
     DiscoveryError,
     FoundResources,
@@ -65,6 +66,7 @@ DISCOVERY = "Discovery"
 TAGS: dict[type[Struct], str] = {
     ServiceList: "Services",
     ServiceEnvelope: "Services",
+    DemandEnvelope: "Services",
     EndpointList: "Endpoints",
     OverviewEnvelope: "Ecosystem",
     StatsEnvelope: "Ecosystem",
@@ -180,6 +182,13 @@ def _paths(examples: dict[str, str | None]) -> Json:
             "Fetch a service",
             describe_id("service", ID_PATTERN, examples["id"]),
             ServiceEnvelope,
+            ServiceNotFound,
+        ),
+        "/v1/services/{id}/demand": _describe(
+            "getServiceDemand",
+            "Describe the payments for a service",
+            describe_id("service", ID_PATTERN, examples["id"]),
+            DemandEnvelope,
             ServiceNotFound,
         ),
         "/v1/search/endpoints": _operation(SearchEndpoints, EndpointList, examples),

@@ -28,6 +28,7 @@ from service.mcp.tools.rows import (
     service_row,
 )
 from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable, escape_ignorable
+from service.schema.demand import StoredDemand
 from service.schema.records import Endpoint, Service
 from service.schema.status import Counts
 from service.schema.values import Timestamp, format_timestamp
@@ -46,10 +47,24 @@ MAX_VALUES = 30
 FACETS = ("category", "network", "scheme")
 CURSOR_UNUSED = "cursor is for the endpoints of a service in brief; leave it out"
 UNKNOWN = "nothing has the id or URL `{}`; search for it"
+PAID = (
+    "30 days: {0.payments} payments of {0.payers} payers, {0.returning_payers} came again; "
+    "top payer {0.top_payer_share:.0%}; {0.in_cycles} in cycles"
+)
 ALL_ENDPOINTS = EndpointFilters(per_service=0)
 
 Answer = tuple[Any, str]
 """Structured content, and the same as text."""
+
+
+class PaymentFacts(Struct, kw_only=True):
+    """The payments for a service in 30 days: who paid, and the share of the payer of most."""
+
+    payments: int
+    payers: int
+    returning_payers: int
+    top_payer_share: float
+    in_cycles: int
 
 
 class ServiceDetails(Struct, kw_only=True, omit_defaults=True):
@@ -58,6 +73,7 @@ class ServiceDetails(Struct, kw_only=True, omit_defaults=True):
     service: ServiceRow
     seller_says: str = ""
     category: str = ""
+    payments_30d: PaymentFacts | None = None
     endpoints: list[EndpointRow]
     cursor: str = ""
 
@@ -82,6 +98,7 @@ class _WithEndpoints(Struct):
 
 
 _service = msgspec.json.Decoder(Service)
+_demand = msgspec.json.Decoder(StoredDemand)
 _endpoint = msgspec.json.Decoder(Endpoint)
 _with_endpoints = msgspec.json.Decoder(_WithEndpoints)
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -204,9 +221,25 @@ async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -
         details.category = clean(record.category or "", 60) if record.category is not UNSET else ""
         described = replace(row, seller_says=details.seller_says)
         lines.insert(0, service_line(described, MAX_DESCRIPTION))
+        if facts := _payments(snapshot, ordinal):
+            details.payments_30d = facts
+            lines.insert(1, PAID.format(facts))
     if details.cursor:
         lines.append(MORE.format(details.cursor))
     return details, "\n".join(lines)
+
+
+def _payments(snapshot: Snapshot, ordinal: int) -> PaymentFacts | None:
+    demand = _demand.decode(snapshot.demand.of_service(ordinal))
+    if not demand.payments:
+        return None
+    return PaymentFacts(
+        payments=demand.payments,
+        payers=demand.payers,
+        returning_payers=demand.returning_payers,
+        top_payer_share=demand.top_payer_share.calls,
+        in_cycles=demand.cycle_payments,
+    )
 
 
 def _bounded(text: bytes, size: int = MAX_FULL) -> bytes:
