@@ -143,7 +143,10 @@ CREATE OR REPLACE TABLE shared AS
 {FITTED},
 undecided AS (
     SELECT account, fit, CASE WHEN fit = {EXACT} THEN fitted.atto END AS price, count(*) AS calls
-    FROM fitted WHERE seller IS NULL AND sender <> recipient GROUP BY ALL
+    FROM fitted
+    WHERE (low & {SERVICE_MASK}) <> (high & {SERVICE_MASK})  -- leaves few payments to be joined
+        AND seller IS NULL AND sender <> recipient
+    GROUP BY ALL
 ),
 fitting_claims AS (
     SELECT undecided.account, price, seller & {SERVICE_MASK} AS seller, calls
