@@ -289,23 +289,23 @@ def test_a_source_that_hides_keeps_resources_out_that_its_records_do_not_name(
     assert tally.left_out == {"hidden by a catalogue record": 1}
 
 
-def test_the_listing_order_is_enriched_then_calls_then_id(artifacts: Path, build: Build) -> None:
-    def called(service_id: str, *calls: str | None, **fields: object) -> Json:
+def test_the_listing_order_is_enriched_then_payers_then_id(artifacts: Path, build: Build) -> None:
+    def paid(service_id: str, *payers: str | None, **fields: object) -> Json:
         endpoints = [
-            endpoint() | {"quality": count and {"l30DaysTotalCalls": count}} for count in calls
+            endpoint() | {"quality": count and {"l30DaysUniquePayers": count}} for count in payers
         ]
         return service(service_id, endpoints=endpoints, **fields)
 
     most = str(2**63 - 1)
     records = [
-        called("z", "5", None, "5"),
-        called("y", most),
-        called("x", most, most),
-        called("b", enriched=False),
-        called("a"),
-        called("q", "1", enriched=True),
-        called("p", "9", enriched=True),
-        called("B", "0"),
+        paid("z", "5", None, "5"),
+        paid("y", most),
+        paid("x", most, most),
+        paid("b", enriched=False),
+        paid("a"),
+        paid("q", "1", enriched=True),
+        paid("p", "9", enriched=True),
+        paid("B", "0"),
     ]
     assert build(records) == 0
     assert ids(artifacts) == ["p", "q", "x", "y", "z", "B", "a", "b"]

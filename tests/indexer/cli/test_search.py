@@ -34,7 +34,7 @@ def test_results_are_a_table_in_order_of_rank(sample: Path) -> None:
     cells = [re.split(" {2,}", row.lstrip()) for row in rows]
     assert [
         *("SkyQuilt Forecast", "skyquilt-example", "Weather", "Base, Solana"),
-        *("0.0005–0.02 USDC", "yes", "10,320"),
+        *("0.0005–0.02 USDC", "yes", "10,328"),
     ] in [row[1:] for row in cells]
     hits = open_snapshot(sample).search("weather", limit=9)
     assert [row[2] for row in cells] == hits.ids

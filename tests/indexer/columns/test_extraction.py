@@ -139,8 +139,8 @@ def test_endpoints_have_the_values_of_their_records(given_records: list[Json]) -
         price = each["pricing"]
         np.testing.assert_array_equal(row["price"], compared(price))
         quality = each.get("quality") or {}
-        calls = int(quality.get("l30DaysTotalCalls", 0))
-        assert row["calls"] == min(calls, np.iinfo(np.int64).max)
+        payers = int(quality.get("l30DaysUniquePayers", 0))
+        assert row["payers"] == min(payers, np.iinfo(np.int64).max)
         pay_to = each["payTo"] if isinstance(each.get("payTo"), str) else ""
         expected = {
             "method": each["method"],

@@ -231,10 +231,10 @@ def test_resources_are_in_the_order_of_services_then_urls_methods_and_tools(
 ) -> None:
     feed = [
         resource("https://zero.example/a"),
-        *(at(path, quality={"l30DaysTotalCalls": 5}) for path in ("/b", "/a")),
+        *(at(path, quality={"l30DaysUniquePayers": 5}) for path in ("/b", "/a")),
         v2({"method": "POST"}) | at("/a"),
         v2({"method": "GET"}) | at("/a"),
-        resource("https://busy.example/", quality={"l30DaysTotalCalls": 50}),
+        resource("https://busy.example/", quality={"l30DaysUniquePayers": 50}),
     ]
     assert build(feed) == 0
     methods = [

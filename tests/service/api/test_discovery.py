@@ -20,7 +20,7 @@ from tests.support.sources.x402 import TEST_USDC, accept, resource, v1, v2
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
 PAID = "0x00000000000000000000000000000000000000Aa"
 NOBODY = "0x0000000000000000000000000000000000000001"
-QUALITY = {"l30DaysTotalCalls": 9}
+QUALITY = {"l30DaysTotalCalls": 9, "l30DaysUniquePayers": 4}
 RESOURCES = [
     resource("https://busy.example/b", quality=QUALITY),
     resource("https://busy.example/a", accept(payTo=PAID), quality=QUALITY),

@@ -56,7 +56,7 @@ def make_sources(rng: random.Random) -> list[Json]:
             "pricing": price | network | scheme,
             "tags": tags(),
             "parameters": [{"group": "query", "name": name, "type": "string"} for name in tags()],
-            "quality": {"l30DaysTotalCalls": str(rng.choice((0, 7, 7, 900)))},
+            "quality": {"l30DaysUniquePayers": str(rng.choice((0, 7, 7, 900)))},
         }
 
     def entry() -> Json:
@@ -184,9 +184,9 @@ class Endpoints:
                 selected[number] = {"price": price} | best
         return selected
 
-    def calls(self, number: int) -> int:
+    def payers(self, number: int) -> int:
         quality = self.all[number].get("quality") or {}
-        return int(quality.get("l30DaysTotalCalls", 0))
+        return int(quality.get("l30DaysUniquePayers", 0))
 
     def scores(self, query: str) -> Counter[int]:
         """Return BM25F in impact units, of the endpoints that have any of the words.
@@ -214,7 +214,7 @@ class Endpoints:
             for number in range(len(self.all)):
                 if not (frequency := frequencies.get(number, 0)):
                     continue
-                use = min(1, log10(1 + self.calls(number)) / log10(1_000_001))
+                use = 0.25 * min(1, log10(1 + self.payers(number)) / log10(10_001))
                 curated = self.services[number].get("enriched", False)
                 boost = 1 + CONFIG.prior_bound * (0.5 * curated + 0.5 * use)
                 relevance = idf * frequency / (CONFIG.saturation + frequency) * boost
@@ -307,7 +307,7 @@ def test_pages_counts_and_matches_equal_those_of_brute_force(
 
     def key(number: int) -> Any:
         by = {"relevance": -scores[number], "price": selected[number]["price"]}
-        return by.get(wanted.sort, -endpoints.calls(number)), number
+        return by.get(wanted.sort, -endpoints.payers(number)), number
 
     seen: Counter[str] = Counter()
     listed = []
