@@ -53,12 +53,12 @@ def publish(
 def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the program be another release of itself, which ranks popularity otherwise."""
     monkeypatch.setattr(fingerprint, "hash_own_code", lambda: "another release")
-    monkeypatch.setattr("indexer.search.postings.SATURATING_CALLS", 10)
+    monkeypatch.setattr("indexer.search.popularity.SATURATING_PAYERS", 10)
 
 
 def busy(service_id: str) -> Json:
     """Return a service whose endpoint was called some times."""
-    use = {"l30DaysTotalCalls": "9", "l30DaysUniquePayers": "1"}
+    use = {"l30DaysTotalCalls": "9", "l30DaysUniquePayers": "9"}
     return service(service_id, name=f"Name {service_id}", endpoints=[endpoint() | {"quality": use}])
 
 
