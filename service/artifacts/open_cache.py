@@ -26,6 +26,17 @@ class _Entry(NamedTuple, Generic[V]):
     used_at: float
 
 
+class _Opening(Generic[V]):
+    """A value that a thread makes, for the requests that wait until `done`.
+
+    The result of `done` is None: a value in it would stay open until the next garbage collection.
+    """
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None]
+        self.values: list[V] = []
+
+
 class OpenCache(Generic[K, V]):
     """Keeps the values of the last used keys open, at most `size` of them.
 
@@ -38,7 +49,7 @@ class OpenCache(Generic[K, V]):
         """The message while too many keys wait."""
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
         self._lock = threading.Lock()
-        self._opening: dict[K, asyncio.Future[None]] = {}
+        self._opening: dict[K, _Opening[V]] = {}
         self._thread = ThreadPoolExecutor(1, name)
 
     def get(self, key: K) -> V | None:
@@ -53,12 +64,15 @@ class OpenCache(Generic[K, V]):
     async def open(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key, made in a thread on a miss.
 
-        Requests for the same key wait for one thread. Raises what `make` raises, and Overloaded
-        while too many keys wait.
+        Requests for the same key wait for one thread, and all have its value, even if another key
+        evicts that before they continue. Raises what `make` raises, and Overloaded while too many
+        keys wait.
         """
-        while (value := self.get(key)) is None:
-            await asyncio.shield(self._begin(key, make))
-        return value
+        if (value := self.get(key)) is not None:
+            return value
+        opening = self._begin(key, make)
+        await asyncio.shield(opening.done)
+        return opening.values[0]
 
     def close_idle(self, is_kept: Callable[[K], bool] | None = None) -> None:
         """Close the values that nobody used lately, but for those of these keys."""
@@ -68,30 +82,29 @@ class OpenCache(Generic[K, V]):
                 if entry.used_at < oldest and not (is_kept and is_kept(key)):
                     del self._entries[key]
 
-    def _begin(self, key: K, make: Callable[[], V]) -> asyncio.Future[None]:
-        """Return what opens a key, or begin to.
-
-        Its result is None: a value in it would stay open until the next garbage collection.
-        """
+    def _begin(self, key: K, make: Callable[[], V]) -> _Opening[V]:
+        """Return the opening of a key, which begins unless it is under way."""
         loop = asyncio.get_running_loop()
         opening = self._opening.get(key)
-        if opening is None or opening.get_loop() is not loop:
+        if opening is None or opening.done.get_loop() is not loop:
             if len(self._opening) >= MAX_WAITING:
                 raise Overloaded(self._full)
-            opening = loop.run_in_executor(self._thread, self._make, key, make)
+            opening = _Opening()
+            opening.done = loop.run_in_executor(self._thread, self._make, key, make, opening.values)
             self._opening[key] = opening
-            opening.add_done_callback(lambda done: self._end(key, done))
+            opening.done.add_done_callback(lambda done: self._end(key, done))
         return opening
 
-    def _end(self, key: K, opening: asyncio.Future[None]) -> None:
+    def _end(self, key: K, done: asyncio.Future[None]) -> None:
         self._opening.pop(key, None)
-        if not opening.cancelled():
-            opening.exception()  # all clients may be gone, which is no error
+        if not done.cancelled():
+            done.exception()  # all clients may be gone, which is no error
 
-    def _make(self, key: K, make: Callable[[], V]) -> None:
+    def _make(self, key: K, make: Callable[[], V], values: list[V]) -> None:
         with self._lock:  # make room first: no more than `size` are open at any time
             while len(self._entries) >= self._size:
                 self._entries.popitem(last=False)
         value = make()
+        values.append(value)
         with self._lock:
             self._entries[key] = _Entry(value, time.monotonic())
