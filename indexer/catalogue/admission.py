@@ -14,9 +14,9 @@ from indexer.catalogue.record import Facts, read_payees
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_address, fold_host
-from indexer.urls import parse_url
 from indexer.x402.resource import TAKEN_DOWN, Rules, check_address, check_payees, check_price
 from service.schema.records import Pricing
+from service.urls import parse_url
 
 CURATED = ("id", "enriched", "isNew")
 """Members that only a curated source is believed in."""

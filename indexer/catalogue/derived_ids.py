@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 
 from indexer.sources.decisions import Decisions
-from indexer.urls import ascii_host
 from service.schema.values import ID_PATTERN
+from service.urls import ascii_host
 
 HASH_DIGITS = 8
 MAX_ID = 256  # characters

@@ -24,7 +24,7 @@ from indexer.text import (
     printable,
     shorten,
 )
-from indexer.urls import ascii_host, is_url, parse_url
+from service.urls import ascii_host, is_url, parse_url
 
 MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"

@@ -12,7 +12,7 @@ import httpcore
 import httpx
 
 from indexer.feeds.threads import run_in_thread
-from indexer.urls import is_ip_address, is_metadata, is_public
+from service.urls import is_ip_address, is_metadata, is_public
 
 AddressCheck = Callable[[str, int, IPv4Address | IPv6Address], None]
 """Raises ForbiddenAddress unless a host and port may be reached at an address."""

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import httpx
 
 from indexer.errors import SourceError
-from indexer.urls import DEFAULT_PORTS
+from service.urls import DEFAULT_PORTS
 
 MAX_SHOWN = 200  # characters of a URL
 

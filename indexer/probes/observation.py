@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from indexer.text import decode_or_invalid
-from indexer.urls import MAX_URL
 from indexer.x402.dates import parse_moment
+from service.urls import MAX_URL
 
 MAX_QUOTES = 100
 MAX_TEXT = 256  # characters of a name, an address or an amount

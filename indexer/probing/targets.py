@@ -10,7 +10,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from indexer.errors import InvalidRecord
-from indexer.urls import DEFAULT_PORTS, ParsedUrl, parse_url
 from indexer.x402.endpoints import pair_endpoints
 from indexer.x402.naming import registrable_domain
 from indexer.x402.parameters import path_parameters
@@ -18,6 +17,7 @@ from indexer.x402.untrusted import decode_object, mapping, text
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.snapshot.snapshot import Snapshot
+from service.urls import DEFAULT_PORTS, ParsedUrl, parse_url
 
 MAX_BODY = 64 * 1024  # bytes of an example
 NULL = Raw(b"null")

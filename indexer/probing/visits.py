@@ -16,9 +16,9 @@ from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
 from indexer.probing.robots import DISALLOWED, Robots
 from indexer.probing.targets import Listed, Target
-from indexer.urls import DEFAULT_PORTS
 from indexer.x402.naming import registrable_domain
 from service.schema.values import format_timestamp
+from service.urls import DEFAULT_PORTS
 
 MAX_DELAY = 60
 """Seconds between two requests; a site that wants more counts as one that wants no visits."""

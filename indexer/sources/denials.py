@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 from indexer.options import Denial
-from indexer.urls import ascii_host, parse_url
+from service.urls import ascii_host, parse_url
 
 HASH_SIZE = 8  # bytes
 NOTHING = re.compile("(?!)")

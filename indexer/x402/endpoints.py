@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.sources.denials import fold_address
-from indexer.urls import parse_url
 from indexer.x402.untrusted import NULL, string_of
+from service.urls import parse_url
 
 Endpoints = dict[tuple[str, str], set[str]]
 """Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""

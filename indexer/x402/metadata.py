@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from indexer.urls import parse_url
 from indexer.x402.untrusted import line, text
+from service.urls import parse_url
 
 MAX_NAME = 100  # characters
 MAX_TAG = 50

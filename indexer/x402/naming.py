@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
-from indexer.urls import is_ip_address
+from service.urls import is_ip_address
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList

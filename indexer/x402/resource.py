@@ -21,7 +21,6 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy, Stablecoin
 from indexer.sources.denials import Denials, fold_address
 from indexer.sources.records import SourceRecord
-from indexer.urls import MAX_URL, ParsedUrl, parse_url
 from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
@@ -32,6 +31,7 @@ from indexer.x402.untrusted import decode_object, mapping
 from service.schema.discovery import ListedEndpoint
 from service.schema.records import Endpoint, EndpointQuality
 from service.schema.values import format_timestamp
+from service.urls import MAX_URL, ParsedUrl, parse_url
 
 MAX_COUNT = 2**63 - 1
 SIZE = "listings that are too large"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from indexer.cli.main import main
 from indexer.options import Kind
-from indexer.urls import parse_url
 from service.snapshot.snapshot import open_snapshot
+from service.urls import parse_url
 from tests.support.artifacts import current, ids, listed, reported
 from tests.support.intake import (
     HERE,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.errors import IndexerError
-from indexer.urls import ParsedUrl, ascii_host, is_public, is_url, parse_url
+from service.urls import PackageMissing, ParsedUrl, ascii_host, is_public, is_url, parse_url
 from tests.support.running import examples
 
 HOSTS = {
@@ -46,7 +45,7 @@ def test_without_the_idna_package_only_ascii_names_are_supported(
 ) -> None:
     monkeypatch.setitem(sys.modules, "idna", None)
     assert ascii_host("Example.com") == "example.com"
-    with pytest.raises(IndexerError, match=r"install ratecard with the extra \[indexer\]"):
+    with pytest.raises(PackageMissing, match=r"install ratecard with the extra \[indexer\]"):
         ascii_host("bücher.example")
 
 

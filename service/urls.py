@@ -10,8 +10,6 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from msgspec import Struct
 
-from indexer.errors import IndexerError
-
 MAX_URL = 4096  # characters
 MAX_HOST = 253
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -48,6 +46,10 @@ _plain = re.compile(
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _escape = re.compile("%([0-9A-Fa-f]{2})?")
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
+
+
+class PackageMissing(Exception):
+    """A package that names beyond ASCII need is not installed."""
 
 
 class ParsedUrl(Struct, frozen=True):
@@ -116,14 +118,14 @@ def parse_url(url: str) -> ParsedUrl:
 def ascii_host(name: str) -> str:
     """Return a host name in lower case and ASCII: IDNA 2008 after the mapping of UTS 46.
 
-    Raises ValueError for a name that has no such form, and IndexerError where `idna` is missing.
+    Raises ValueError for a name that has no such form, and PackageMissing without `idna`.
     """
     if name.isascii():
         return name.lower()
     try:
         import idna  # noqa: PLC0415  # an optional dependency, for names beyond ASCII only
     except ImportError as error:
-        raise IndexerError(
+        raise PackageMissing(
             f"{name}: names beyond ASCII need the package idna, which is not installed: "
             "install ratecard with the extra [indexer]"
         ) from error
