@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import Catalogue, Listed
+from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Listed
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.intake import Accepted, Intake
 from indexer.catalogue.known_records import KnownRecords
@@ -31,12 +31,12 @@ from indexer.segments.reuse import KeptRecords
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
-from indexer.sources.denials import Denials
+from indexer.sources.denials import Denials, TakenDown
 from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
 from indexer.x402.readings import Readings
-from indexer.x402.resource import TAKEN_DOWN, Rules
+from indexer.x402.resource import Rules, subject_of
 from service.schema.demand import DemandInputs
 
 if TYPE_CHECKING:
@@ -150,7 +150,6 @@ class Assembler:
                 totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
             listing = catalogue.order()
             write_demand(built, totals, catalogue.demand(listing))
-            self._report_removed(discovery, listing)
             is_dated = rules.met_the_future or self._options.policy.max_age is not None
             is_dated |= any(
                 each.state is not State.CURRENT or each.find(FUTURE)
@@ -192,7 +191,8 @@ class Assembler:
         """
         for service_id, entry in [*catalogue.entries()]:
             if denial := denials.find(id=service_id, domain=entry.domain):
-                catalogue.remove(service_id, denial.reason, self._findings)
+                catalogue.remove(service_id, denial, self._findings)
+                self._report_removed(discovery, entry.group, denial)
         ids, totals = catalogue.ids, DemandInputs()
         demands: Iterator[ServiceDemand | None] = iter(())
         if payments is None:
@@ -236,16 +236,19 @@ class Assembler:
     def _report_dropped(self, discovery: Discovery) -> None:
         for dropped in discovery.dropped:
             fault = LeftOut(dropped.rule, "$.resource", dropped.reason)
-            self._withdraw(dropped.place, dropped.url, fault)
+            self._withdraw(discovery, dropped.place, fault)
         for conflict in sorted(self._decisions.conflicts):
             self._findings.note_conflict(conflict)
 
-    def _report_removed(self, discovery: Discovery, listing: list[Listed]) -> None:
-        """Count the resources of services that were taken down."""
-        for place, outline in discovery.resources_except(each.entry.group for each in listing):
-            reason = "belongs to a service that is taken down"
-            self._withdraw(place, outline.identity, LeftOut(TAKEN_DOWN, "$.resource", reason))
+    def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
+        """Count the resources of a service that was taken down."""
+        if group != NO_GROUP:
+            fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
+            for place in discovery.resources(group):
+                for each in (place, *place.others):
+                    self._withdraw(discovery, each, fault)
 
-    def _withdraw(self, place: Place, url: str, fault: LeftOut) -> None:
-        tally = self._findings.tallies[place.source]
-        self._findings.withdraw(tally, place.position, url, fault)
+    def _withdraw(self, discovery: Discovery, place: Place, fault: LeftOut) -> None:
+        tally, outline = self._findings.tallies[place.source], discovery.outline(place)
+        subject = subject_of(outline)
+        self._findings.withdraw(tally, place.position, outline.identity, fault, subject)

@@ -16,6 +16,7 @@ from indexer.assembly import Assembled, Assembler, payment_inputs
 from indexer.catalogue.intake import refresh_accepted, store_accepted
 from indexer.catalogue.known_records import open_known_records, program_of_facts
 from indexer.catalogue.overlays import read_overlays
+from indexer.columns.files import open_columns
 from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import IndexerError
 from indexer.indexing import Indexer, IndexReport
@@ -37,13 +38,16 @@ from indexer.search.popularity import Payers
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
+from indexer.snapshot.listings import NamedUrls, write_listings
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
 from indexer.sources.findings import Findings, collect_findings
 from indexer.sources.fingerprint import Fingerprint, take_fingerprint
 from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
+from indexer.sources.subjects import NO_ADVICE
 from indexer.whoosh_index.files import check_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
+from indexer.x402.resource import subject_of
 from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import (
     WHOOSH,
@@ -55,6 +59,7 @@ from service.publishing.artifacts import (
 )
 from service.publishing.downloads import make_downloads
 from service.schema.status import Counts
+from service.snapshot.listings import NO_SOURCE
 from service.snapshot.manifest import (
     FORMAT,
     File,
@@ -230,7 +235,7 @@ def _opened(
     jobs, memory = options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)
     with (
         Pool(jobs, memory, in_process=inputs.is_below(SMALL)) as pool,
-        collect_findings(options.rejects, inputs.paths) as findings,
+        collect_findings(options.rejects, inputs.paths, staging) as findings,
     ):
         pool.start()
         reuse = ReuseStore(options.out, snapshots)
@@ -245,6 +250,8 @@ class _Stored(NamedTuple):
     keys: hashes of the services
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
+    named: the URLs of the resources
+    record_sources: the source of the record of each service, NO_SOURCE for a discovered one
     """
 
     endpoints: int
@@ -255,6 +262,8 @@ class _Stored(NamedTuple):
     listed: ListedResources
     offers: OfferWriter
     payments: int
+    named: NamedUrls
+    record_sources: list[int]
 
     @property
     def counts(self) -> Counts:
@@ -308,6 +317,14 @@ class _Build:
         indexed = self._indexer.write(
             stored.payers, stored.endpoint_payers, stored.keys, stored.listed, stored.offers
         )
+        with self._progress.stage("write the listings"):
+            write_listings(
+                self._built / "listings",
+                open_columns(indexed.columns),
+                stored.named.rows(),
+                stored.record_sources,
+                self._findings.fates,
+            )
         self._pool.renew()
         is_dated = depends_on_time or fingerprint is None or not fingerprint.is_current()
         manifest = self._describe(stored)
@@ -369,7 +386,19 @@ class _Build:
         payers = [each.entry.payers for each in assembled.listing]
         of_endpoints = [each.entry.endpoint_payers or {} for each in assembled.listing]
         return _Stored(
-            endpoints, payers, of_endpoints, keys, files, listed, offers, assembled.payments
+            endpoints,
+            payers,
+            of_endpoints,
+            keys,
+            files,
+            listed,
+            offers,
+            assembled.payments,
+            _named_urls(assembled),
+            [
+                NO_SOURCE if each.entry.discovered else each.entry.source
+                for each in assembled.listing
+            ],
         )
 
     def _describe(self, stored: _Stored) -> Manifest:
@@ -432,6 +461,18 @@ class _Build:
                 save(artifacts, snapshot_id, segments, indexed.columns, facts)
             except OSError as error:
                 notes.append(f"the next build can reuse nothing of this one: {error}")
+
+
+def _named_urls(assembled: Assembled) -> NamedUrls:
+    """Return the URLs of the resources of all services; advice is that of what is listed."""
+    named, discovery = NamedUrls(), assembled.discovery
+    for service, each in enumerate(assembled.listing):
+        for place in discovery.resources(each.entry.group) if each.entry.has_group else ():
+            named.add(subject_of(discovery.outline(place)), place.source, service)
+            for other in place.others:
+                subject = subject_of(discovery.outline(other))._replace(advice=NO_ADVICE)
+                named.add(subject, other.source, service)
+    return named
 
 
 def _served_decisions(artifacts: Path) -> DecisionTable:

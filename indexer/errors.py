@@ -54,3 +54,8 @@ class LeftOut(InvalidRecord):
         super().__init__(path, reason)
         self.args = (rule, path, reason)  # as the exception is made again from its pickle
         self.rule = rule
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """The JSON path and the reason as sellers see them."""
+        return self.path, self.reason

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from indexer.declarations import Amount, Count, Duration, Flag, Number, Seconds, Share, Size, Texts
 from service.opensearch.connection import ClusterAddress
@@ -181,6 +182,7 @@ class Denial(Struct, frozen=True, kw_only=True):
     payee: an address that is paid to
     id: of a service
     url: of an endpoint, compared in its normal form
+    public: whether the reason is shown to who asks why something is not listed
     """
 
     host: str = ""
@@ -189,6 +191,7 @@ class Denial(Struct, frozen=True, kw_only=True):
     id: str = ""
     url: str = ""
     reason: str = ""
+    public: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -198,10 +201,10 @@ class Denial(Struct, frozen=True, kw_only=True):
             key, value = "url", text
         if key not in DENIED or not value:
             raise ValueError("expected host:, domain:, payee: or id: with a value, or a URL")
-        return cls(**{key: value}, reason="--deny")
+        return replace(cls(reason="--deny"), **{key: value})
 
 
-DENIED = tuple(name for name in Denial.__struct_fields__ if name != "reason")
+DENIED = tuple(name for name in Denial.__struct_fields__ if name not in {"reason", "public"})
 
 
 class Policy(Struct, frozen=True):

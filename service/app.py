@@ -27,6 +27,7 @@ from service.api.ecosystem import (
     get_transactions,
 )
 from service.api.endpoints import SearchEndpoints, search_endpoints
+from service.api.listings import ExplainListings, explain_listings
 from service.api.routes import OperationRoute
 from service.api.services import (
     ListServices,
@@ -61,6 +62,7 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     OperationRoute("/v1/services/search", list_services, SearchServices),
     CachedRoute("/v1/services/{id}", get_service),
     CachedRoute("/v1/services/{id}/demand", get_demand),
+    OperationRoute("/v1/listings", explain_listings, ExplainListings),
     OperationRoute("/v1/changes", list_changes, ListChanges),
     OperationRoute("/v1/ecosystem/overview", get_overview, GetEcosystemOverview),
     OperationRoute("/v1/ecosystem/transactions", get_transactions, GetRecentTransactions),

@@ -45,6 +45,7 @@ _plain = re.compile(
 )
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _escape = re.compile("%([0-9A-Fa-f]{2})?")
+_placeholder = re.compile(r"(?<=/)(?:\{([^{}/?]+)\}|\[([^\[\]/?]+)\]|%7B([^/?]+?)%7D)(?=[/?]|$)")
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
 
 
@@ -75,6 +76,11 @@ class ParsedUrl(Struct, frozen=True):
     def identity(self) -> str:
         """The normalised URL, equal for all spellings of one URL."""
         return f"{self.scheme}://{self.domain}{self.rest}"
+
+    @property
+    def key(self) -> str:
+        """The normalised URL, equal for all spellings of its placeholders as well."""
+        return key_of(self.identity)
 
 
 def is_url(name: str) -> bool:
@@ -113,6 +119,11 @@ def parse_url(url: str) -> ParsedUrl:
         is_private=_is_private(host),
         has_credentials="@" in split.netloc,
     )
+
+
+def key_of(identity: str) -> str:
+    """Return a normalised URL with its placeholders in one spelling, as in `/items/:id`."""
+    return _placeholder.sub(_normalise_placeholder, identity)
 
 
 def ascii_host(name: str) -> str:
@@ -172,6 +183,10 @@ def _normalise(rest: str) -> str:
 def _normalise_escape(escape: re.Match[str]) -> str:
     letter = chr(int(escape[1] or "25", 16))
     return letter if letter in UNRESERVED else f"%{ord(letter):02X}"
+
+
+def _normalise_placeholder(placeholder: re.Match[str]) -> str:
+    return f":{placeholder[1] or placeholder[2] or placeholder[3]}"
 
 
 def _without_dot_segments(path: str) -> str:

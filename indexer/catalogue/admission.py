@@ -13,8 +13,9 @@ from msgspec import Raw, Struct
 from indexer.catalogue.record import Facts, read_payees
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
-from indexer.sources.denials import fold_address, fold_host
-from indexer.x402.resource import TAKEN_DOWN, Rules, check_address, check_payees, check_price
+from indexer.sources.denials import TakenDown, fold_address, fold_host
+from indexer.sources.subjects import Address, find_address
+from indexer.x402.resource import Rules, check_address, check_payees, check_price
 from service.schema.records import Pricing
 from service.urls import parse_url
 
@@ -23,10 +24,13 @@ CURATED = ("id", "enriched", "isNew")
 
 
 class Admitted(Struct):
-    """A record as it is admitted, None for its text as it came, and what is left out of it."""
+    """A record as it is admitted, None for its text as it came, and the endpoints left out of it.
+
+    faults: why each is left out, and its URL
+    """
 
     text: bytes | None
-    faults: list[LeftOut]
+    faults: list[tuple[LeftOut, Address | None]]
 
 
 class _Endpoint(Struct):
@@ -60,9 +64,13 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
     record = _object.decode(text)
     endpoints = _array.decode(record["endpoints"])
     faults = list(_judge(text, endpoints, rules))
-    left_out = [fault for fault in faults if fault is not None]
+    left_out = [
+        (fault, find_address(_endpoint.decode(raw).url))
+        for raw, fault in zip(endpoints, faults, strict=True)
+        if fault is not None
+    ]
     if left_out and len(left_out) == len(endpoints):
-        raise left_out[0]
+        raise left_out[0][0]
     kept = [each for each, fault in zip(endpoints, faults, strict=True) if fault is None]
     if left_out:
         record["endpoints"] = Raw(msgspec.json.encode(kept))
@@ -87,7 +95,7 @@ def _check_host(path: str, text: str, rules: Rules) -> None:
         return
     domain = fold_host(match[1]).removesuffix(":443")
     if denial := rules.denials.find(host=domain.partition(":")[0], domain=domain):
-        raise LeftOut(TAKEN_DOWN, path, denial.reason)
+        raise TakenDown(path, denial)
 
 
 def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut | None]:

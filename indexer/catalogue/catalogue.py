@@ -13,24 +13,27 @@ from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, pl
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Facts, Normalised
+from indexer.catalogue.refused import subject_of
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
-from indexer.options import SourceOptions
+from indexer.options import Denial, SourceOptions
 from indexer.record_store import Run, run_of
 from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords
 from indexer.snapshot.demand import CountedDemand, Described
 from indexer.sources.decisions import Decisions
+from indexer.sources.denials import TakenDown
 from indexer.sources.findings import Findings
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.endpoints import read_endpoints
-from indexer.x402.resource import TAKEN_DOWN
 
 LONGEST_RUN = 256  # records
 NO_GROUP = -1
 OUTRANKED = "listed by a more trusted source"
 HIDDEN = "hidden by a catalogue record"
+REPLACED = "replaced by a later source"
+DUPLICATE_ID = "duplicate ids"
 
 
 Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | Stored]]]
@@ -129,7 +132,7 @@ class Catalogue:
             domain = domains.of(entry)
             if outranking := self._outranking(entry, domain, discovery):
                 reason = f"a more trusted source lists {outranking}"
-                _leave_out(findings, entry, entry.id, OUTRANKED, reason)
+                self._leave_out(findings, entry, entry.id, LeftOut(OUTRANKED, "$.id", reason))
             else:
                 records.append((entry, domain))
         identities = [Identity(entry.id, entry.domain, entry.trust) for entry, _ in records]
@@ -169,17 +172,16 @@ class Catalogue:
         earlier = self._services.get(service_id)
         if earlier is not None and earlier.source == entry.source:
             reason = f"has the id of {earlier.position}, which is kept"
-            _leave_out(findings, entry, service_id, "duplicate ids", reason)
+            self._leave_out(findings, entry, service_id, LeftOut(DUPLICATE_ID, "$.id", reason))
             return
         if earlier is not None and earlier.trust > entry.trust:
             reason = f"a more trusted source has {service_id}"
-            _leave_out(findings, entry, service_id, OUTRANKED, reason)
+            self._leave_out(findings, entry, service_id, LeftOut(OUTRANKED, "$.id", reason))
             return
         if earlier is not None:
-            tally = findings.tallies[earlier.source]
-            tally.published -= 1
-            is_later = earlier.trust == entry.trust
-            tally.left_out["replaced by a later source" if is_later else OUTRANKED] += 1
+            rule = REPLACED if earlier.trust == entry.trust else OUTRANKED
+            reason = f"another source has {service_id}, which is kept"
+            self._leave_out(findings, earlier, service_id, LeftOut(rule, "$.id", reason))
         self._services[service_id] = entry
 
     @property
@@ -249,11 +251,12 @@ class Catalogue:
         amended_entry.trust = entry.trust
         self._services[service_id] = amended_entry
 
-    def remove(self, service_id: str, reason: str, findings: Findings) -> None:
+    def remove(self, service_id: str, denial: Denial, findings: Findings) -> None:
         """Take a service down; a discovered one is counted by its resources."""
-        entry = self._services.pop(service_id)
+        entry = self._services[service_id]
         if not entry.discovered:
-            _leave_out(findings, entry, service_id, TAKEN_DOWN, reason)
+            self._leave_out(findings, entry, service_id, TakenDown("$.id", denial))
+        del self._services[service_id]
 
     def order(self) -> list[Listed]:
         """Return the services in listing order: curated first, then by payers, then by id."""
@@ -272,6 +275,14 @@ class Catalogue:
             start, stop = each.entry.demand_start, each.entry.demand_stop
             text = os.pread(self._spool.fileno(), stop - start, start)
             yield Described(each.id, each.entry.name, text)
+
+    def _leave_out(
+        self, findings: Findings, entry: Entry, service_id: str | None, fault: LeftOut
+    ) -> None:
+        self._spool.flush()
+        subject = subject_of(self._text(service_id or "", entry))
+        tally = findings.tallies[entry.source]
+        findings.withdraw(tally, entry.position, service_id, fault, subject)
 
     def _text(self, service_id: str, entry: Entry) -> bytes:
         if entry.row != NOT_KEPT:
@@ -305,13 +316,6 @@ def _entry(source: int, position: str, facts: Facts) -> Entry:
         endpoints=facts.endpoints,
         summary_derived=bool(facts.summary),
     )
-
-
-def _leave_out(
-    findings: Findings, entry: Entry, service_id: str | None, rule: str, reason: str
-) -> None:
-    fault = LeftOut(rule, "$.id", reason)
-    findings.withdraw(findings.tallies[entry.source], entry.position, service_id, fault)
 
 
 class _Domains:

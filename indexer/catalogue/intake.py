@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from indexer.catalogue.catalogue import Catalogue, Entry
 from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.catalogue.record import Normalised, given_id
+from indexer.catalogue.refused import subject_of
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -27,13 +29,15 @@ from indexer.errors import (
 from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedSource, Listings, remove_unused
-from indexer.sources.findings import Fate, Finding, Findings, State, Tally
+from indexer.sources.findings import Finding, Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import SourceRecord, read_records
+from indexer.sources.subjects import Subject
 from indexer.x402 import resource as x402
 from indexer.x402.discovery import Discovery, FoundResources
 from indexer.x402.readings import ReadResource
 from indexer.x402.resource import OLD, Rules
+from service.schema.listings import Fate
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
@@ -82,6 +86,7 @@ class Intake:
         self._options, self._rules, self._now = options, rules, now
         self._catalogue, self._discovery = catalogue, discovery
         self._normaliser, self._findings = normaliser, findings
+        self._public_names: dict[str, str] = {}
 
     def read(self, inputs: list[Input], progress: Stage) -> None:
         """Read all sources; raises SourceError for one that fails the build."""
@@ -92,7 +97,7 @@ class Intake:
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
         mark = self._findings.mark()
-        tally = self._findings.tally(each.name)
+        tally = self._findings.tally(each.name, self._public_name(each))
         source = AcceptedSource(self._options.out, each.options)
         try:
             if each.failure is not None:
@@ -103,7 +108,7 @@ class Intake:
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, source, error)
             self._findings.discard(tally, mark)
-            tally = self._findings.tally(each.name)
+            tally = self._findings.tally(each.name, self._public_name(each))
             tally.failure = str(error)
             tally.state = State.SKIPPED if last is None else State.LAST
             if last is None:
@@ -114,6 +119,15 @@ class Intake:
         self._findings.notes += reading.notes
         self._catalogue.accept(reading.entries)
         self._discovery.accept(reading.found)
+
+    def _public_name(self, each: Input) -> str:
+        """Return the public name of a source, with a number where another source has it."""
+        names = self._public_names
+        if each.source_name not in names:
+            numbered = (f"{each.public_name} ({number})" for number in count(2))
+            free = chain([each.public_name], numbered)
+            names[each.source_name] = next(name for name in free if name not in names.values())
+        return names[each.source_name]
 
     def _read(
         self,
@@ -171,12 +185,15 @@ class Intake:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            self._findings.refuse(reading.tally, worse, given_id(record.text), fault)
+            position, number = worse
+            subject = x402.subject_of(self._discovery.readings.outline(number))
+            self._findings.refuse(reading.tally, position, given_id(record.text), fault, subject)
         for notice in outline.notices:
             place = (reading.tally.source, record.position, given_id(record.text))
             finding = Finding(*place, notice.path, notice.reason, Fate.NOTED)
-            self._findings.note(reading.tally, notice.kind, finding)
-        if worse != record.position:
+            subject = x402.subject_of(outline)
+            self._findings.note(reading.tally, notice.kind, finding, subject)
+        if worse is None or worse.position != record.position:
             key = outline.given, outline.method, outline.tool
             reading.listings.add(" ".join(filter(None, key)), outline.payees, outline.price)
 
@@ -188,8 +205,11 @@ class Intake:
         reading.listings.add(facts.id or facts.domain, facts.payees, facts.highest)
         options = reading.input.options
         admitted = admit(record.text, facts, options, self._rules)
-        for fault in admitted.faults:
-            self._refuse(reading, record, fault)
+        for fault, address in admitted.faults:
+            subject = Subject(() if address is None else (address,))
+            self._findings.refuse(
+                reading.tally, record.position, given_id(record.text), fault, subject
+            )
         if admitted.text is not None:
             text = SourceRecord(record.position, admitted.text)
             valid = self._normaliser.known.normalise(text)
@@ -198,7 +218,8 @@ class Intake:
         reading.tally.published += 1
 
     def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:
-        self._findings.refuse(reading.tally, record.position, given_id(record.text), fault)
+        subject = subject_of(record.text)
+        self._findings.refuse(reading.tally, record.position, given_id(record.text), fault, subject)
 
     def _judge(self, reading: Reading, source: AcceptedSource) -> None:
         """Raise SourceFailed for a source that lost or changed too much since it was accepted."""

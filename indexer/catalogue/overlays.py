@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord, SourceError
 from indexer.options import Denial
@@ -169,7 +170,7 @@ def merge_patch(target: bytes, patch: bytes) -> bytes:
 
 
 def _denial(key: Key, place: str) -> Denial:
-    return Denial(**{key.field: key.value}, reason=f"is taken down by {place}")
+    return replace(Denial(reason=f"is taken down by {place}"), **{key.field: key.value})
 
 
 def _parse_key(text: str) -> Key:

@@ -19,8 +19,9 @@ from indexer.errors import Misuse
 from indexer.options import BuildOptions, ClusterOptions
 from indexer.progress import Progress
 from indexer.report import Report
-from indexer.sources.findings import MAX_EXAMPLES, Fate, State, Tally
+from indexer.sources.findings import MAX_EXAMPLES, State, Tally
 from indexer.text import one_line
+from service.schema.listings import Fate
 
 SUMMARY = "build a snapshot from sources and publish it"
 EXAMPLES: tuple[str, ...] = (

@@ -33,15 +33,18 @@ from indexer.columns.records import (
     without_added_members,
 )
 from indexer.record_store import KEY_SIZE, Keys
+from indexer.sources.subjects import Address, find_address
 from indexer.x402.testnets import mainnet_prices
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label
 from service.storage.hash_table import text_hash
 
+NO_ADDRESS = Address(0, 0)
+
 # The same layout as the dtypes of these names.
 _service = Struct("<iid?III")
-_endpoint = Struct("<II?QQdqiiiii")
+_endpoint = Struct("<II?QQQQIdqiiiii")
 _price_range = Struct("<idd")
 _network_key = lru_cache(maxsize=1024)(network_key)
 _network_label = lru_cache(maxsize=1024)(network_label)
@@ -149,6 +152,7 @@ class Extractor:
             tool = "" if endpoint.tool is NULL else string_of(endpoint.tool)
             pay_to = "" if endpoint.pay_to is NULL else string_of(endpoint.pay_to)
             compared = price.compared
+            address = find_address(endpoint.url) or NO_ADDRESS
             payers = 0 if quality is None else int(quality.l30_days_unique_payers)
             self._endpoints += _endpoint.pack(
                 own_start,
@@ -156,6 +160,8 @@ class Extractor:
                 is_rewritten,
                 endpoint_key(endpoint.url, endpoint.method, tool),
                 text_hash(endpoint.url),
+                *address,
+                endpoint.advice,
                 float(compared) if compared else nan,
                 min(MAX_PAYERS, payers),
                 numbers[endpoint.method],

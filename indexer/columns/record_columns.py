@@ -47,6 +47,10 @@ ENDPOINT = np.dtype(
         ("is_rewritten", "?"),
         ("key", "<u8"),  # as `endpoint_key` returns
         ("url", "<u8"),  # hash of the URL
+        # Hashes of the URL in normal form and of its host, 0 for a text that is no URL.
+        ("address", "<u8"),
+        ("host", "<u8"),
+        ("advice", "<u4"),  # to the seller, as bits
         ("price", "<f8"),  # the one that filters compare, or NaN
         ("payers", "<i8"),  # in the last 30 days
         ("method", NUMBER),

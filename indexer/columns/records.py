@@ -12,8 +12,10 @@ from msgspec import Raw, Struct
 
 from indexer.record_store import KEY_SIZE
 from indexer.x402.naming import host_labels
+from indexer.x402.parameters import path_parameters
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import folded
+from service.schema.listings import Advice
 from service.snapshot.endpoints import ADDED_MEMBERS
 
 SERVICE_FIELDS = ("name", "description", "category", "host")
@@ -68,9 +70,17 @@ class Quality(Struct, rename="camel", gc=False):
 
 
 class Parameter(Struct, gc=False):
-    """The part of a parameter that is searched."""
+    """The part of a parameter that is searched, and the values that it can have."""
 
     name: str
+    group: str = ""
+    example: Raw = NULL
+    default: Raw = NULL
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it is a part of the path with a value to call it by."""
+        return self.group == "path" and not (_is_null(self.example) and _is_null(self.default))
 
 
 class Endpoint(Struct, rename="camel", gc=False):
@@ -90,6 +100,15 @@ class Endpoint(Struct, rename="camel", gc=False):
     pay_to: Raw = NULL
     service: Raw = NULL
     match: Raw = NULL
+
+    @property
+    def advice(self) -> int:
+        """The faults of an endpoint that its seller can mend, as bits of Advice."""
+        advice = 0 if self.description.strip() else Advice.NO_TEXT
+        if names := {*path_parameters(self.url)}:
+            valued = {each.name for each in self.parameters if each.has_value}
+            advice |= Advice.NO_EXAMPLE if names - valued else 0
+        return advice
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -130,6 +149,10 @@ class Service(Struct, rename="camel", gc=False):
             (self.name, self.description, self.category, labels),
             [endpoint.contents for endpoint in self.endpoints],
         )
+
+
+def _is_null(raw: Raw) -> bool:
+    return bytes(raw) == b"null"
 
 
 _encode = msgspec.msgpack.Encoder().encode

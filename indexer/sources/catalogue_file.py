@@ -159,10 +159,9 @@ def _read_value(declaration: Declaration, value: Any, where: str) -> Any:
 def _read_item(kind: type[Struct], table: object, where: str) -> Struct:
     values = _read_table(kind, table, where)
     if kind is Denial:
-        reason = values.pop("reason", "")
-        if sum(map(bool, values.values())) != 1 or not reason.strip():
+        reason = values.get("reason", "")
+        if sum(bool(values.get(key)) for key in DENIED) != 1 or not reason.strip():
             raise Misuse(f"{where}: expected one of {', '.join(DENIED)}, and a `reason`")
-        values["reason"] = reason
     return kind(**values)
 
 

@@ -7,11 +7,30 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from hashlib import blake2b
 
+from indexer.errors import LeftOut
 from indexer.options import Denial
+from service.schema.listings import DECLINED
 from service.urls import ascii_host, parse_url
 
 HASH_SIZE = 8  # bytes
 NOTHING = re.compile("(?!)")
+TAKEN_DOWN = "taken down"
+
+
+class TakenDown(LeftOut):
+    """A record that a denial removes; sellers see neither why nor where, unless it is public."""
+
+    def __init__(self, path: str, denial: Denial, reason: str = "") -> None:
+        super().__init__(TAKEN_DOWN, path, reason or denial.reason)
+        self.args = (path, denial, reason)
+        self.denial = denial
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """The JSON path and the reason as sellers see them."""
+        if self.denial.public:
+            return self.path, f"{DECLINED}: {self.denial.reason}"
+        return "", DECLINED
 
 
 class Denials:

@@ -18,23 +18,19 @@ from msgspec import Struct, field
 
 from indexer.errors import IndexerError, InvalidRecord, LeftOut, Misuse, TooManyRejects
 from indexer.sources.decisions import Conflict
+from indexer.sources.fates import FateSpool
+from indexer.sources.subjects import NOTHING, Address, Subject
 from indexer.text import printable
+from service.schema.listings import Fate
 from service.schema.values import format_timestamp
+from service.storage.hash_table import text_hash
+from service.urls import key_of
 
 MAX_EXAMPLES = 5
 MAX_REASONS = 100
 OTHER_REASONS = "for other reasons"
 
 _indexes = re.compile(r"\[\d+\]")
-
-
-class Fate(StrEnum):
-    """The fate of a record; a record without a finding is published."""
-
-    PUBLISHED = "published"
-    NOTED = "noted"
-    LEFT_OUT = "left out"
-    REJECTED = "rejected"
 
 
 class State(StrEnum):
@@ -101,10 +97,16 @@ class Tally(Struct):
 
 
 class Findings:
-    """Collects findings: counts all, keeps the first few by source and writes each to a file."""
+    """Collects findings: counts all, keeps the first few by source and writes each to a file.
 
-    def __init__(self, file: BinaryIO | None) -> None:
+    Those on records of sources go to `fates` as well, which are published. `folder` is for its
+    spool.
+    """
+
+    def __init__(self, file: BinaryIO | None, folder: Path | None = None) -> None:
         self._file = file
+        self.fates = FateSpool(folder)
+        self._numbers: dict[int, int] = {}
         self._examples: dict[tuple[int, Fate], list[Finding]] = {}
         self._counts: dict[int, int] = Counter()
         self.tallies: list[Tally] = []
@@ -116,10 +118,13 @@ class Findings:
         """The number of findings."""
         return sum(self._counts.values())
 
-    def tally(self, source: str) -> Tally:
-        """Start the counts of a source."""
-        self.tallies.append(Tally(source))
-        return self.tallies[-1]
+    def tally(self, source: str, public_name: str = "") -> Tally:
+        """Start the counts of a source; without a public name nobody asks for its records."""
+        tally = Tally(source)
+        self._numbers[id(tally)] = len(self.tallies)
+        self.tallies.append(tally)
+        self.fates.start(source, public_name)
+        return tally
 
     def mark(self) -> int:
         """Return a mark of what is in the file, for `discard`."""
@@ -128,6 +133,7 @@ class Findings:
     def discard(self, tally: Tally, mark: int) -> None:
         """Forget the findings of the source whose counts were started last, after a mark."""
         self.tallies.remove(tally)
+        self.fates.discard()
         self._counts.pop(id(tally), None)
         for fate in Fate:
             self._examples.pop((id(tally), fate), None)
@@ -147,37 +153,54 @@ class Findings:
         return [*islice(filter(None, in_turns), MAX_EXAMPLES)]
 
     def refuse(
-        self, tally: Tally, position: str, identity: msgspec.Raw | str | None, fault: InvalidRecord
+        self,
+        tally: Tally,
+        position: str,
+        identity: msgspec.Raw | str | None,
+        fault: InvalidRecord,
+        subject: Subject = NOTHING,
     ) -> None:
-        """Add a record that is malformed, or one that a rule leaves out."""
+        """Add a record that is malformed, or one that a rule leaves out; `subject` is its own."""
         place = (tally.source, position, identity, fault.path, fault.reason)
         if isinstance(fault, LeftOut):
             tally.left_out[fault.rule] += 1
-            self._add(tally, Finding(*place, Fate.LEFT_OUT))
+            self._add(tally, Finding(*place, Fate.LEFT_OUT), subject, fault.shown)
             return
         tally.malformed += 1
         reason = f"{_indexes.sub('[]', fault.path)}: {fault.reason}"
         is_counted = reason in tally.reasons or len(tally.reasons) < MAX_REASONS
         tally.reasons[reason if is_counted else OTHER_REASONS] += 1
-        self._add(tally, Finding(*place, Fate.REJECTED))
+        self._add(tally, Finding(*place, Fate.REJECTED), subject)
 
     def withdraw(
-        self, tally: Tally, position: str, identity: msgspec.Raw | str | None, fault: LeftOut
+        self,
+        tally: Tally,
+        position: str,
+        identity: msgspec.Raw | str | None,
+        fault: LeftOut,
+        subject: Subject = NOTHING,
     ) -> None:
         """Add a record that counted as published until another one was read."""
         tally.published -= 1
-        self.refuse(tally, position, identity, fault)
+        self.refuse(tally, position, identity, fault, subject)
 
-    def note(self, tally: Tally, kind: str, finding: Finding) -> None:
+    def note(self, tally: Tally, kind: str, finding: Finding, subject: Subject = NOTHING) -> None:
         """Add a record that is published and worth knowing of."""
         tally.noted[kind] += 1
-        self._add(tally, finding)
+        self._add(tally, finding, subject)
 
     def note_conflict(self, conflict: Conflict) -> None:
         """Add a source that names another payee than the one that is served."""
         tally = next(each for each in self.tallies if each.source == conflict.other)
+        served = next(each for each in self.tallies if each.source == conflict.served)
         finding = Finding(conflict.other, "", conflict.url, "$.accepts", str(conflict), Fate.NOTED)
-        self.note(tally, "conflicting payees", finding)
+        tally.noted["conflicting payees"] += 1
+        reason = (
+            f"names the payee {conflict.other_payee}; {conflict.served_payee} is served, from "
+            f"{self.fates.names[self._numbers[id(served)]]}"
+        )
+        subject = Subject((Address(text_hash(key_of(conflict.url)), 0),))
+        self._add(tally, finding, subject, ("$.accepts", reason))
 
     def check(self, tally: Tally, allowed: Fraction, before: float = 0.0) -> None:
         """Raise TooManyRejects when the malformed share of a source grew by more than this share.
@@ -197,8 +220,17 @@ class Findings:
         if self._file is not None:
             self._file.flush()
 
-    def _add(self, tally: Tally, finding: Finding) -> None:
+    def _add(
+        self,
+        tally: Tally,
+        finding: Finding,
+        subject: Subject = NOTHING,
+        shown: tuple[str, str] | None = None,
+    ) -> None:
         self._counts[id(tally)] += 1
+        path, reason = shown or (finding.path, finding.reason)
+        place = self._numbers[id(tally)], finding.source, finding.position
+        self.fates.add(*place, finding.fate, path, reason, subject)
         examples = self._examples.setdefault((id(tally), finding.fate), [])
         if len(examples) < MAX_EXAMPLES:
             examples.append(finding)
@@ -207,26 +239,29 @@ class Findings:
 
 
 @contextmanager
-def collect_findings(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[Findings]:
+def collect_findings(
+    path: Path | None, inputs: Iterable[str] = (), folder: Path | None = None
+) -> Iterator[Findings]:
     """Collect findings, as JSON lines in a file when a path is given.
 
     The file replaces an earlier one when the body ends or raises TooManyRejects; any other
-    exception leaves the earlier one alone. Raises Misuse for a path that is one of the inputs.
+    exception leaves the earlier one alone. `folder` is for spools. Raises
+    Misuse for a path that is one of the inputs.
     """
     if path is None:
-        yield Findings(None)
+        yield Findings(None, folder)
         return
     if any(_is_same(path, name) for name in inputs):
         raise Misuse(f"--rejects {path}: is a file to read; name another one")
     if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         with path.open("wb") as file:
-            yield Findings(file)
+            yield Findings(file, folder)
         return
     path = path.resolve()  # replace the target of a symbolic link and not the link
     fresh = path.with_name(f"{path.name}.new")
     try:
         with fresh.open("wb") as file:
-            yield Findings(file)
+            yield Findings(file, folder)
     except TooManyRejects:
         fresh.replace(path)
         raise

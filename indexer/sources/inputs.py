@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
 from indexer.sources.records import STANDARD_INPUT, source_errors
 from indexer.text import printable
+from service.urls import is_url
 
 if TYPE_CHECKING:  # httpx is an optional dependency
     from indexer.feeds.reader import Feed, FeedProgress
@@ -48,6 +49,18 @@ class Input(Struct, frozen=True):
     def name(self) -> str:
         """The name for messages and reports."""
         return self.options.name
+
+    @property
+    def public_name(self) -> str:
+        """The name for everybody: of a source of the command line the file name, or the host."""
+        source = self.options
+        if source.path == STANDARD_INPUT and self.source_name == STANDARD_INPUT:
+            return "stdin"
+        if self.source_name == printable(source.path):
+            return PurePath(self.source_name).name
+        if source.url and is_url(self.source_name):
+            return self.source_name.partition("//")[2].partition("/")[0]
+        return self.source_name
 
     @property
     def file(self) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -65,11 +65,17 @@ class Grouped(NamedTuple):
         return sum(place.stop - place.start for place in self.places)
 
 
+class Worse(NamedTuple):
+    """A resource that a better one of its source replaces: its position, and its number."""
+
+    position: str
+    number: int
+
+
 class Dropped(NamedTuple):
-    """A resource that is not listed because of another one: its place, its URL, and why."""
+    """A resource that is not listed because of another one: its place, and why."""
 
     place: Place
-    url: str
     rule: str
     reason: str
 
@@ -89,8 +95,8 @@ class FoundResources:
         self.places: dict[str, dict[str, Place]] = defaultdict(dict)
         self._discovery = discovery
 
-    def add(self, record: SourceRecord, reading: ReadResource) -> str | None:
-        """Add a resource unless a better one is known; returns the position of the worse one."""
+    def add(self, record: SourceRecord, reading: ReadResource) -> Worse | None:
+        """Add a resource unless a better one is known; returns the worse one."""
         outline = reading.outline
         place = self._discovery.spool(self.source, self.trust, record, reading)
         places, key = self.places[outline.domain], outline.key
@@ -101,9 +107,9 @@ class FoundResources:
                 for each in (place, known)
             )
             if rank <= other:
-                return record.position
+                return Worse(record.position, reading.number)
         places[key] = place
-        return None if known is None else known.position
+        return None if known is None else Worse(known.position, known.number)
 
 
 class Discovery:
@@ -189,7 +195,7 @@ class Discovery:
     def _trusts(self) -> dict[str, int]:
         trusts: dict[str, int] = {}
         for place in chain.from_iterable(self._merged.values()):
-            outline = self._outline(place)
+            outline = self.outline(place)
             for url in (outline.given, outline.identity):
                 trusts[url] = max(place.trust, trusts.get(url, place.trust))
         return trusts
@@ -205,7 +211,7 @@ class Discovery:
         others: list[Place] = []
         urls = {url for url, _ in endpoints}
         for place in self._merged.get(domain, ()):
-            outline = self._outline(place)
+            outline = self.outline(place)
             spellings = {outline.given, outline.identity}
             named = pair_endpoints(spellings, outline.method) & endpoints.keys()
             payees = {payee for pair in named for payee in endpoints[pair]}
@@ -222,8 +228,7 @@ class Discovery:
     def drop(self, domain: str, rule: str, reason: str) -> None:
         """Leave out the resources of a domain that nothing has claimed."""
         for place in self._merged.pop(domain, ()):
-            url = self._outline(place).identity
-            self.dropped += [Dropped(each, url, rule, reason) for each in (place, *place.others)]
+            self.dropped += [Dropped(each, rule, reason) for each in (place, *place.others)]
 
     def services(self) -> Iterator[Grouped]:
         """Yield the services of the resources that nothing has claimed, by domain."""
@@ -243,12 +248,13 @@ class Discovery:
             if place.is_listed:
                 yield place, self.readings.listing(place.number)
 
-    def resources_except(self, groups: Iterable[int]) -> Iterator[tuple[Place, Outline]]:
-        """Yield the resources of all groups but these."""
-        for group in sorted(set(range(len(self._groups))).difference(groups)):
-            for place in self._groups[group]:
-                outline = self._outline(place)
-                yield from ((each, outline) for each in (place, *place.others))
+    def resources(self, group: int) -> list[Place]:
+        """Return the resources of a service."""
+        return self._groups[group]
+
+    def outline(self, place: Place) -> Outline:
+        """Return the outline of a resource."""
+        return self.readings.outline(place.number)
 
     def text(self, place: Place) -> bytes:
         """Return the text of a resource."""
@@ -262,13 +268,13 @@ class Discovery:
             return
         trusts: dict[str, int] = {}
         for place in sorted(places, key=lambda place: place.trust):
-            outline = self._outline(place)
+            outline = self.outline(place)
             trusts[outline.given] = trusts[outline.identity] = place.trust
         for address, found in by_address.items():
             leading = max(place.trust for _, place in found)
             kept = []
             for key, place in found:
-                outline = self._outline(place)
+                outline = self.outline(place)
                 if leading < max(trusts[outline.given], trusts[outline.identity]):
                     self._outrank(place)
                 else:
@@ -308,12 +314,11 @@ class Discovery:
 
     def _outrank(self, place: Place) -> None:
         rule = "URLs that a more trusted source lists otherwise"
-        url = self._outline(place).identity
-        self.dropped.append(Dropped(place, url, rule, "a more trusted source lists this URL"))
+        self.dropped.append(Dropped(place, rule, "a more trusted source lists this URL"))
 
     def _merge(self, method: str, places: list[Place]) -> tuple[str, Place]:
         """Return the place of the resource that these become, after its key."""
-        outline = self._outline(places[0])
+        outline = self.outline(places[0])
         outline.method = method
         key = outline.key
         candidates = [
@@ -337,9 +342,6 @@ class Discovery:
             place = first
         place.others = tuple(each for each in places if each is not first)
         return key, place
-
-    def _outline(self, place: Place) -> Outline:
-        return self.readings.outline(place.number)
 
 
 def address_of(key: str) -> str:

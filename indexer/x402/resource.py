@@ -19,8 +19,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy, Stablecoin
-from indexer.sources.denials import Denials, fold_address
+from indexer.sources.denials import Denials, TakenDown, fold_address
 from indexer.sources.records import SourceRecord
+from indexer.sources.subjects import Address, Subject
+from indexer.x402.advice import advise
 from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
@@ -29,13 +31,15 @@ from indexer.x402.prices import Accepted, Notice, read_accepts
 from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import decode_object, mapping
 from service.schema.discovery import ListedEndpoint
+from service.schema.listings import Advice
 from service.schema.records import Endpoint, EndpointQuality
 from service.schema.values import format_timestamp
-from service.urls import MAX_URL, ParsedUrl, parse_url
+from service.snapshot.listings import host_hash, payee_hash
+from service.storage.hash_table import text_hash
+from service.urls import MAX_URL, ParsedUrl, key_of, parse_url
 
 MAX_COUNT = 2**63 - 1
 SIZE = "listings that are too large"
-TAKEN_DOWN = "taken down"
 OLD = "old listings"
 CLOCK_SKEW = 3600 * SECOND
 
@@ -150,6 +154,7 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     payees: the addresses that its entries pay to, as they are compared
     price: in units of the currency, 0 where none is known
     is_listed: whether there is an entry of `accepts`
+    advice: to its seller, as bits
     """
 
     given: str
@@ -166,6 +171,7 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     price: float
     notices: list[Notice]
     is_listed: bool
+    advice: int
 
     @property
     def key(self) -> str:
@@ -206,7 +212,7 @@ def read_resource(
         reason = f"has {len(source.text):,} bytes; at most {MAX_LISTING:,} are listed"
         raise LeftOut(SIZE, "$", reason)
     values = decode_object(source.text)
-    path, given_url, described = _url(values)
+    path, given_url, described = url_of(values)
     parsed = _check_url(path, given_url, rules)
     accepted = read_accepts(values.get("accepts"), source.text, rules.stablecoins)
     payees = list(
@@ -214,7 +220,7 @@ def read_resource(
     )
     _check_accepted(accepted, payees, rules)
     extension = mapping(values.get("extensions"), "bazaar")
-    url, given = _with_route(given_url, extension.get("routeTemplate")), parsed.identity
+    url, given = with_route(given_url, extension.get("routeTemplate")), parsed.identity
     if url != given_url:
         parsed = _check_url(path, url, rules)
     declared = read_input(extension, _output_schema(accepted), url)
@@ -250,6 +256,7 @@ def read_resource(
         price=float(accepted.amount or 0),
         notices=accepted.notices,
         is_listed=listing is not None,
+        advice=advise(values, accepted.entries, given_url, declared, metadata.description),
         listing=b"" if listing is None else _encode(listing),
         endpoint=_endpoint(url, declared, accepted, metadata, usage),
         networks=accepted.networks,
@@ -259,8 +266,11 @@ def read_resource(
     return resource, listing
 
 
-def _url(values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return the JSON path of the URL, the URL, and the object around it, if there is one."""
+def url_of(values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return the JSON path of the URL, the URL, and the object around it, if there is one.
+
+    Raises InvalidRecord without a URL.
+    """
     resource = values.get("resource")
     path, described = "$.resource", {}
     if isinstance(resource, dict):
@@ -281,10 +291,21 @@ def _check_url(path: str, url: str, rules: Rules) -> ParsedUrl:
     return parsed
 
 
+def subject_of(outline: Outline) -> Subject:
+    """Return what a resource names: its URL, and its route template."""
+    host = host_hash(outline.host)
+    addresses = [
+        Address(text_hash(url), host)
+        for url in dict.fromkeys((key_of(outline.given), key_of(outline.identity)))
+    ]
+    payees = tuple(map(payee_hash, outline.payees))
+    return Subject(tuple(addresses), payees, Advice(outline.advice))
+
+
 def given_url(text: bytes) -> str:
     """Return the normalised URL of a resource that may break rules, or an empty string."""
     try:
-        return parse_url(_url(decode_object(text))[1]).identity
+        return parse_url(url_of(decode_object(text))[1]).identity
     except (InvalidRecord, ValueError):
         return ""
 
@@ -301,7 +322,7 @@ def check_address(path: str, parsed: ParsedUrl, rules: Rules) -> None:
     if parsed.scheme == "http" and not policy.allow_http:
         raise LeftOut("http resources", path, "is not encrypted")
     if denial := rules.denials.find(host=parsed.host, domain=parsed.domain, urls=[parsed.identity]):
-        raise LeftOut(TAKEN_DOWN, path, denial.reason)
+        raise TakenDown(path, denial)
 
 
 def _check_accepted(accepted: Accepted, payees: list[str], rules: Rules) -> None:
@@ -315,7 +336,7 @@ def _check_accepted(accepted: Accepted, payees: list[str], rules: Rules) -> None
 def check_payees(path: str, payees: list[str], rules: Rules) -> None:
     """Raise LeftOut for addresses at a JSON path of which one is taken down."""
     if denial := rules.denials.find(payees=payees):
-        raise LeftOut(TAKEN_DOWN, path, denial.reason)
+        raise TakenDown(path, denial)
 
 
 def check_price(path: str, amount: Decimal | None, currency: str, rules: Rules) -> None:
@@ -326,7 +347,7 @@ def check_price(path: str, amount: Decimal | None, currency: str, rules: Rules) 
         raise LeftOut("implausible prices", path, reason)
 
 
-def _with_route(url: str, route: Any) -> str:
+def with_route(url: str, route: Any) -> str:
     """Replace the path of a URL by its route template, such as `/v1/:id`, if the path matches."""
     if not isinstance(route, str) or not _route.fullmatch(route) or ".." in unquote(route):
         return url

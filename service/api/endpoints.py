@@ -134,21 +134,29 @@ async def find_endpoints(snapshot: Snapshot, search: EndpointSelection) -> Endpo
     return await snapshot.engine.search_endpoints(search.q or None, limit, offset, filters)
 
 
-def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> Body:
-    """Return the JSON of an `EndpointList`, with the endpoints as they are stored.
+def endpoint_items(snapshot: Snapshot, hits: EndpointHits) -> tuple[StoredList, int]:
+    """Return the endpoints of a page as they are stored, and their number.
 
-    The page ends early where MAX_PAGE bytes leave no room for more; `limit` is then the number of
-    its endpoints.
+    The page ends early where MAX_PAGE bytes leave no room for more.
     """
     items = list(map(snapshot.endpoints.item, hits.ordinals, hits.offers))
     sizes = accumulate(sum(map(len, item)) for item in items)
     count = max(bisect_right(list(sizes), MAX_PAGE), 1)
     pieces = [piece for item in items[:count] for piece in (b",", *item)]
-    limit = count if count < len(items) else search.limit
+    return StoredList(pieces[1:]), min(count, len(items))
+
+
+def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> Body:
+    """Return the JSON of an `EndpointList`, with the endpoints as they are stored.
+
+    The `limit` of a page that ends early is the number of its endpoints.
+    """
+    items, count = endpoint_items(snapshot, hits)
+    limit = count if count < len(hits.ordinals) else search.limit
     explanations = hits.explanations and hits.explanations[:limit]
     return splice(
         {
-            "endpoints": StoredList(pieces[1:]),
+            "endpoints": items,
             "total": hits.total,
             "listed": hits.listed,
             "limit": limit,

@@ -20,6 +20,7 @@ from service.search.semantic.vector_index import VectorIndex
 from service.snapshot.demand import DemandTable
 from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.endpoints import Endpoints
+from service.snapshot.listings import Listings
 from service.snapshot.manifest import Manifest
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
@@ -78,6 +79,7 @@ class SnapshotData:
         self.filters = ServiceFilterIndex(folder / "filters")
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)
+        self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
         header = read_header(folder / "postings")
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
         self.groups = None if is_one_each else self.endpoints.groups

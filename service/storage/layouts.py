@@ -183,6 +183,31 @@ RESOURCES = Layout(
 )
 
 
+LISTINGS = Layout(
+    "Which sources name a URL, by hashes of URLs in normal form, hosts and payees. Rows are in the "
+    "order of their hashes, then of sources; the key of a record without a URL is its place.",
+    named_urls=Array("<u8", "named", "the URLs of the resources that are published"),
+    named_sources=Array("<i4", "named", "the source of each"),
+    named_services=Array("<i4", "named", "its service"),
+    named_advice=Array("<u2", "named", "advice to its seller, as bits"),
+    unlisted_urls=Array("<u8", "unlisted", "the URLs of records that are not published, or noted"),
+    unlisted_sources=Array("<i4", "unlisted", "the source of each"),
+    unlisted_fates=Array("|u1", "unlisted", "its fate: 1 left out, 2 rejected, 3 noted"),
+    unlisted_advice=Array("<u2", "unlisted", "advice to its seller, as bits"),
+    unlisted_texts=Array("<i4", "unlisted", "its row in `listings/fates.arrays`"),
+    endpoint_urls=Array("<u8", "urls", "the URLs of the endpoints"),
+    endpoint_ordinals=Array("<i4", "urls", "the endpoint of each"),
+    endpoint_advice=Array("<u2", "urls", "advice to its seller, as bits, if a record has it"),
+    host_names=Array("<u8", "urls", "the hosts of the endpoints"),
+    host_ordinals=Array("<i4", "urls", "the endpoint of each"),
+    others=Array(
+        "<u8", "others", "the hosts and the payees of the URLs that are not listed, once for each"
+    ),
+    other_fates=Array("|u1", "others", "the best fate of the URL, likewise"),
+    record_sources=Array("<i4", "services", "the source of the record of each service, or -1"),
+)
+
+
 class Entry(NamedTuple):
     """A file of a snapshot, or several whose names match a pattern.
 
@@ -228,6 +253,12 @@ FILES = MappingProxyType(
         "resources/resources.arrays": Entry("filters of the listed resources", RESOURCES),
         "resources/strings.arrays": Entry("their values", STRING_TABLE),
         "resources/texts.arrays": Entry("the listed resources", RECORD_STORE),
+        "listings/listings.arrays": Entry("which sources name a URL", LISTINGS),
+        "listings/fates.arrays": Entry("why URLs are not listed", RECORD_STORE),
+        "listings/sources.arrays": Entry(
+            "the public name of each source, and how many of its URLs are left out here",
+            RECORD_STORE,
+        ),
         "demand.arrays": Entry(
             "the demand of each service, then of none, and the services with most payments",
             RECORD_STORE,

@@ -11,9 +11,9 @@ from indexer.catalogue.admission import Admitted, admit
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Denial, Policy, SourceOptions
-from indexer.sources.denials import Denials
+from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.sources.records import SourceRecord
-from indexer.x402.resource import TAKEN_DOWN, Rules
+from indexer.x402.resource import Rules
 from tests.support.running import Json, endpoint, service
 
 OURS, THEIRS = (SourceOptions(name="source", curated=curated) for curated in (True, False))

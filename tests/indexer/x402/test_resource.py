@@ -17,14 +17,14 @@ from msgspec import structs
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Denial, Policy, Stablecoin
 from indexer.sources.decisions import Decisions
-from indexer.sources.denials import Denials
+from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
 from indexer.x402.dates import NEVER
 from indexer.x402.discovery import Discovery, FoundResources
 from indexer.x402.listing import MAX_LISTING
 from indexer.x402.readings import Readings
-from indexer.x402.resource import SIZE, TAKEN_DOWN, Rules, read_resource
+from indexer.x402.resource import SIZE, Rules, read_resource
 from service.schema.discovery import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (

@@ -1,0 +1,67 @@
+"""Refused records: the URLs and the payees that they name, as far as these can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from indexer.errors import InvalidRecord
+from indexer.sources.denials import fold_address
+from indexer.sources.subjects import NOTHING, Subject, make_subject
+from indexer.x402.advice import advise
+from indexer.x402.metadata import read_metadata
+from indexer.x402.parameters import read_input
+from indexer.x402.resource import url_of, with_route
+from indexer.x402.untrusted import decode_object, mapping
+from service.urls import ParsedUrl, parse_url
+
+MAX_URLS = 1_000
+"""URLs of one record: more than a discovered service has, and an endless list is cut."""
+
+
+def subject_of(text: bytes) -> Subject:
+    """Return the subject of a record of either kind, valid or not."""
+    try:
+        values = decode_object(text)
+    except InvalidRecord:
+        return NOTHING
+    if isinstance(values.get("endpoints"), list):
+        endpoints = [each for each in values["endpoints"] if isinstance(each, dict)][:MAX_URLS]
+        urls = [each.get("url") for each in endpoints]
+        return make_subject(_parse(urls), _payees(endpoints))
+    return _subject_of_resource(values)
+
+
+def _subject_of_resource(values: dict[str, Any]) -> Subject:
+    try:
+        _, url, described = url_of(values)
+    except InvalidRecord:
+        return NOTHING
+    accepts = values.get("accepts")
+    items = accepts if isinstance(accepts, list) else []
+    entries = [each for each in items if isinstance(each, dict)]
+    extension = mapping(mapping(values, "extensions"), "bazaar")
+    templated = url
+    with suppress(ValueError):  # of a URL that is none
+        templated = with_route(url, extension.get("routeTemplate"))
+    schemas = [entry.get("outputSchema") for entry in entries]
+    schema = next((each for each in schemas if mapping(each, "input")), None)
+    declared = read_input(extension, schema, templated)
+    description = read_metadata([values, described, values.get("metadata")]).description
+    advice = advise(values, entries, url, declared, description)
+    return make_subject(_parse([url, templated]), _payees(entries[:MAX_URLS]), advice)
+
+
+def _parse(urls: list[Any]) -> Iterator[ParsedUrl]:
+    for url in urls:
+        if isinstance(url, str):
+            with suppress(ValueError):
+                yield parse_url(url)
+
+
+def _payees(items: list[dict[str, Any]]) -> Iterator[str]:
+    for each in items:
+        payee = each.get("payTo")
+        if isinstance(payee, str) and payee:
+            yield fold_address(payee)

@@ -1,0 +1,145 @@
+"""Writing the tables of `service.snapshot.listings`: which sources name a URL, and its fates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from struct import Struct
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from indexer.columns.record_columns import RecordColumns
+from indexer.record_store import write_record_store
+from indexer.sources.fates import NO_HOST, FateSpool, Rows
+from indexer.sources.subjects import Subject
+from service.snapshot.listings import NO_SOURCE, NOTED
+from service.storage.container import write_arrays
+from service.storage.layouts import LISTINGS
+
+MAX_REPEATED = 20
+"""Rows of one URL in one source."""
+NAMED = np.dtype([("url", "<u8"), ("source", "<i4"), ("service", "<i4"), ("advice", "<i4")])
+
+Keys = npt.NDArray[np.uint64]
+_named = Struct("<Qiii")  # the same layout
+_encode = msgspec.json.Encoder().encode
+
+
+class NamedUrls:
+    """Collects the URLs of the resources that are published, with their sources."""
+
+    def __init__(self) -> None:
+        self._rows = bytearray()
+
+    def add(self, subject: Subject, source: int, service: int) -> None:
+        """Add a resource of a source that a service has."""
+        for url, _ in subject.addresses:
+            self._rows += _named.pack(url, source, service, int(subject.advice))
+
+    def rows(self) -> Rows:
+        """Return the rows, as NAMED, by URL, source and service; each once."""
+        rows = np.frombuffer(self._rows, NAMED)
+        rows = rows[np.lexsort((rows["service"], rows["source"], rows["url"]))]
+        if not len(rows):
+            return rows
+        starts = np.flatnonzero(_is_first(rows["url"], rows["source"], rows["service"]))
+        distinct = rows[starts]
+        distinct["advice"] = np.bitwise_or.reduceat(rows["advice"], starts)
+        return distinct
+
+
+def write_listings(
+    folder: Path,
+    columns: RecordColumns,
+    named: Rows,
+    record_sources: Sequence[int],
+    fates: FateSpool,
+) -> None:
+    """Write the tables of the stored services, in listing order.
+
+    named: the rows of NamedUrls
+    record_sources: the source of the record of each service, NO_SOURCE for a discovered one
+    """
+    folder.mkdir()
+    endpoints = columns.endpoints
+    owners = np.repeat(np.asarray(record_sources, np.int32), columns.services["endpoints"])
+    advice = np.where(owners == NO_SOURCE, 0, endpoints["advice"]).astype(np.uint16)
+    valid = np.flatnonzero(endpoints["address"] != 0).astype(np.int32)
+    by_url = valid[np.argsort(endpoints["address"][valid], kind="stable")]
+    by_host = valid[np.argsort(endpoints["host"][valid], kind="stable")]
+    unlisted = _sort(fates.rows())
+    texts, numbers = _number_texts(unlisted)
+    urls = endpoints["address"][by_url]
+    others = _others(unlisted, fates.payees(), np.concatenate((urls, named["url"])))
+    arrays = {
+        "named_urls": named["url"],
+        "named_sources": named["source"],
+        "named_services": named["service"],
+        "named_advice": named["advice"].astype(np.uint16),
+        "unlisted_urls": unlisted["url"],
+        "unlisted_sources": unlisted["source"],
+        "unlisted_fates": unlisted["fate"].astype(np.uint8),
+        "unlisted_advice": unlisted["advice"].astype(np.uint16),
+        "unlisted_texts": numbers,
+        "endpoint_urls": urls,
+        "endpoint_ordinals": by_url,
+        "endpoint_advice": advice[by_url],
+        "host_names": endpoints["host"][by_host],
+        "host_ordinals": by_host,
+        "others": others["key"],
+        "other_fates": others["fate"].astype(np.uint8),
+        "record_sources": np.asarray(record_sources, np.int32),
+    }
+    write_arrays(folder / "listings", LISTINGS, arrays)
+    spans = zip(texts["start"].tolist(), texts["size"].tolist(), strict=True)
+    write_record_store(folder, "fates", (fates.text(*span) for span in spans))
+    write_record_store(folder, "sources", map(_encode, fates.sources))
+
+
+def _sort(rows: Rows) -> Rows:
+    """Return rows by URL, source, fate and text, each once and the first few of a source."""
+    order = np.lexsort((rows["text"], rows["fate"], rows["source"], rows["url"]))
+    rows = rows[order]
+    rows = rows[_is_first(rows["url"], rows["source"], rows["fate"], rows["text"])]
+    starts = np.flatnonzero(_is_first(rows["url"], rows["source"]))
+    sizes = np.diff(np.append(starts, len(rows)))
+    ranks = np.arange(len(rows)) - np.repeat(starts, sizes)
+    kept: Rows = rows[ranks < MAX_REPEATED]
+    return kept
+
+
+def _number_texts(rows: Rows) -> tuple[Rows, npt.NDArray[np.int32]]:
+    """Return a row for each text, by its hash, and the number of the text of each row."""
+    _, firsts, numbers = np.unique(rows["text"], return_index=True, return_inverse=True)
+    return rows[firsts], numbers.astype(np.int32)
+
+
+def _others(unlisted: Rows, payees: Rows, listed: Keys) -> Rows:
+    """Return the hosts and the payees of the URLs that are not listed, with the best fate."""
+    rows = unlisted[(unlisted["fate"] != NOTED) & ~np.isin(unlisted["url"], listed)]
+    order = np.lexsort((rows["fate"], rows["url"]))
+    best = rows[order][_is_first(rows["url"][order])]
+    paid = payees[np.isin(payees["url"], best["url"])]
+    of_paid = np.searchsorted(best["url"], paid["url"])
+    hosted = best[best["host"] != NO_HOST]
+    pairs = np.concatenate(
+        [
+            np.stack((hosted["host"], hosted["url"], hosted["fate"].astype(np.uint64)), axis=1),
+            np.stack((paid["payee"], paid["url"], best["fate"][of_paid].astype(np.uint64)), axis=1),
+        ]
+    )
+    pairs = np.unique(pairs, axis=0)
+    others = np.empty(len(pairs), np.dtype([("key", "<u8"), ("fate", "<i4")]))
+    others["key"], others["fate"] = pairs[:, 0], pairs[:, 2]
+    return others
+
+
+def _is_first(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Return which of sorted rows differ from the one before."""
+    is_first = np.zeros(len(columns[0]), np.bool_)
+    is_first[:1] = True
+    for column in columns:
+        is_first[1:] |= column[1:] != column[:-1]
+    return is_first

@@ -1,0 +1,157 @@
+"""Fates of records that are not published, or noted: spooled until the table of them is written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from hashlib import blake2b
+from pathlib import Path, PurePath
+from struct import Struct
+from typing import IO, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import UNSET
+
+from indexer.sources.subjects import Address, Subject
+from indexer.text import drop_ignorable, shorten
+from service.schema.listings import FATES, Fate, ListingFate
+from service.snapshot.listings import ListingSource, position_hash
+
+MAX_UNLISTED = 100_000
+"""URLs of one source that are not listed, and as many notes: a build keeps no more."""
+NO_HOST = 0
+ROW = np.dtype(
+    [
+        ("url", "<u8"),
+        ("host", "<u8"),
+        ("text", "<u8"),  # hash of it
+        ("start", "<i8"),  # where it stands in the spool
+        ("size", "<i4"),
+        ("source", "<i4"),
+        ("fate", "<i4"),
+        ("advice", "<i4"),
+    ]
+)
+PAYEE = np.dtype([("payee", "<u8"), ("url", "<u8")])
+
+# The same layout as the dtypes of these names.
+_row = Struct("<QQQqiiii")
+_payee = Struct("<QQ")
+
+Rows = npt.NDArray[np.void]
+_encode = msgspec.json.Encoder().encode
+
+
+class Mark(NamedTuple):
+    """The state of a spool when a source began: its rows, and those of payees."""
+
+    rows: int
+    payees: int
+
+
+class FateSpool:
+    """Collects fates by hashes of URLs; the texts are in a file without a name in `folder`.
+
+    names: the public names of the sources, by number
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+        self._end = 0  # of the file
+        self._rows, self._payees = bytearray(), bytearray()
+        self._counts: list[dict[bool, int]] = []
+        self._marks: list[Mark] = []
+        self._sources: list[ListingSource] = []
+
+    @property
+    def names(self) -> list[str]:
+        """The public names of the sources, by number."""
+        return [each.name for each in self._sources]
+
+    @property
+    def sources(self) -> list[ListingSource]:
+        """The sources, each with the number of its URLs that have no row."""
+        for source, counts in zip(self._sources, self._counts, strict=True):
+            source.more = max(0, counts[False] - MAX_UNLISTED)
+        return self._sources
+
+    def start(self, name: str, public_name: str) -> None:
+        """Start the next source; its public name is empty if it lists nothing."""
+        shown = shorten(drop_ignorable(public_name or PurePath(name).name))
+        self._sources.append(ListingSource(shown, is_read=bool(public_name)))
+        self._counts.append({False: 0, True: 0})
+        self._marks.append(Mark(len(self._rows), len(self._payees)))
+
+    def discard(self) -> None:
+        """Forget the source that was started last."""
+        mark = self._marks.pop()
+        del self._rows[mark.rows :], self._payees[mark.payees :]
+        del self._sources[-1], self._counts[-1]
+
+    def add(
+        self,
+        source: int,
+        name: str,
+        position: str,
+        fate: Fate,
+        path: str,
+        reason: str,
+        subject: Subject,
+    ) -> None:
+        """Add the fate of a record of the source of a number.
+
+        A record without a URL is found by its position and the name of its source in reports.
+        """
+        is_note = fate is Fate.NOTED
+        addresses = subject.addresses
+        if not addresses and not is_note:
+            addresses = (Address(position_hash(name, position), NO_HOST),)
+        counts = self._counts[source]
+        room = max(0, MAX_UNLISTED - counts[is_note])
+        counts[is_note] += len(addresses)
+        if not addresses[:room]:
+            return
+        text = self._describe(source, fate, path, reason)
+        digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+        start = self._write(text)
+        number, advice = FATES.index(fate), int(subject.advice)
+        for url, host in addresses[:room]:
+            row = (url, host, digest, start, len(text), source, number, advice)
+            self._rows += _row.pack(*row)
+            if not is_note and host != NO_HOST:
+                for payee in subject.payees:
+                    self._payees += _payee.pack(payee, url)
+
+    def rows(self) -> Rows:
+        """Return the rows, as ROW, in the order in which they came."""
+        return np.frombuffer(bytes(self._rows), ROW)
+
+    def payees(self) -> Rows:
+        """Return the payees of the URLs, as PAYEE."""
+        return np.frombuffer(bytes(self._payees), PAYEE)
+
+    def text(self, start: int, size: int) -> bytes:
+        """Return a text of the spool."""
+        if self._file is None:
+            return b""
+        self._file.flush()
+        return os.pread(self._file.fileno(), size, start)
+
+    def _describe(self, source: int, fate: Fate, path: str, reason: str) -> bytes:
+        shown = ListingFate(
+            source=self._sources[source].name,
+            fate=fate,
+            reason=shorten(drop_ignorable(reason)),
+            path=shorten(drop_ignorable(path)) or UNSET,
+        )
+        return _encode(shown)
+
+    def _write(self, text: bytes) -> int:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  # closed with this
+        start = self._end
+        self._end += self._file.write(text)
+        return start

@@ -1,0 +1,176 @@
+"""Why something is listed or not: the fates of a URL, and those of a host or a payee."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.endpoints import EndpointSelection, endpoint_items, find_endpoints
+from service.api.listing import splice, stored_list
+from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
+from service.errors import InvalidParameter
+from service.filtering.offers import NONE
+from service.http.context import snapshot_of
+from service.http.responses import Cacheable, no_store
+from service.schema.listings import ADVICE, Advice, ListingAdvice
+from service.snapshot import Snapshot
+from service.snapshot.engine import EndpointHits
+from service.snapshot.listings import Answer, host_hash, payee_hash
+from service.storage.hash_table import text_hash
+from service.urls import MAX_HOST, MAX_URL, PackageMissing, ParsedUrl, parse_url
+
+NOT_NAMED = "not_named"
+BEYOND_ASCII = "names a host beyond ASCII; write it as DNS does, as in xn--bcher-kva.example"
+
+ListingUrl = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_URL,
+        description="The URL of an endpoint, in any spelling: why it is listed or not.",
+    ),
+]
+Host = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_HOST,
+        description="A host without a port: its listed endpoints, and the number of others.",
+    ),
+]
+Payee = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_HOST,
+        description="An address that is paid to: its listed endpoints, and the number of others.",
+    ),
+]
+
+
+class ExplainListings(Operation, frozen=True, kw_only=True):
+    """Say why a URL is listed or not, or list what there is of a host or a payee."""
+
+    url: ListingUrl | None = None
+    host: Host | None = None
+    pay_to: Payee | None = None
+    limit: Limit = DEFAULT_LIMIT
+    offset: Offset = 0
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.url, self.host, self.pay_to) if each is not None]
+        if len(given) != 1:
+            raise InvalidParameter("url", "url is required, or one of host and payTo; give one")
+
+    @property
+    def is_expensive(self) -> bool:
+        """Whether the answer is more than a few slices."""
+        return self.url is None
+
+
+class Explanation(NamedTuple):
+    """Why a URL is listed or not: the URL in normal form, the stored texts, and the advice."""
+
+    url: str
+    answer: Answer
+    advice: list[ListingAdvice]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a source names the URL."""
+        return self.answer.is_listed or bool(self.answer.fates or self.answer.notes)
+
+    def body(self, snapshot: Snapshot) -> bytes:
+        """Return the JSON of a `ListingReport`."""
+        answer = self.answer
+        notes = [*answer.notes, *snapshot.listings.incomplete(answer.sources)]
+        return bytes(
+            splice(
+                {
+                    "url": self.url,
+                    "listed": answer.is_listed,
+                    "fates": stored_list(answer.fates),
+                    "notes": stored_list(notes),
+                    "advice": self.advice,
+                }
+            )
+        )
+
+
+async def explain_listings(request: Request, wanted: ExplainListings) -> Response:
+    """Say why a URL is listed or not, or list the endpoints of a host or a payee."""
+    snapshot = snapshot_of(request)
+    if wanted.url is not None:
+        explanation = explain_url(snapshot, wanted.url)
+        body = explanation.body(snapshot)
+        return Cacheable(body) if explanation.is_known else no_store(body)
+    if wanted.host is not None:
+        host = _parse_host(wanted.host)
+        key, hits = host_hash(host), _hits_of_host(snapshot, host, wanted)
+    else:
+        pay_to = wanted.pay_to or ""
+        selection = EndpointSelection(
+            pay_to=(pay_to,), per_service=0, limit=wanted.limit, offset=wanted.offset
+        )
+        key, hits = payee_hash(pay_to), await find_endpoints(snapshot, selection)
+    items, count = endpoint_items(snapshot, hits)
+    return Cacheable(
+        splice(
+            {
+                "endpoints": items,
+                "total": hits.total,
+                "limit": count if count < len(hits.ordinals) else wanted.limit,
+                "offset": wanted.offset,
+                "others": snapshot.listings.count_others(key),
+            }
+        )
+    )
+
+
+def explain_url(snapshot: Snapshot, url: str) -> Explanation:
+    """Return the fates of a URL; raises InvalidParameter."""
+    parsed = _parse("url", url)
+    answer = snapshot.listings.find(text_hash(parsed.key))
+    return Explanation(parsed.identity, answer, advise(snapshot, answer))
+
+
+def advise(snapshot: Snapshot, answer: Answer) -> list[ListingAdvice]:
+    """Return the advice to the seller of a URL."""
+    if answer.is_listed or answer.fates or answer.notes:
+        return advice_of(answer.advice)
+    names = snapshot.listings.read_sources
+    text = (
+        "no source of this catalogue names the URL; it is listed once one of them does: "
+        f"{', '.join(names)}"
+    )
+    return [ListingAdvice(NOT_NAMED, text)]
+
+
+def advice_of(advice: Advice) -> list[ListingAdvice]:
+    """Return the texts of advice."""
+    return [text for bit, text in ADVICE.items() if bit in advice]
+
+
+def _parse(parameter: str, url: str) -> ParsedUrl:
+    try:
+        return parse_url(url)
+    except ValueError as error:
+        raise InvalidParameter(parameter, f"{parameter} {error}") from error
+    except PackageMissing as error:
+        raise InvalidParameter(parameter, f"{parameter} {BEYOND_ASCII}") from error
+
+
+def _parse_host(host: str) -> str:
+    parsed = _parse("host", f"https://{host}/")
+    if parsed.identity != f"https://{parsed.host}/" or parsed.has_credentials:
+        raise InvalidParameter("host", "host is no host name alone, such as api.example.com")
+    return parsed.host
+
+
+def _hits_of_host(snapshot: Snapshot, host: str, wanted: ExplainListings) -> EndpointHits:
+    ordinals = snapshot.listings.of_host(host)
+    page = ordinals[wanted.offset : wanted.offset + wanted.limit].tolist()
+    return EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), None)

@@ -1,0 +1,116 @@
+"""Answers to why a URL is listed or not."""
+
+from __future__ import annotations
+
+from enum import IntFlag, StrEnum
+
+from msgspec import UNSET, Struct, UnsetType
+
+from service.schema.responses import FoundEndpoint
+
+
+class Fate(StrEnum):
+    """The fate of a record, best first; a record without a finding is published.
+
+    NOTED: a remark on a record that is published
+    """
+
+    PUBLISHED = "published"
+    LEFT_OUT = "left out"
+    REJECTED = "rejected"
+    NOTED = "noted"
+
+
+FATES = (*Fate,)
+"""The fates by their numbers in a snapshot."""
+DECLINED = "declined by the operator"
+
+
+class Advice(IntFlag):
+    """The faults of a listing that its seller can mend, as bits."""
+
+    NO_INPUT = 1
+    NO_EXAMPLE = 2
+    DOUBLE_WRAPPED = 4
+    EXTERNAL_REF = 8
+    WRONG_VERSION = 16
+    NO_TEXT = 32
+
+
+class ListingAdvice(Struct):
+    """An advice to the seller: a stable code, and a text."""
+
+    code: str
+    text: str
+
+
+ADVICE = {
+    Advice.NO_INPUT: ListingAdvice(
+        "no_input",
+        "no input is declared; describe parameters or body in `extensions.bazaar`, with `info` and "
+        "its `schema`",
+    ),
+    Advice.NO_EXAMPLE: ListingAdvice(
+        "no_example",
+        "the URL is a template without values; list a URL that can be called, and the template "
+        "as `extensions.bazaar.routeTemplate`, or give each placeholder an example",
+    ),
+    Advice.DOUBLE_WRAPPED: ListingAdvice(
+        "double_wrapped",
+        "`bazaar` stands within another `bazaar` or `extensions`, where nobody reads it; move its "
+        "members up to `extensions.bazaar`",
+    ),
+    Advice.EXTERNAL_REF: ListingAdvice(
+        "external_ref",
+        "a schema refers to another document by `$ref`, which is not fetched; write it out, or "
+        "refer to `#/$defs`",
+    ),
+    Advice.WRONG_VERSION: ListingAdvice(
+        "wrong_version",
+        "members of version 1 and 2 of x402 are mixed; version 1 has `maxAmountRequired` and "
+        "`outputSchema`, version 2 `amount` and `extensions.bazaar`",
+    ),
+    Advice.NO_TEXT: ListingAdvice(
+        "no_text",
+        "the endpoint has no description of its own; searches find it by its path alone",
+    ),
+}
+"""The texts of advice, in the order of answers."""
+
+
+class ListingFate(Struct, kw_only=True, omit_defaults=True):
+    """The fate of a URL in one source.
+
+    reason, path: why it is not listed, and the JSON path of the fault in the record of the source
+    service, endpoint: the id of the service that lists it, and the number of the endpoint there
+    """
+
+    source: str
+    fate: Fate
+    reason: str | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    service: str | UnsetType = UNSET
+    endpoint: int | UnsetType = UNSET
+
+
+class ListingReport(Struct):
+    """The fates of a URL in normal form: one for each source that names it; and all remarks."""
+
+    url: str
+    listed: bool
+    fates: list[ListingFate]
+    notes: list[ListingFate]
+    advice: list[ListingAdvice]
+
+
+class ListingPage(Struct):
+    """The listed endpoints of a host or a payee.
+
+    others: how many URLs that sources name are not listed, by their best fate
+    """
+
+    endpoints: list[FoundEndpoint]
+    total: int
+    limit: int
+    offset: int
+    others: dict[Fate, int]
