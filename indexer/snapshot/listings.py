@@ -20,10 +20,13 @@ from service.storage.layouts import LISTINGS
 
 MAX_REPEATED = 20
 """Rows of one URL in one source."""
-NAMED = np.dtype([("url", "<u8"), ("source", "<i4"), ("service", "<i4"), ("advice", "<i4")])
+NAMED = np.dtype(
+    [("url", "<u8"), ("target", "<u8"), ("source", "<i4"), ("service", "<i4"), ("advice", "<i4")]
+)
+KEY = ("url", "source", "service", "target")
 
 Keys = npt.NDArray[np.uint64]
-_named = Struct("<Qiii")  # the same layout
+_named = Struct("<QQiii")  # the same layout
 _encode = msgspec.json.Encoder().encode
 
 
@@ -34,17 +37,18 @@ class NamedUrls:
         self._rows = bytearray()
 
     def add(self, subject: Subject, source: int, service: int) -> None:
-        """Add a resource of a source that a service has."""
+        """Add a resource of a source that a service has; the last URL is that of its endpoint."""
         for url, _ in subject.addresses:
-            self._rows += _named.pack(url, source, service, int(subject.advice))
+            target = subject.addresses[-1].url
+            self._rows += _named.pack(url, target, source, service, int(subject.advice))
 
     def rows(self) -> Rows:
-        """Return the rows, as NAMED, by URL, source and service; each once."""
+        """Return the rows, as NAMED, by URL, source, service and target; each once."""
         rows = np.frombuffer(self._rows, NAMED)
-        rows = rows[np.lexsort((rows["service"], rows["source"], rows["url"]))]
+        rows = rows[np.lexsort((rows["target"], rows["service"], rows["source"], rows["url"]))]
         if not len(rows):
             return rows
-        starts = np.flatnonzero(_is_first(rows["url"], rows["source"], rows["service"]))
+        starts = np.flatnonzero(_is_first(*(rows[name] for name in KEY)))
         distinct = rows[starts]
         distinct["advice"] = np.bitwise_or.reduceat(rows["advice"], starts)
         return distinct
@@ -77,6 +81,7 @@ def write_listings(
         "named_urls": named["url"],
         "named_sources": named["source"],
         "named_services": named["service"],
+        "named_targets": named["target"],
         "named_advice": named["advice"].astype(np.uint16),
         "unlisted_urls": unlisted["url"],
         "unlisted_sources": unlisted["source"],

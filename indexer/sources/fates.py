@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path, PurePath
 from struct import Struct
 from typing import IO, NamedTuple
@@ -52,14 +52,13 @@ class Mark(NamedTuple):
 
 
 class FateSpool:
-    """Collects fates by hashes of URLs; the texts are in a file without a name in `folder`.
+    """Collects fates by hashes of URLs; texts go to a file without a name in `folder`, or memory.
 
     names: the public names of the sources, by number
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-        self._file: IO[bytes] | None = None
+        self._file: IO[bytes] = BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)
         self._end = 0  # of the file
         self._rows, self._payees = bytearray(), bytearray()
         self._counts: list[dict[bool, int]] = []
@@ -77,6 +76,10 @@ class FateSpool:
         for source, counts in zip(self._sources, self._counts, strict=True):
             source.more = max(0, counts[False] - MAX_UNLISTED)
         return self._sources
+
+    def close(self) -> None:
+        """Remove the texts."""
+        self._file.close()
 
     def start(self, name: str, public_name: str) -> None:
         """Start the next source; its public name is empty if it lists nothing."""
@@ -135,10 +138,8 @@ class FateSpool:
 
     def text(self, start: int, size: int) -> bytes:
         """Return a text of the spool."""
-        if self._file is None:
-            return b""
-        self._file.flush()
-        return os.pread(self._file.fileno(), size, start)
+        self._file.seek(start)
+        return self._file.read(size)
 
     def _describe(self, source: int, fate: Fate, path: str, reason: str) -> bytes:
         shown = ListingFate(
@@ -150,8 +151,6 @@ class FateSpool:
         return _encode(shown)
 
     def _write(self, text: bytes) -> int:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  # closed with this
         start = self._end
         self._end += self._file.write(text)
         return start

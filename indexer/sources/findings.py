@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -99,13 +99,12 @@ class Tally(Struct):
 class Findings:
     """Collects findings: counts all, keeps the first few by source and writes each to a file.
 
-    Those on records of sources go to `fates` as well, which are published. `folder` is for its
-    spool.
+    Those on records of sources go to `fates` as well, which are published.
     """
 
-    def __init__(self, file: BinaryIO | None, folder: Path | None = None) -> None:
+    def __init__(self, file: BinaryIO | None, fates: FateSpool | None = None) -> None:
         self._file = file
-        self.fates = FateSpool(folder)
+        self.fates = FateSpool() if fates is None else fates
         self._numbers: dict[int, int] = {}
         self._examples: dict[tuple[int, Fate], list[Finding]] = {}
         self._counts: dict[int, int] = Counter()
@@ -242,26 +241,31 @@ class Findings:
 def collect_findings(
     path: Path | None, inputs: Iterable[str] = (), folder: Path | None = None
 ) -> Iterator[Findings]:
-    """Collect findings, as JSON lines in a file when a path is given.
+    """Collect findings, as JSON lines in a file when a path is given; `folder` is for a spool.
 
     The file replaces an earlier one when the body ends or raises TooManyRejects; any other
-    exception leaves the earlier one alone. `folder` is for spools. Raises
-    Misuse for a path that is one of the inputs.
+    exception leaves the earlier one alone. Raises Misuse for a path that is one of the inputs.
     """
+    with _open_report(path, inputs) as file, closing(FateSpool(folder)) as fates:
+        yield Findings(file, fates)
+
+
+@contextmanager
+def _open_report(path: Path | None, inputs: Iterable[str]) -> Iterator[BinaryIO | None]:
     if path is None:
-        yield Findings(None, folder)
+        yield None
         return
     if any(_is_same(path, name) for name in inputs):
         raise Misuse(f"--rejects {path}: is a file to read; name another one")
     if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         with path.open("wb") as file:
-            yield Findings(file, folder)
+            yield file
         return
     path = path.resolve()  # replace the target of a symbolic link and not the link
     fresh = path.with_name(f"{path.name}.new")
     try:
         with fresh.open("wb") as file:
-            yield Findings(file, folder)
+            yield file
     except TooManyRejects:
         fresh.replace(path)
         raise

@@ -107,8 +107,7 @@ class Listings:
         """
         named, unlisted = self._span("named_urls", key), self._span("unlisted_urls", key)
         urls = self._span("endpoint_urls", key)
-        endpoints = self._arrays["endpoint_ordinals"][urls].tolist()
-        rows = [*self._published(named, endpoints), *self._unlisted(unlisted)]
+        rows = [*self._published(named, key), *self._unlisted(unlisted)]
         best: dict[str, _Row] = {}
         notes: list[_Row] = []
         for row in sorted(rows, key=lambda each: each.fate):  # stable: in the order of the rows
@@ -117,7 +116,7 @@ class Listings:
                 notes.append(row)
             else:
                 best[name] = row
-        is_listed = named.start < named.stop or bool(endpoints)
+        is_listed = named.start < named.stop or urls.start < urls.stop
         bits = [self._arrays["named_advice"][named], self._arrays["endpoint_advice"][urls]]
         if not is_listed:
             bits.append(self._arrays["unlisted_advice"][unlisted])
@@ -143,21 +142,19 @@ class Listings:
         ]
         return ordinals
 
-    def count_others(self, key: int) -> dict[Fate, int]:
+    def count_others(self, key: int) -> dict[str, int]:
         """Count the URLs of a host or a payee, by its hash, that are not listed, by their fate."""
         fates = self._arrays["other_fates"][self._span("others", key)]
-        return {FATES[fate]: count for fate, count in sorted(Counter(fates.tolist()).items())}
+        return {FATES[fate].value: count for fate, count in sorted(Counter(fates.tolist()).items())}
 
-    def _published(self, named: slice, endpoints: Sequence[int]) -> Iterator[_Row]:
+    def _published(self, named: slice, key: int) -> Iterator[_Row]:
         """Yield the fates of a published URL, by its resources and by its records."""
-        of_service: dict[int, list[int]] = {}
-        for endpoint in endpoints[:MAX_NOTES]:
-            of_service.setdefault(self._endpoints.service_of(endpoint), []).append(endpoint)
-        sources = self._arrays["named_sources"][named].tolist()
-        services = self._arrays["named_services"][named].tolist()
-        for source, service in zip(sources, services, strict=True):
-            yield from self._places(source, service, of_service.get(service, [])[:1])
-        for service, own in of_service.items():
+        names = ("named_sources", "named_services", "named_targets")
+        sources, services, targets = (self._arrays[name][named].tolist() for name in names)
+        of_target = {target: self._find_endpoints(target) for target in targets}
+        for source, service, target in zip(sources, services, targets, strict=True):
+            yield from self._places(source, service, of_target[target].get(service, [])[:1])
+        for service, own in self._find_endpoints(key).items():
             source = int(self._arrays["record_sources"][service])
             if source != NO_SOURCE:
                 yield from self._places(source, service, own)
@@ -165,6 +162,14 @@ class Listings:
             name = self.sources[source].name
             merged = ListingFate(source=name, fate=Fate.NOTED, reason=SEVERAL)
             yield _Row(source, NOTED, _encode(merged))
+
+    def _find_endpoints(self, key: int) -> dict[int, list[int]]:
+        """Return the first endpoints with a URL, by service."""
+        of_service: dict[int, list[int]] = {}
+        ordinals = self._arrays["endpoint_ordinals"][self._span("endpoint_urls", key)]
+        for endpoint in ordinals[:MAX_NOTES].tolist():
+            of_service.setdefault(self._endpoints.service_of(endpoint), []).append(endpoint)
+        return of_service
 
     def _places(self, source: int, service: int, endpoints: Sequence[int]) -> Iterator[_Row]:
         """Yield a row for each place of a URL in a service, or one of a URL beyond its record."""

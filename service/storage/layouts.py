@@ -189,6 +189,9 @@ LISTINGS = Layout(
     named_urls=Array("<u8", "named", "the URLs of the resources that are published"),
     named_sources=Array("<i4", "named", "the source of each"),
     named_services=Array("<i4", "named", "its service"),
+    named_targets=Array(
+        "<u8", "named", "the URL that its endpoint has: the route template, if there is one"
+    ),
     named_advice=Array("<u2", "named", "advice to its seller, as bits"),
     unlisted_urls=Array("<u8", "unlisted", "the URLs of records that are not published, or noted"),
     unlisted_sources=Array("<i4", "unlisted", "the source of each"),
