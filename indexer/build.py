@@ -59,7 +59,7 @@ from service.publishing.artifacts import (
 )
 from service.publishing.downloads import make_downloads
 from service.schema.status import Counts
-from service.snapshot.listings import NO_SOURCE
+from service.snapshot.listings import NO_SOURCE, position_hash
 from service.snapshot.manifest import (
     FORMAT,
     File,
@@ -250,7 +250,7 @@ class _Stored(NamedTuple):
     keys: hashes of the services
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
-    named: the URLs of the resources
+    named: the URLs of the resources, and the positions of the records
     record_sources: the source of the record of each service, NO_SOURCE for a discovered one
     """
 
@@ -394,7 +394,7 @@ class _Build:
             listed,
             offers,
             assembled.payments,
-            _named_urls(assembled),
+            _named_urls(assembled, self._findings),
             [
                 NO_SOURCE if each.entry.discovered else each.entry.source
                 for each in assembled.listing
@@ -463,10 +463,14 @@ class _Build:
                 notes.append(f"the next build can reuse nothing of this one: {error}")
 
 
-def _named_urls(assembled: Assembled) -> NamedUrls:
-    """Return the URLs of the resources of all services; advice is that of what is listed."""
+def _named_urls(assembled: Assembled, findings: Findings) -> NamedUrls:
+    """Return what is listed of all services; advice is that of the resource that is served."""
     named, discovery = NamedUrls(), assembled.discovery
     for service, each in enumerate(assembled.listing):
+        if not each.entry.discovered:
+            source = each.entry.source
+            key = position_hash(findings.tallies[source].source, each.entry.position)
+            named.add_record(key, source, service)
         for place in discovery.resources(each.entry.group) if each.entry.has_group else ():
             named.add(subject_of(discovery.outline(place)), place.source, service)
             for other in place.others:

@@ -10,7 +10,19 @@ import signal
 import sys
 from io import TextIOWrapper
 
-from indexer.cli import build, check, diff, evaluate, probe, query, rollback, search, show, verify
+from indexer.cli import (
+    build,
+    check,
+    diff,
+    evaluate,
+    probe,
+    query,
+    rollback,
+    search,
+    show,
+    verify,
+    why,
+)
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
 from indexer.processes.resources import GC_THRESHOLDS
@@ -24,6 +36,7 @@ COMMANDS: dict[str, Command] = {
     "check": check,
     "search": search,
     "show": show,
+    "why": why,
     "query": query,
     "diff": diff,
     "verify": verify,

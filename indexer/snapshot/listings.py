@@ -13,11 +13,12 @@ import numpy.typing as npt
 from indexer.columns.record_columns import RecordColumns
 from indexer.record_store import write_record_store
 from indexer.sources.fates import NO_HOST, FateSpool, Rows
-from indexer.sources.subjects import Subject
+from indexer.sources.subjects import NO_ADVICE, Subject
 from service.snapshot.listings import NO_SOURCE, NOTED
 from service.storage.container import write_arrays
 from service.storage.layouts import LISTINGS
 
+NO_TARGET = 0
 MAX_REPEATED = 20
 """Rows of one URL in one source."""
 NAMED = np.dtype(
@@ -31,7 +32,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NamedUrls:
-    """Collects the URLs of the resources that are published, with their sources."""
+    """Collects the URLs of published resources and the positions of records, with their sources."""
 
     def __init__(self) -> None:
         self._rows = bytearray()
@@ -41,6 +42,10 @@ class NamedUrls:
         for url, _ in subject.addresses:
             target = subject.addresses[-1].url
             self._rows += _named.pack(url, target, source, service, int(subject.advice))
+
+    def add_record(self, key: int, source: int, service: int) -> None:
+        """Add a record of a source that a service has, by the key of its position."""
+        self._rows += _named.pack(key, NO_TARGET, source, service, int(NO_ADVICE))
 
     def rows(self) -> Rows:
         """Return the rows, as NAMED, by URL, source, service and target; each once."""

@@ -58,7 +58,7 @@ class FateSpool:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file: IO[bytes] = BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)
+        self._file: IO[bytes] = BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed with this
         self._end = 0  # of the file
         self._rows, self._payees = bytearray(), bytearray()
         self._counts: list[dict[bool, int]] = []
@@ -106,22 +106,20 @@ class FateSpool:
     ) -> None:
         """Add the fate of a record of the source of a number.
 
-        A record without a URL is found by its position and the name of its source in reports.
+        The record is found by its URLs, and by its position and the name of its source in reports.
         """
         is_note = fate is Fate.NOTED
-        addresses = subject.addresses
-        if not addresses and not is_note:
-            addresses = (Address(position_hash(name, position), NO_HOST),)
+        place = Address(position_hash(name, position), NO_HOST)
         counts = self._counts[source]
         room = max(0, MAX_UNLISTED - counts[is_note])
-        counts[is_note] += len(addresses)
-        if not addresses[:room]:
+        counts[is_note] += len(subject.addresses) or 1
+        if not room:
             return
         text = self._describe(source, fate, path, reason)
         digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
         start = self._write(text)
         number, advice = FATES.index(fate), int(subject.advice)
-        for url, host in addresses[:room]:
+        for url, host in (*subject.addresses[:room], place):
             row = (url, host, digest, start, len(text), source, number, advice)
             self._rows += _row.pack(*row)
             if not is_note and host != NO_HOST:

@@ -72,16 +72,15 @@ class ExplainListings(Operation, frozen=True, kw_only=True):
 
 
 class Explanation(NamedTuple):
-    """Why a URL is listed or not: the URL in normal form, the stored texts, and the advice."""
+    """Why a URL is listed or not: the URL in normal form, the stored texts, and the advice.
+
+    is_known: whether a source names the URL
+    """
 
     url: str
+    is_known: bool
     answer: Answer
     advice: list[ListingAdvice]
-
-    @property
-    def is_known(self) -> bool:
-        """Whether a source names the URL."""
-        return self.answer.is_listed or bool(self.answer.fates or self.answer.notes)
 
     def body(self, snapshot: Snapshot) -> bytes:
         """Return the JSON of a `ListingReport`."""
@@ -133,25 +132,29 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Respons
 def explain_url(snapshot: Snapshot, url: str) -> Explanation:
     """Return the fates of a URL; raises InvalidParameter."""
     parsed = _parse("url", url)
-    answer = snapshot.listings.find(text_hash(parsed.key))
-    return Explanation(parsed.identity, answer, advise(snapshot, answer))
+    return explain(snapshot, text_hash(parsed.key), parsed.identity)
 
 
-def advise(snapshot: Snapshot, answer: Answer) -> list[ListingAdvice]:
-    """Return the advice to the seller of a URL."""
-    if answer.is_listed or answer.fates or answer.notes:
-        return advice_of(answer.advice)
-    names = snapshot.listings.read_sources
-    text = (
-        "no source of this catalogue names the URL; it is listed once one of them does: "
-        f"{', '.join(names)}"
-    )
-    return [ListingAdvice(NOT_NAMED, text)]
+def explain(snapshot: Snapshot, key: int, url: str = "") -> Explanation:
+    """Return the fates of a URL, or of the place of a record, by its hash."""
+    answer = snapshot.listings.find(key)
+    is_known = answer.is_listed or bool(answer.fates or answer.notes)
+    advice = advice_of(answer.advice) if is_known else [_invite(snapshot)]
+    return Explanation(url, is_known, answer, advice)
 
 
 def advice_of(advice: Advice) -> list[ListingAdvice]:
     """Return the texts of advice."""
     return [text for bit, text in ADVICE.items() if bit in advice]
+
+
+def _invite(snapshot: Snapshot) -> ListingAdvice:
+    names = snapshot.listings.read_sources
+    text = (
+        "no source of this catalogue names the URL; it is listed once one of them does: "
+        f"{', '.join(names)}"
+    )
+    return ListingAdvice(NOT_NAMED, text)
 
 
 def _parse(parameter: str, url: str) -> ParsedUrl:

@@ -45,7 +45,7 @@ def payee_hash(address: str) -> int:
 
 
 def position_hash(source: str, position: str) -> int:
-    """Return the key of a record without a URL, by the name of its source in reports."""
+    """Return the key of a record by its position and the name of its source in reports."""
     return text_hash(f"{source}\n{position}")
 
 
