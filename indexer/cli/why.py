@@ -53,7 +53,7 @@ def _explain(snapshot: Snapshot, options: argparse.Namespace) -> Explanation:
         try:
             return explain_url(snapshot, options.url)
         except InvalidParameter as error:
-            raise Misuse(f"{shorten(options.url)}: {error.message.removeprefix('url ')}") from error
+            raise Misuse(f"{shorten(options.url)}: {str(error).removeprefix('url ')}") from error
     if options.url is not None or None in place:
         raise Misuse("expected a URL, or --source and --position of a record; give one of both")
     explanation = explain(snapshot, position_hash(*place))

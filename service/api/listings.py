@@ -13,8 +13,9 @@ from service.api.listing import splice, stored_list
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
 from service.errors import InvalidParameter
 from service.filtering.offers import NONE
+from service.http.bodies import Body
 from service.http.context import snapshot_of
-from service.http.responses import Cacheable, no_store
+from service.http.responses import JSON, Cacheable
 from service.schema.listings import ADVICE, Advice, ListingAdvice
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
@@ -82,6 +83,11 @@ class Explanation(NamedTuple):
     answer: Answer
     advice: list[ListingAdvice]
 
+    def respond(self, body: Body, media_type: str = JSON, **headers: str) -> Cacheable:
+        """Return a response about the URL; nobody stores those about unknown ones."""
+        control = "" if self.is_known else "no-store"
+        return Cacheable(body, media_type, headers, cache_control=control, is_kept=self.is_known)
+
     def body(self, snapshot: Snapshot) -> bytes:
         """Return the JSON of a `ListingReport`."""
         answer = self.answer
@@ -104,8 +110,7 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Respons
     snapshot = snapshot_of(request)
     if wanted.url is not None:
         explanation = explain_url(snapshot, wanted.url)
-        body = explanation.body(snapshot)
-        return Cacheable(body) if explanation.is_known else no_store(body)
+        return explanation.respond(explanation.body(snapshot))
     if wanted.host is not None:
         host = _parse_host(wanted.host)
         key, hits = host_hash(host), _hits_of_host(snapshot, host, wanted)

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from service.api.ecosystem import Timeframe
 from service.api.endpoints import find_endpoints
+from service.api.listings import ListingUrl, explain_url
 from service.api.query_string import (
     Offset,
     Operation,
@@ -37,6 +38,7 @@ from service.web.demand import demand_facts, popular_rows
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
 from service.web.filters import BrowseEndpoints, BrowseServices, Listing
+from service.web.listed import report_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
@@ -70,6 +72,12 @@ class BrowsePayments(Operation, frozen=True, kw_only=True):
     is_slow = True
     timeframe: Timeframe = 30
     page: Offset = 0
+
+
+class BrowseListings(Operation, frozen=True, kw_only=True):
+    """Parameters of the page that says why a URL is listed or not."""
+
+    url: ListingUrl | None = None
 
 
 async def services_page(request: Request, listing: BrowseServices) -> Response:
@@ -144,6 +152,21 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Respons
     )
 
 
+async def listed_page(request: Request, operation: BrowseListings) -> Response:
+    """Render why a URL is listed or not, or the form that asks for a URL."""
+    snapshot = snapshot_of(request)
+    if operation.url is None:
+        return _page(request, "listed.html", report=None, query="")
+    explanation = explain_url(snapshot, operation.url)
+    page = _render(
+        request,
+        "listed.html",
+        report=report_of(explanation.body(snapshot), ENDPOINTS),
+        query=urlencode({"url": explanation.url}),
+    )
+    return explanation.respond(page, "text/html", **_headers(PAGE_POLICY))
+
+
 async def docs_page(request: Request) -> Response:
     """Render the viewer of `/openapi.json`."""
     snapshot_of(request)
@@ -161,6 +184,7 @@ PAGES = [
     OperationRoute("/endpoints", endpoints_page, BrowseEndpoints),
     OperationRoute("/services/{id}", service_page, BrowseService),
     OperationRoute("/ecosystem", ecosystem_page, BrowsePayments),
+    OperationRoute("/listed", listed_page, BrowseListings),
     CachedRoute("/docs", docs_page),
     CachedRoute("/assets/{file:path}", get_static_file),
 ]

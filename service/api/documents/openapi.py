@@ -20,6 +20,7 @@ from service.api.discovery import (
 from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, describe_id
 from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
+from service.api.listings import ExplainListings
 from service.api.query_string import MAX_QUERY, Operation, parameters_of
 from service.api.services import ListServices, SearchServices
 from service.errors import (
@@ -46,6 +47,7 @@ from service.schema.discovery import (
     ResourceList,
 )
 from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, TransactionsEnvelope
+from service.schema.listings import ListingPage, ListingReport
 from service.schema.responses import EndpointList, ServiceEnvelope, ServiceList
 from service.schema.snapshots import (
     SNAPSHOT_ID_PATTERN,
@@ -68,6 +70,8 @@ TAGS: dict[type[Struct], str] = {
     ServiceEnvelope: "Services",
     DemandEnvelope: "Services",
     EndpointList: "Endpoints",
+    ListingReport: "Listings",
+    ListingPage: "Listings",
     OverviewEnvelope: "Ecosystem",
     StatsEnvelope: "Ecosystem",
     TransactionsEnvelope: "Ecosystem",
@@ -170,6 +174,8 @@ def document(
 
 def _paths(examples: dict[str, str | None]) -> Json:
     search = _operation(SearchServices, ServiceList, examples)
+    listings = _operation(ExplainListings, ListingReport, examples)
+    listings["get"]["responses"]["200"]["content"] = _content(ListingReport, ListingPage)
     return {
         "/v1/services": _operation(ListServices, ServiceList, examples),
         "/v1/search/services": search,
@@ -192,6 +198,7 @@ def _paths(examples: dict[str, str | None]) -> Json:
             ServiceNotFound,
         ),
         "/v1/search/endpoints": _operation(SearchEndpoints, EndpointList, examples),
+        "/v1/listings": listings,
         "/v1/ecosystem/overview": _operation(GetEcosystemOverview, OverviewEnvelope, examples),
         "/v1/ecosystem/transactions": _operation(
             GetRecentTransactions, TransactionsEnvelope, examples
@@ -288,8 +295,10 @@ def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelo
     }
 
 
-def _content(result: type[Struct]) -> Json:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{result.__name__}"}}}
+def _content(*results: type[Struct]) -> Json:
+    """Return the content of a response that is one of several types."""
+    schemas = [{"$ref": f"#/components/schemas/{result.__name__}"} for result in results]
+    return {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
 
 
 def _header_refs(*names: str) -> Json:

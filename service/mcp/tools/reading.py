@@ -34,6 +34,7 @@ from service.schema.status import Counts
 from service.schema.values import Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
+from service.urls import is_url
 
 MAX_DESCRIPTION = 1000
 MAX_ENDPOINTS = 10
@@ -47,6 +48,7 @@ MAX_VALUES = 30
 FACETS = ("category", "network", "scheme")
 CURSOR_UNUSED = "cursor is for the endpoints of a service in brief; leave it out"
 UNKNOWN = "nothing has the id or URL `{}`; search for it"
+WHY = "; /v1/listings?url= says why a URL is not listed"
 PAID = (
     "30 days: {0.payments} payments of {0.payers} payers, {0.returning_payers} came again; "
     "top payer {0.top_payer_share:.0%}; {0.in_cycles} in cycles"
@@ -138,7 +140,7 @@ def endpoint_of(snapshot: Snapshot, reference: str) -> int:
             raise ServiceNotFound(f"`{name}` is a service; `get` it to see its endpoints")
         if reference.rstrip().endswith(ELLIPSIS):
             raise ServiceNotFound("the URL was cut to fit a row; use the row's id")
-        raise ServiceNotFound(UNKNOWN.format(name))
+        raise ServiceNotFound(UNKNOWN.format(name) + (WHY if is_url(reference) else ""))
     return ordinal
 
 
