@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.subjects import NOTHING, Subject, make_subject
+from indexer.text import check_depth
 from indexer.x402.advice import advise
 from indexer.x402.metadata import read_metadata
 from indexer.x402.parameters import read_input
@@ -22,15 +24,26 @@ MAX_URLS = 1_000
 
 def subject_of(text: bytes) -> Subject:
     """Return the subject of a record of either kind, valid or not."""
-    try:
-        values = decode_object(text)
-    except InvalidRecord:
-        return NOTHING
+    values = _decode(text)
     if isinstance(values.get("endpoints"), list):
         endpoints = [each for each in values["endpoints"] if isinstance(each, dict)][:MAX_URLS]
         urls = [each.get("url") for each in endpoints]
         return make_subject(_parse(urls), _payees(endpoints))
     return _subject_of_resource(values)
+
+
+def _decode(text: bytes) -> dict[str, Any]:
+    """Return the members of a record, also of one with lone surrogates or overlong numbers."""
+    try:
+        return decode_object(text)
+    except InvalidRecord:
+        pass
+    try:
+        check_depth(text)
+        values = json.loads(text, parse_int=str)  # of any number of digits
+    except (InvalidRecord, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _subject_of_resource(values: dict[str, Any]) -> Subject:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from indexer.cli.command import add_artifacts_option, command_line
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError, Misuse
-from indexer.text import shorten
+from indexer.text import printable, shorten
 from service.api.listings import Explanation, explain, explain_url
 from service.errors import InvalidParameter
 from service.schema.listings import ListingFate, ListingReport
@@ -56,7 +56,7 @@ def _explain(snapshot: Snapshot, options: argparse.Namespace) -> Explanation:
             raise Misuse(f"{shorten(options.url)}: {str(error).removeprefix('url ')}") from error
     if options.url is not None or None in place:
         raise Misuse("expected a URL, or --source and --position of a record; give one of both")
-    explanation = explain(snapshot, position_hash(*place))
+    explanation = explain(snapshot, position_hash(printable(options.source), options.position))
     if not explanation.is_known:
         raise IndexerError(
             f"{shorten(options.source)}:{shorten(options.position)}: nothing is known of this "

@@ -45,8 +45,11 @@ def payee_hash(address: str) -> int:
 
 
 def position_hash(source: str, position: str) -> int:
-    """Return the key of a record by its position and the name of its source in reports."""
-    return text_hash(f"{source}\n{position}")
+    """Return the key of a record by its position and the name of its source in reports.
+
+    The position of a line is written `line 3` in files of findings, and `3` in messages.
+    """
+    return text_hash(f"{source}\n{position.removeprefix('line ')}")
 
 
 class ListingSource(Struct):

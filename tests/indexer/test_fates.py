@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -39,7 +37,6 @@ HOSTILE: list[Any] = [
     "https://one.example/\ud800",
     "https://one.example/\u202e",
     "https://[::1",
-    "https://xn--a.example/",
     "https://one.example:99999/",
     "",
     None,
@@ -97,14 +94,14 @@ def urls_of(record: Json) -> list[Any]:
     return [record.get("resource")]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(sources)
 def test_each_record_has_one_fate_in_its_source(
     drawn: tuple[list[Json], list[Json], list[Json], bool],
 ) -> None:
     first, second, curated, hides = drawn
     given_records = {"first": first, "second": second, "curated": curated}
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:  # noqa: S108  # a file system in memory
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:  # a file system in memory
         folder, rejects = CatalogueFolder(Path(name)), Path(name) / "rejects.jsonl"
         status = folder.build(
             source("first", first, trust=0, kind="resources", curated=False),
@@ -124,11 +121,13 @@ def test_each_record_has_one_fate_in_its_source(
 def check_records(
     snapshot: Snapshot, given_records: dict[str, list[Json]], found: set[tuple[str, str]]
 ) -> None:
-    """Each URL of a record has one fate in its source; one without a URL has that of its place."""
+    """Each URL of a record has one fate in its source; without a readable one, its position has."""
     for name, given_ in given_records.items():
         for number, record in enumerate(given_, 1):
+            place = report_of(snapshot, explain(snapshot, position_hash(name, str(number))))
+            is_readable = not any(each.path == "$" for each in place.fates)
             is_explained = False
-            for url in urls_of(record):
+            for url in urls_of(record) if is_readable else ():
                 try:
                     report = report_of(snapshot, explain_url(snapshot, url))
                 except (InvalidParameter, TypeError):
@@ -136,10 +135,9 @@ def check_records(
                 assert Counter(each.source for each in report.fates)[name] == 1, (name, url)
                 assert "secret" not in str(report)
                 is_explained = True
-            place = report_of(snapshot, explain(snapshot, position_hash(name, str(number))))
             is_placed = [each.source for each in place.fates] == [name]
             assert is_explained or is_placed, (name, record)
-            if (name, str(number)) in found or name == "curated":
+            if (name, f"line {number}") in found or name == "curated":
                 assert place.fates or place.notes, (name, record)
 
 
@@ -155,7 +153,7 @@ def check_row(snapshot: Snapshot, row: Json) -> None:
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The artifacts folder of a catalogue of hostile URLs."""
     folder = CatalogueFolder(tmp_path_factory.mktemp("fates"))
     good = v2({"method": "GET"}) | {
@@ -172,7 +170,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         )
         == 0
     )
-    yield folder.artifacts
+    return folder.artifacts
 
 
 def test_a_record_without_a_url_is_explained_by_its_position(
@@ -182,7 +180,7 @@ def test_a_record_without_a_url_is_explained_by_its_position(
         arguments = ["--source", "hostile", "--position", str(number), "--json"]
         assert main(["why", *arguments, "--artifacts", str(published)]) == 0
         (fate,) = json.loads(capsys.readouterr().out)["fates"]
-        assert (fate["source"], fate["path"][:10]) == ("hostile", "$.resource")
+        assert (fate["source"], fate["path"][0]) == ("hostile", "$")
         assert fate["fate"] in {"left out", "rejected"}
         assert len(fate["reason"]) < 300
         assert fate["reason"].isprintable()
@@ -290,7 +288,7 @@ def test_a_source_of_the_command_line_is_named_without_its_path(
 
 def test_an_overlay_declines_without_its_name(tmp_path: Path) -> None:
     folder = CatalogueFolder(tmp_path)
-    (tmp_path / "patch.json").write_text(json.dumps({"gone": None, "one.example": None}))
+    (tmp_path / "patch.json").write_text(json.dumps({"gone": None, "domain:one.example": None}))
     given_ = [
         service("gone", endpoints=[endpoint() | {"url": "https://gone.example/"}]),
         service("kept", endpoints=[endpoint() | {"url": "https://kept.example/"}]),
@@ -350,4 +348,3 @@ def test_a_page_shows_what_the_address_answers(published: Path) -> None:
         unknown = client.get("/listed", params={"url": "https://unknown.example/?a='b'&c"})
         assert unknown.headers["cache-control"] == "no-store"
         assert "<h1>Not listed</h1>" in unknown.text
-        assert isinstance(client, httpx.Client)
