@@ -224,7 +224,7 @@ def cached(client: httpx.Client) -> int:
     hits = client.get("/v1/listings", params={"url": "https://unknown.example/"})
     assert "age" not in hits.headers
     (count,) = re.findall(
-        r"^ratecard_cache_hits_total\S* (\S+)$", client.get("/metrics").text, re.M
+        r"^ratecard_cache_hits_total\S* (\S+)$", client.get("/metrics").text, re.MULTILINE
     )
     return int(float(count))
 
