@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from indexer.assembly import Assembled, Assembler, payment_inputs
+from indexer.catalogue.catalogue import Entry
 from indexer.catalogue.intake import refresh_accepted, store_accepted
 from indexer.catalogue.known_records import open_known_records, program_of_facts
 from indexer.catalogue.overlays import read_overlays
@@ -38,7 +39,7 @@ from indexer.search.popularity import Payers
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
-from indexer.snapshot.listings import NamedUrls, write_listings
+from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace, write_listings
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
 from indexer.sources.findings import Findings, collect_findings
@@ -59,7 +60,7 @@ from service.publishing.artifacts import (
 )
 from service.publishing.downloads import make_downloads
 from service.schema.status import Counts
-from service.snapshot.listings import NO_SOURCE, position_hash
+from service.snapshot.listings import position_hash
 from service.snapshot.manifest import (
     FORMAT,
     File,
@@ -250,8 +251,8 @@ class _Stored(NamedTuple):
     keys: hashes of the services
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
-    named: the URLs of the resources, and the positions of the records
-    record_sources: the source of the record of each service, NO_SOURCE for a discovered one
+    named: the URLs of the resources
+    records: the place of the record of each service
     """
 
     endpoints: int
@@ -263,7 +264,7 @@ class _Stored(NamedTuple):
     offers: OfferWriter
     payments: int
     named: NamedUrls
-    record_sources: list[int]
+    records: list[RecordPlace]
 
     @property
     def counts(self) -> Counts:
@@ -321,8 +322,8 @@ class _Build:
             write_listings(
                 self._built / "listings",
                 open_columns(indexed.columns),
-                stored.named.rows(),
-                stored.record_sources,
+                stored.named,
+                stored.records,
                 self._findings.fates,
             )
         self._pool.renew()
@@ -394,12 +395,15 @@ class _Build:
             listed,
             offers,
             assembled.payments,
-            _named_urls(assembled, self._findings),
-            [
-                NO_SOURCE if each.entry.discovered else each.entry.source
-                for each in assembled.listing
-            ],
+            _named_urls(assembled),
+            [self._place(each.entry) for each in assembled.listing],
         )
+
+    def _place(self, entry: Entry) -> RecordPlace:
+        if entry.discovered:
+            return NO_RECORD
+        name = self._findings.tallies[entry.source].source
+        return RecordPlace(entry.source, position_hash(name, entry.position))
 
     def _describe(self, stored: _Stored) -> Manifest:
         """Hash the files; returns their manifest."""
@@ -463,14 +467,10 @@ class _Build:
                 notes.append(f"the next build can reuse nothing of this one: {error}")
 
 
-def _named_urls(assembled: Assembled, findings: Findings) -> NamedUrls:
+def _named_urls(assembled: Assembled) -> NamedUrls:
     """Return what is listed of all services; advice is that of the resource that is served."""
     named, discovery = NamedUrls(), assembled.discovery
     for service, each in enumerate(assembled.listing):
-        if not each.entry.discovered:
-            source = each.entry.source
-            key = position_hash(findings.tallies[source].source, each.entry.position)
-            named.add_record(key, source, service)
         for place in discovery.resources(each.entry.group) if each.entry.has_group else ():
             named.add(subject_of(discovery.outline(place)), place.source, service)
             for other in place.others:

@@ -60,8 +60,8 @@ def _explain(snapshot: Snapshot, options: argparse.Namespace) -> Explanation:
     if not explanation.is_known:
         raise IndexerError(
             f"{shorten(options.source)}:{shorten(options.position)}: nothing is known of this "
-            "record; names and positions are those of `build` and `--rejects`, and a resource that "
-            f"is listed is found by its URL\n  for example: {command_line(options, 'why', 'URL')}"
+            "record; names and positions are those of `build` and `--rejects`, and a record with a "
+            f"URL is found by that\n  for example: {command_line(options, 'why', 'URL')}"
         )
     return explanation
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,8 +32,19 @@ _named = Struct("<QQiii")  # the same layout
 _encode = msgspec.json.Encoder().encode
 
 
+class RecordPlace(NamedTuple):
+    """The source of a catalogue record, and the key of its position."""
+
+    source: int
+    key: int
+
+
+NO_RECORD = RecordPlace(NO_SOURCE, 0)
+"""The place of the record of a discovered service."""
+
+
 class NamedUrls:
-    """Collects the URLs of published resources and the positions of records, with their sources."""
+    """Collects the URLs of published resources, and positions of records without, with sources."""
 
     def __init__(self) -> None:
         self._rows = bytearray()
@@ -44,7 +56,7 @@ class NamedUrls:
             self._rows += _named.pack(url, target, source, service, int(subject.advice))
 
     def add_record(self, key: int, source: int, service: int) -> None:
-        """Add a record of a source that a service has, by the key of its position."""
+        """Add a record without a URL that a service has, by the key of its position."""
         self._rows += _named.pack(key, NO_TARGET, source, service, int(NO_ADVICE))
 
     def rows(self) -> Rows:
@@ -62,26 +74,30 @@ class NamedUrls:
 def write_listings(
     folder: Path,
     columns: RecordColumns,
-    named: Rows,
-    record_sources: Sequence[int],
+    urls: NamedUrls,
+    records: Sequence[RecordPlace],
     fates: FateSpool,
 ) -> None:
     """Write the tables of the stored services, in listing order.
 
-    named: the rows of NamedUrls
-    record_sources: the source of the record of each service, NO_SOURCE for a discovered one
+    records: the place of the record of each service
     """
     folder.mkdir()
     endpoints = columns.endpoints
-    owners = np.repeat(np.asarray(record_sources, np.int32), columns.services["endpoints"])
+    sources = np.asarray([each.source for each in records], np.int32)
+    owners = np.repeat(sources, columns.services["endpoints"])
     advice = np.where(owners == NO_SOURCE, 0, endpoints["advice"]).astype(np.uint16)
     valid = np.flatnonzero(endpoints["address"] != 0).astype(np.int32)
+    services = np.repeat(np.arange(len(records)), columns.services["endpoints"])
+    for service in np.setdiff1d(np.flatnonzero(sources != NO_SOURCE), services[valid]).tolist():
+        urls.add_record(records[service].key, records[service].source, service)
+    named = urls.rows()
     by_url = valid[np.argsort(endpoints["address"][valid], kind="stable")]
     by_host = valid[np.argsort(endpoints["host"][valid], kind="stable")]
     unlisted = _sort(fates.rows())
     texts, numbers = _number_texts(unlisted)
-    urls = endpoints["address"][by_url]
-    others = _others(unlisted, fates.payees(), np.concatenate((urls, named["url"])))
+    listed = endpoints["address"][by_url]
+    others = _others(unlisted, fates.payees(), np.concatenate((listed, named["url"])))
     arrays = {
         "named_urls": named["url"],
         "named_sources": named["source"],
@@ -93,14 +109,14 @@ def write_listings(
         "unlisted_fates": unlisted["fate"].astype(np.uint8),
         "unlisted_advice": unlisted["advice"].astype(np.uint16),
         "unlisted_texts": numbers,
-        "endpoint_urls": urls,
+        "endpoint_urls": listed,
         "endpoint_ordinals": by_url,
         "endpoint_advice": advice[by_url],
         "host_names": endpoints["host"][by_host],
         "host_ordinals": by_host,
         "others": others["key"],
         "other_fates": others["fate"].astype(np.uint8),
-        "record_sources": np.asarray(record_sources, np.int32),
+        "record_sources": sources,
     }
     write_arrays(folder / "listings", LISTINGS, arrays)
     spans = zip(texts["start"].tolist(), texts["size"].tolist(), strict=True)

@@ -106,20 +106,23 @@ class FateSpool:
     ) -> None:
         """Add the fate of a record of the source of a number.
 
-        The record is found by its URLs, and by its position and the name of its source in reports.
+        A record without a URL is found by its position and the name of its source in reports;
+        others have no row for it, since a source that is reordered would change the snapshot.
         """
         is_note = fate is Fate.NOTED
-        place = Address(position_hash(name, position), NO_HOST)
+        addresses = subject.addresses
+        if not addresses and not is_note:
+            addresses = (Address(position_hash(name, position), NO_HOST),)
         counts = self._counts[source]
         room = max(0, MAX_UNLISTED - counts[is_note])
-        counts[is_note] += len(subject.addresses) or 1
-        if not room:
+        counts[is_note] += len(addresses)
+        if not addresses[:room]:
             return
         text = self._describe(source, fate, path, reason)
         digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
         start = self._write(text)
         number, advice = FATES.index(fate), int(subject.advice)
-        for url, host in (*subject.addresses[:room], place):
+        for url, host in addresses[:room]:
             row = (url, host, digest, start, len(text), source, number, advice)
             self._rows += _row.pack(*row)
             if not is_note and host != NO_HOST:

@@ -185,11 +185,12 @@ RESOURCES = Layout(
 
 LISTINGS = Layout(
     "Which sources name a URL, by hashes of URLs in normal form, hosts and payees. Rows are in the "
-    "order of their hashes, then of sources. Records have a row for their position as well.",
+    "order of their hashes, then of sources. A record without a URL has "
+    "the key of its position.",
     named_urls=Array(
         "<u8",
         "named",
-        "the URLs of the resources and the positions of the records that are published",
+        "the URLs of the resources that are published",
     ),
     named_sources=Array("<i4", "named", "the source of each"),
     named_services=Array("<i4", "named", "its service"),
@@ -197,9 +198,7 @@ LISTINGS = Layout(
         "<u8", "named", "the URL that its endpoint has: the route template, if there is one"
     ),
     named_advice=Array("<u2", "named", "advice to its seller, as bits"),
-    unlisted_urls=Array(
-        "<u8", "unlisted", "the URLs and the positions of what is not published, or noted"
-    ),
+    unlisted_urls=Array("<u8", "unlisted", "the URLs of records that are not published, or noted"),
     unlisted_sources=Array("<i4", "unlisted", "the source of each"),
     unlisted_fates=Array("|u1", "unlisted", "its fate: 1 left out, 2 rejected, 3 noted"),
     unlisted_advice=Array("<u2", "unlisted", "advice to its seller, as bits"),

@@ -21,6 +21,7 @@ from tests.support.running import Json
 
 STAGES = {
     "compare with the last build",
+    "write the listings",
     "read what is kept",
     "read",
     "merge",

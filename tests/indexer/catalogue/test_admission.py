@@ -13,6 +13,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Denial, Policy, SourceOptions
 from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.sources.records import SourceRecord
+from indexer.sources.subjects import find_address
 from indexer.x402.resource import Rules
 from tests.support.running import Json, endpoint, service
 
@@ -93,7 +94,8 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     record = service(None, domain="api.one.example", endpoints=[good[0], bad, good[1]])
     outcome = admitted(record, source, within)
     assert text_of(outcome) == record | {"endpoints": good}
-    (fault,) = outcome.faults
+    ((fault, address),) = outcome.faults
+    assert address == find_address(bad["url"])
     assert fault.rule.startswith(rule)
     assert fault.path.startswith("$.endpoints[1].")
     with pytest.raises(LeftOut) as caught:
