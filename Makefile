@@ -4,6 +4,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 SAMPLE := seeds/services.jsonl seeds/resources.jsonl
 SOURCE ?= $(SAMPLE)
 OVERLAY ?=
+PROBES ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 TESTS ?= tests
@@ -25,7 +26,7 @@ run: .venv/installed
 	@$(SERVE)
 
 index: .venv/installed
-	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY))
+	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY)) $(if $(PROBES),--probes $(PROBES))
 
 serve: .venv/installed
 	@$(SERVE)

@@ -17,6 +17,7 @@ from indexer.catalogue.intake import Accepted, Intake
 from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.normaliser import Normaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
+from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.errors import LeftOut
 from indexer.options import BuildOptions, Denial
 from indexer.payments.claims import Claims
@@ -59,6 +60,7 @@ class Assembled(Struct):
     listing: list[Listed]
     catalogue: Catalogue
     discovery: Discovery
+    probed: ProbedCatalogue
     accepted: list[Accepted]
     rules: str
     denials: list[str]
@@ -148,19 +150,23 @@ class Assembler:
                     self._findings.check(tally, self._options.max_rejects)
                 self._findings.flush()
                 totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
+            probed = self._probe(inputs.probes, catalogue, discovery, rules)
             listing = catalogue.order()
             write_demand(built, totals, catalogue.demand(listing))
             is_dated = rules.met_the_future or self._options.policy.max_age is not None
+            is_dated |= probed.depends_on_time
             is_dated |= any(
                 each.state is not State.CURRENT or each.find(FUTURE)
                 for each in self._findings.tallies
             )
-            if any(each.state is State.SKIPPED for each in self._findings.tallies):
+            sources = self._findings.tallies[: len(inputs.sources)]
+            if any(each.state is State.SKIPPED for each in sources):
                 self._decisions.keep()
             yield Assembled(
                 listing=listing,
                 catalogue=catalogue,
                 discovery=discovery,
+                probed=probed,
                 accepted=intake.accepted,
                 rules=rules.digest,
                 denials=rules.denials.hashes(),
@@ -176,6 +182,27 @@ class Assembler:
         total = None if None in sizes else sum(size or 0 for size in sizes)
         with self._progress.stage("read", total, in_bytes=True) as reading:
             intake.read(inputs.sources, reading)
+
+    def _probe(
+        self, inputs: list[Input], catalogue: Catalogue, discovery: Discovery, rules: Rules
+    ) -> ProbedCatalogue:
+        """Read what probers saw of the endpoints."""
+        if not inputs:
+            return ProbedCatalogue()
+        with self._progress.stage("read the probes", in_bytes=True) as reading:
+            probed = probe_catalogue(
+                inputs,
+                catalogue,
+                discovery,
+                rules,
+                self._findings,
+                spool=self._staging / "probes",
+                now=self._now,
+                max_rejects=self._options.max_rejects,
+                progress=reading,
+            )
+        self._findings.flush()
+        return probed
 
     def _amend(
         self,

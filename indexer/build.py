@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from indexer.assembly import Assembled, Assembler, payment_inputs
@@ -20,7 +21,7 @@ from indexer.catalogue.overlays import read_overlays
 from indexer.columns.files import open_columns
 from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import IndexerError
-from indexer.indexing import Indexer, IndexReport
+from indexer.indexing import Alive, Indexer, IndexReport
 from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, Ranking
 from indexer.payments.database import check_payment_files
@@ -40,6 +41,7 @@ from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
 from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace, write_listings
+from indexer.snapshot.probes import write_probes
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
 from indexer.sources.findings import Findings, collect_findings
@@ -247,7 +249,7 @@ class _Stored(NamedTuple):
     """The services and resources of a build, as they are stored.
 
     endpoints: their count
-    payers, endpoint_payers: as `Indexer.write` takes them
+    payers, endpoint_payers, alive: as `Indexer.write` takes them
     keys: hashes of the services
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
@@ -258,6 +260,7 @@ class _Stored(NamedTuple):
     endpoints: int
     payers: list[Payers]
     endpoint_payers: list[dict[int, Payers]]
+    alive: Alive
     keys: Keys
     files: dict[str, File]
     listed: ListedResources
@@ -316,7 +319,12 @@ class _Build:
         del assembled  # as large as the catalogue, which is on disk
         before, changes = compare_with_served(self._options.out, self._built)
         indexed = self._indexer.write(
-            stored.payers, stored.endpoint_payers, stored.keys, stored.listed, stored.offers
+            stored.payers,
+            stored.endpoint_payers,
+            stored.alive,
+            stored.keys,
+            stored.listed,
+            stored.offers,
         )
         with self._progress.stage("write the listings"):
             write_listings(
@@ -375,7 +383,9 @@ class _Build:
             write_ids(self._built, ids)
         offers = OfferWriter()
         listings = (
-            ServiceListing(ordinal, each.id, listing, place.in_record)
+            ServiceListing(
+                ordinal, each.id, listing, place.in_record, assembled.probed.of_listing(listing)
+            )
             for ordinal, each in enumerate(assembled.listing)
             if each.entry.has_group
             for place, listing in assembled.discovery.listings(each.entry.group)
@@ -386,10 +396,13 @@ class _Build:
         endpoints = sum(each.entry.endpoints for each in assembled.listing)
         payers = [each.entry.payers for each in assembled.listing]
         of_endpoints = [each.entry.endpoint_payers or {} for each in assembled.listing]
+        services = np.array([each.entry.alive for each in assembled.listing], np.int8)
+        observed = write_probes(self._built, assembled.probed.of_endpoints(assembled.listing))
         return _Stored(
             endpoints,
             payers,
             of_endpoints,
+            Alive(services, observed),
             keys,
             files,
             listed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,12 +43,19 @@ from indexer.segments.store import (
     use_segments,
 )
 from indexer.segments.vectors import endpoint_numbers, gather_vectors
-from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
+from indexer.snapshot.endpoints import IndexedEndpoints, Verdicts, write_endpoints
 from indexer.snapshot.resources import ListedResources
 from service.search.config import SearchConfig
 
 Segments = Sequence[tuple[Path, Numbers]]
 """The paths of segments, with the ordinals of their services."""
+
+
+class Alive(NamedTuple):
+    """The verdicts of probers on the services and on their endpoints, in listing order."""
+
+    services: Verdicts
+    endpoints: Verdicts
 
 
 class IndexReport(Struct):
@@ -85,6 +93,7 @@ class Indexer:
         self,
         payers: Sequence[Payers],
         endpoint_payers: Sequence[Mapping[int, Payers]],
+        alive: Alive,
         keys: Keys,
         listed: ListedResources,
         offers: OfferWriter,
@@ -93,6 +102,7 @@ class Indexer:
 
         payers: of the services
         endpoint_payers: those of the endpoints of each service that payments have
+        alive: the verdicts of probers
         keys: the hashes of the stored services
         """
         built, ranking = self._built, self._options.ranking
@@ -106,7 +116,7 @@ class Indexer:
         columns = open_columns(kept)
         segments = [(each.stored.path, each.ordinals) for each in used]
         names = columns.service_runs["name"].strings()
-        popularity = popularity_of(payers)
+        popularity = popularity_of(payers, alive.services)
         prior = popularity.prior(columns.services["enriched"])
         with self._progress.stage("compile"):
             indexed = write_endpoints(
@@ -116,6 +126,7 @@ class Indexer:
                 offers,
                 encoder,
                 payers=endpoint_payers,
+                alive=alive.endpoints,
                 indexed=self._options.endpoints,
             )
             release_memory()
@@ -223,6 +234,7 @@ def _compile(
     endpoints = int(documents.endpoints[-1])
     prior = np.zeros(len(documents.services))
     prior[:endpoints] = indexed.prior[:endpoints]
+    prior[indexed.other_documents] = indexed.other_prior
     own = np.flatnonzero(documents.own != GONE)
     prior[documents.own[own]] = prior_of_services[own]
     parts = chain([indexed.others], parts)

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     RECORDS = "records"
     PAYMENTS = "payments"
     OVERLAY = "overlay"
+    PROBES = "probes"
 
 
 class OnError(StrEnum):
@@ -44,9 +45,8 @@ class OnError(StrEnum):
 SCOPES = (
     dict.fromkeys(("every", "headers", "params"), "URLs")
     | dict.fromkeys(("columns", "chain"), "payments")
-    | dict.fromkeys(
-        ("trust", "curated", "hides", "on_error", "max_age", "max_removed", "max_items"), "listings"
-    )
+    | dict.fromkeys(("trust", "max_items"), "listings and probes")
+    | dict.fromkeys(("curated", "hides", "on_error", "max_age", "max_removed"), "listings")
 )
 """Keys of SourceOptions that are for sources of one sort alone."""
 
@@ -80,9 +80,10 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     kind: Annotated[
         Kind | None,
         Meta(
-            title="one of resources, records, payments, overlay",
-            description="`resources` (what a URL gives by default), `records`, `payments` or "
-            "`overlay`; without it each record of a file says which of the first two it is",
+            title="one of resources, records, payments, overlay, probes",
+            description="`resources` (what a URL gives by default), `records`, `payments`, "
+            "`overlay` or `probes`; without it each record of a file says which of the first two "
+            "it is",
         ),
     ] = None
     trust: Annotated[
@@ -91,8 +92,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
             ge=-1000,
             le=1000,
             title="a whole number from -1000 to 1000",
-            description="of several sources the one with the larger number wins; by default 1 for "
-            "a path and 0 for a URL",
+            description="of several sources the one with the larger number wins, and probes above "
+            "0 decide; by default 1 for a path and 0 for a URL",
         ),
     ] = 0
     curated: Annotated[
@@ -152,6 +153,11 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
         str, Meta(description="network of payments that have no column of it"), Flag("NETWORK")
     ] = ""
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether the source gives services or resources."""
+        return self.kind in {None, Kind.RESOURCES, Kind.RECORDS}
+
     def takes(self, key: str) -> bool:
         """Whether a key of SCOPES, or any other, means something for this source."""
         match SCOPES.get(key):
@@ -160,7 +166,9 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
             case "payments":
                 return self.kind is Kind.PAYMENTS
             case "listings":
-                return self.kind not in {Kind.PAYMENTS, Kind.OVERLAY}
+                return self.is_listed
+            case "listings and probes":
+                return self.is_listed or self.kind is Kind.PROBES
         return True
 
 
@@ -243,6 +251,11 @@ class Policy(Struct, frozen=True):
         Meta(description="leave out discovered resources that were updated longer ago"),
         Flag("TIME", "--max-listing-age"),
     ] = None
+    probe_max_age: Annotated[
+        Seconds,
+        Meta(description="time for which an endpoint is alive after a 402 with a price"),
+        Flag("TIME"),
+    ] = 7 * 24 * 3600
     stablecoins: Annotated[
         tuple[Stablecoin, ...],
         Meta(

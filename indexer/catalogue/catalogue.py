@@ -17,6 +17,7 @@ from indexer.catalogue.refused import subject_of
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import Denial, SourceOptions
+from indexer.probes.facts import DEAD, UNDECIDED
 from indexer.record_store import Run, run_of
 from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords
@@ -45,7 +46,7 @@ class Entry(Struct, gc=False):
 
     Its text is in the spool from `start` to `stop`, or in a `row` of the kept records. The JSON of
     its demand is in the spool from `demand_start` to `demand_stop`; that of endpoints is in
-    `endpoint_payers`, by their index.
+    `endpoint_payers`, by their index. `alive` is the verdict of trusted probers.
 
     `group` is the number that `Discovery` gave to the service, or to the discovered service that
     the record replaces, or NO_GROUP.
@@ -69,6 +70,7 @@ class Entry(Struct, gc=False):
     demand_start: int = 0
     demand_stop: int = 0
     endpoint_payers: dict[int, Payers] | None = None
+    alive: int = UNDECIDED
 
     @property
     def has_group(self) -> bool:
@@ -259,14 +261,20 @@ class Catalogue:
         del self._services[service_id]
 
     def order(self) -> list[Listed]:
-        """Return the services in listing order: curated first, then by payers, then by id."""
+        """Return the services in listing order: curated first, then by payers, then by id.
+
+        A dead service is behind its equals by curation and payers.
+        """
         by_id = sorted(
             (Listed(service_id, entry) for service_id, entry in self._services.items()),
             key=lambda listed: listed.id,
         )
-        return sorted(
-            by_id, key=lambda each: (each.entry.enriched, each.entry.payers), reverse=True
-        )
+
+        def rank(listed: Listed) -> tuple[bool, Payers, bool]:
+            entry = listed.entry
+            return entry.enriched, entry.payers, entry.alive != DEAD
+
+        return sorted(by_id, key=rank, reverse=True)
 
     def demand(self, listing: Iterable[Listed]) -> Iterator[Described]:
         """Yield the demand of services."""

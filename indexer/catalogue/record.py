@@ -23,6 +23,8 @@ from service.urls import parse_url
 
 CENT = Decimal("0.01")
 MICRO = Decimal("0.000001")
+OURS = "ratecard"
+"""The member of responses that has facts of this catalogue, which no source may state."""
 EXACT = frozenset(("exact", "", UNSET))
 """Schemes of fixed prices; a price that names none is exact."""
 
@@ -38,7 +40,7 @@ class Facts(Struct, array_like=True, gc=False, tag="record"):
     payers: the most that an endpoint states for the last 30 days, as a decimal number: MessagePack
         has no integers beyond 64 bits
     summary: the JSON of the derived `priceSummary`; empty for a record that has its own
-    is_compact: whether the JSON of the record has no white space to remove
+    is_compact: whether the JSON of the record has no white space and no member OURS to remove
     is_plain: whether the URLs of its endpoints need no look at the policy: public and over https
     highest: the greatest amount of a price
     payees: the addresses that its endpoints name in `payTo`
@@ -85,6 +87,8 @@ class PaidRecord(Struct):
 
 
 _paid = msgspec.json.Decoder(PaidRecord)
+_members = msgspec.json.Decoder(dict[str, Raw])
+_endpoints = msgspec.json.Decoder(list[Raw])
 _identifiers = msgspec.json.Decoder(Identifiers)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
@@ -95,7 +99,7 @@ def normalise(source: SourceRecord) -> Normalised:
         raise InvalidRecord("$", source.fault)
     record = decode_or_invalid(_decoder, source.text)
     check_depth(source.text)
-    compact = msgspec.json.format(source.text, indent=-1)
+    compact = _compact(source.text)
     if len(compact) > MAX_SERVICE:
         raise InvalidRecord(
             "$", f"has {len(compact):,} bytes; a service has at most {MAX_SERVICE:,}"
@@ -121,7 +125,7 @@ def normalise(source: SourceRecord) -> Normalised:
 
 def restore(text: bytes, facts: Facts) -> Normalised:
     """Return what `normalise` returns for the text of a record with these facts."""
-    compact = text if facts.is_compact else msgspec.json.format(text, indent=-1)
+    compact = text if facts.is_compact else _compact(text)
     return Normalised(_add_summary(compact, facts.summary), facts)
 
 
@@ -205,6 +209,23 @@ def _highest(endpoint: Endpoint) -> float:
 
 def _add_summary(compact: bytes, summary: bytes) -> bytes:
     return b'%b,"priceSummary":%b}' % (compact[:-1], summary) if summary else compact
+
+
+def _compact(text: bytes) -> bytes:
+    """Return a valid record without white space, and without OURS in it or in its endpoints."""
+    compact = msgspec.json.format(text, indent=-1)
+    if OURS.encode() not in compact and b"\\u" not in compact:  # a name may have escapes
+        return compact
+    record = _members.decode(compact)
+    given = _endpoints.decode(record["endpoints"])
+    endpoints = [_members.decode(endpoint) for endpoint in given]
+    if OURS not in record and not any(OURS in endpoint for endpoint in endpoints):
+        return compact
+    record.pop(OURS, None)
+    for endpoint in endpoints:
+        endpoint.pop(OURS, None)
+    record["endpoints"] = Raw(msgspec.json.encode(endpoints))
+    return msgspec.json.encode(record)
 
 
 def _domain(record: CatalogueRecord) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
@@ -73,9 +74,15 @@ class Observation(Struct, kw_only=True):
             self.quotes, self.quote = [self.quote], UNSET
 
     @property
+    def given_time(self) -> str | int | Decimal | None:
+        """The time of the visit as it was given, with a fraction as a decimal."""
+        given = self.observed_at
+        return Decimal(given) if isinstance(given, float) else given
+
+    @property
     def moment(self) -> int:
         """The time of the visit in microseconds of Unix time, NEVER where there is none."""
-        return parse_moment(self.observed_at)
+        return parse_moment(self.given_time)
 
 
 encode_observation = msgspec.json.Encoder().encode

@@ -44,6 +44,7 @@ def write_filters(path: Path, columns: RecordColumns, popularity: Popularity) ->
         writer.write("prices", services["cheapest"])
         writer.write("enriched", services["enriched"])
         writer.write("payers", popularity.stored_payers)
+        writer.write("alive", popularity.alive)
         for name, order in orders.items():
             writer.write(name, np.asarray(order, np.uint32))
 

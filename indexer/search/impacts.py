@@ -201,7 +201,7 @@ class _Compiler:
         scores = np.repeat(idf, document_frequencies) * frequencies
         scores /= config.saturation + frequencies
         priors = self._prior.take(postings.ordinals)
-        scores *= 1 + config.prior_bound * np.clip(priors, 0, 1, out=priors)
+        scores *= 1 + config.prior_bound * np.clip(priors, -1, 1, out=priors)
         impacts = np.clip(np.rint(scores * config.impact_scale), 1, np.iinfo(np.uint16).max)
         return impacts.astype(np.uint16)
 

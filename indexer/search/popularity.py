@@ -22,18 +22,23 @@ class Payers(NamedTuple):
 
 
 class Popularity(NamedTuple):
-    """The payers of documents.
+    """The payers of documents, and the verdicts of probers on them.
 
     returning, payers: int64[documents]
+    alive: int8[documents], 1, -1 for a dead one, or 0
     """
 
     returning: npt.NDArray[np.int64]
     payers: npt.NDArray[np.int64]
+    alive: npt.NDArray[np.int8]
 
     @property
     def order(self) -> npt.NDArray[np.uint32]:
-        """The documents, best first: by payers who came again, then by payers; stable."""
-        return np.lexsort((-self.payers, -self.returning)).astype(np.uint32)
+        """The documents, best first: by payers who came again, then by payers; stable.
+
+        Dead ones are behind their equals.
+        """
+        return np.lexsort((self.alive < 0, -self.payers, -self.returning)).astype(np.uint32)
 
     @property
     def stored_payers(self) -> npt.NDArray[np.uint32]:
@@ -41,15 +46,16 @@ class Popularity(NamedTuple):
         return np.minimum(self.payers, np.iinfo(np.uint32).max).astype(np.uint32)
 
     def prior(self, enriched: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return float64[documents], from 0 to 1: half curation, half payers.
+        """Return float64[documents], from 0 to 1: half curation, half payers; 1 less for dead ones.
 
         Payers count on a logarithmic scale up to SATURATING_PAYERS, and those who came again three
         times as much as all: no number of wallets that pay once outdoes a few dozen that return.
         """
         scale = np.log1p(SATURATING_PAYERS)
-        returning, payers = (np.minimum(np.log1p(each) / scale, 1.0) for each in self)
+        counts = (self.returning, self.payers)
+        returning, payers = (np.minimum(np.log1p(each) / scale, 1.0) for each in counts)
         use = RETURNING_SHARE * returning + (1 - RETURNING_SHARE) * payers
-        prior: npt.NDArray[np.float64] = 0.5 * enriched + 0.5 * use
+        prior: npt.NDArray[np.float64] = 0.5 * enriched + 0.5 * use - (self.alive < 0)
         return prior
 
     def replace(self, numbers: Sequence[int], payers: Iterable[Payers]) -> Popularity:
@@ -59,10 +65,14 @@ class Popularity(NamedTuple):
         values = np.array([*payers], np.int64)
         returning, all_payers = self.returning.copy(), self.payers.copy()
         returning[numbers], all_payers[numbers] = values[:, 0], values[:, 1]
-        return Popularity(returning, all_payers)
+        return Popularity(returning, all_payers, self.alive)
 
 
-def popularity_of(payers: Sequence[Payers]) -> Popularity:
-    """Return the popularity of documents in order."""
+def popularity_of(
+    payers: Sequence[Payers], alive: npt.NDArray[np.int8] | None = None
+) -> Popularity:
+    """Return the popularity of documents in order; none is dead where `alive` is not given."""
     values = np.array(payers, np.int64).reshape(-1, 2)
-    return Popularity(values[:, 0], values[:, 1])
+    if alive is None:
+        alive = np.zeros(len(values), np.int8)
+    return Popularity(values[:, 0], values[:, 1], alive)

@@ -37,7 +37,7 @@ def compile_postings(
     """Write the files of a `Searcher` and a `QueryParser`.
 
     names: of the services
-    prior: float64[documents], 0 to 1
+    prior: float64[documents], -1 to 1
     staging: a folder that is made, for files that are not kept
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ class IndexedEndpoints(NamedTuple):
     others: the postings of the resources that are documents, of their own texts
     other_documents: int32[others], these documents
     other_vectors: the vectors of their texts, if these are encoded
-    prior: float64[endpoints], as `compile_postings` takes it
+    prior, other_prior: float64 of the endpoints and the others, as `compile_postings` takes it
     """
 
     documents: Documents
@@ -54,7 +54,11 @@ class IndexedEndpoints(NamedTuple):
     other_documents: Numbers
     other_vectors: EncodedTexts | None
     prior: npt.NDArray[np.float64]
+    other_prior: npt.NDArray[np.float64]
 
+
+Verdicts = npt.NDArray[np.int8]
+"""The verdicts of probers: 1 for what is alive, -1 for what is dead, or 0."""
 
 _endpoint = msgspec.json.Decoder(Endpoint)
 _separator = re.compile(r"[,/|]")
@@ -69,11 +73,13 @@ def write_endpoints(
     encoder: Path | None = None,
     *,
     payers: Sequence[Mapping[int, Payers]] = (),
+    alive: Verdicts | None = None,
     indexed: bool = True,
 ) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
     payers: those of the endpoints of each service that payments have
+    alive: the verdicts of probers on the endpoints
     encoder: the folder of the `Encoder` of their texts, if there is one
     indexed: whether the endpoints are documents, and not the services
     """
@@ -93,12 +99,13 @@ def write_endpoints(
     of_prices = offers.add_prices(columns, join.is_unlisted).astype(np.int32)
     owners = np.concatenate((of_entries, of_prices))
     of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
-    popularity = _popularity(columns, payers)
+    popularity = _popularity(columns, payers, alive)
     _write_filters(folder, columns, of_offers, popularity)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
     enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
     prior = popularity.prior(enriched)
-    return IndexedEndpoints(documents, part, other_documents, vectors, prior)
+    other_prior = np.where(listed.alive[others] < 0, -1.0, 0.0)
+    return IndexedEndpoints(documents, part, other_documents, vectors, prior, other_prior)
 
 
 def _facts(columns: RecordColumns) -> Iterator[bytes]:
@@ -172,12 +179,15 @@ def _write_filters(
         writer.write("prices", endpoints["price"])
         writer.write("enriched", np.repeat(columns.services["enriched"], counts))
         writer.write("payers", popularity.stored_payers)
+        writer.write("alive", popularity.alive)
         writer.write("by_popularity", popularity.order)
         by_price = np.argsort(endpoints["price"], kind="stable")
         writer.write("by_price", by_price.astype(np.uint32))
 
 
-def _popularity(columns: RecordColumns, counted: Sequence[Mapping[int, Payers]]) -> Popularity:
+def _popularity(
+    columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts | None
+) -> Popularity:
     """Return the popularity of endpoints: by payments if there are any, or as records state it."""
     stated = columns.endpoints["payers"].astype(np.int64)
     numbers = [
@@ -186,7 +196,9 @@ def _popularity(columns: RecordColumns, counted: Sequence[Mapping[int, Payers]])
         for number in own
     ]
     payers = chain.from_iterable(own.values() for own in counted)
-    return Popularity(np.zeros_like(stated), stated).replace(numbers, payers)
+    if alive is None:
+        alive = np.zeros(len(stated), np.int8)
+    return Popularity(np.zeros_like(stated), stated, alive).replace(numbers, payers)
 
 
 def _methods(columns: RecordColumns) -> FacetValues:

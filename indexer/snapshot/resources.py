@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.extraction import endpoint_key
+from indexer.probes.facts import verdict_of
 from indexer.record_store import write_record_store
 from indexer.search.offers import OfferWriter, StringNumbers
 from indexer.x402.listing import Listing
+from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.storage.container import Arrays, write_arrays
 from service.storage.layouts import RESOURCES
 
@@ -24,20 +26,26 @@ class ListedResources(NamedTuple):
     services: int32[resources], the ordinals of their services, ascending
     keys: uint64[resources], hashes of what identifies their endpoints, as `endpoint_key` returns
     offers: int64[resources + 1], the offer that is the first entry of `accepts` of each
+    alive: int8[resources], the verdict of probers on the endpoint of each
     """
 
     services: npt.NDArray[np.int32]
     keys: npt.NDArray[np.uint64]
     offers: npt.NDArray[np.int64]
+    alive: npt.NDArray[np.int8]
 
 
 class ServiceListing(NamedTuple):
-    """A listing, the ordinal and the id of its service, and whether the record of that has it."""
+    """A listing, the ordinal and the id of its service, and whether the record of that has it.
+
+    probed: what probers saw of its endpoint
+    """
 
     ordinal: int
     service_id: str
     listing: Listing
     in_record: bool
+    probed: ProbeFacts = NO_PROBE_FACTS
 
 
 def write_resources(
@@ -49,23 +57,25 @@ def write_resources(
     """
     folder.mkdir()
     columns = _Columns(offers)
-    services, keys = array("i"), array("Q")
+    services, keys, alive = array("i"), array("Q"), array("b")
     beyond = np.zeros(services_count, np.int32)
 
     def texts() -> Iterator[bytes]:
-        for ordinal, service_id, listing, in_record in listings:
+        for ordinal, service_id, listing, in_record, probed in listings:
             services.append(ordinal)
             beyond[ordinal] += not in_record
             keys.append(endpoint_key(listing.endpoint.url, listing.endpoint.method, listing.tool))
-            text = listing.encode(service_id, in_record=in_record)
+            text = listing.encode(service_id, probed, in_record=in_record)
+            alive.append(verdict_of(probed))
             columns.add(listing, len(text))
             yield text
 
     write_record_store(folder, "texts", texts())
-    arrays = columns.arrays(folder / "strings") | {"beyond": beyond}
+    verdicts = np.asarray(alive, np.int8)
+    arrays = columns.arrays(folder / "strings") | {"alive": verdicts, "beyond": beyond}
     write_arrays(folder / "resources", RESOURCES, arrays)
     return ListedResources(
-        np.asarray(services, np.int32), np.asarray(keys), arrays["entry_offsets"]
+        np.asarray(services, np.int32), np.asarray(keys), arrays["entry_offsets"], verdicts
     )
 
 
@@ -101,7 +111,7 @@ class _Columns:
         self._position += size + 1
 
     def arrays(self, strings: Path) -> Arrays:
-        """Write the strings; returns the arrays of RESOURCES in its order but for `beyond`."""
+        """Write the strings; returns the first arrays of RESOURCES, in its order."""
         sorted_numbers = self._strings.write(strings)
         arrays = {name: sorted_numbers[given] for name, given in self._numbered.items()}
         for name, offsets in self._offsets.items():

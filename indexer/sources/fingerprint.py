@@ -90,7 +90,8 @@ def take_fingerprint(inputs: Inputs, settings: object) -> Iterator[Fingerprint |
         yield None
         return
     names = [source.name for source in inputs.sources]
-    roles = [len(inputs.sources), len(inputs.payments), len(inputs.overlays)]
+    kinds = (inputs.sources, inputs.payments, inputs.overlays, inputs.probes)
+    roles = [len(kind) for kind in kinds]
     sizes = [Path(path).stat().st_size for path in inputs.paths]
     outline = msgspec.json.encode([settings, names, roles, sizes])
     is_over = Event()

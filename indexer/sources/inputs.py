@@ -90,12 +90,13 @@ class Inputs(Struct, frozen=True):
     sources: list[Input]
     payments: list[Input]
     overlays: list[Input]
+    probes: list[Input]
     notes: list[str]
 
     @property
     def all(self) -> list[Input]:
         """All inputs."""
-        return [*self.sources, *self.payments, *self.overlays]
+        return [*self.sources, *self.payments, *self.overlays, *self.probes]
 
     @property
     def size(self) -> int:
@@ -118,7 +119,8 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
     Raises SourceError for a folder or a pattern without files, and for a file that is missing.
     """
-    found: dict[Kind | None, list[Input]] = {Kind.PAYMENTS: [], Kind.OVERLAY: [], None: []}
+    kinds = (Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES, None)
+    found: dict[Kind | None, list[Input]] = {kind: [] for kind in kinds}
     for source in options.sources:
         inputs = found.get(source.kind, found[None])
         known = {each.path for each in inputs if source.kind is Kind.PAYMENTS}
@@ -128,14 +130,20 @@ def find_inputs(options: BuildOptions) -> Inputs:
                 named = source if is_alone else replace(source, name=printable(path))
                 names = [each.options.name for each in inputs]
                 inputs.append(_check(Input(_distinct(named, names), source.name, path)))
-    return Inputs(found[None], found[Kind.PAYMENTS], found[Kind.OVERLAY], [])
+    return Inputs(
+        sources=found[None],
+        payments=found[Kind.PAYMENTS],
+        overlays=found[Kind.OVERLAY],
+        probes=found[Kind.PROBES],
+        notes=[],
+    )
 
 
 def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> Inputs:
     """Fetch the feeds among the inputs; without any, httpx need not be installed.
 
     A source that could not be fetched has its failure. Raises SourceError with those of all sources
-    that must not fail, as payments and overlays never may.
+    that must not fail, as payments, overlays and trusted probes never may.
     """
     feeds = [each.options for each in inputs.all if each.options.url]
     if not feeds:
@@ -149,8 +157,7 @@ def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> In
             return each
         feed = next(results)
         if isinstance(feed, SourceError):
-            is_listed = each.options.kind not in {Kind.PAYMENTS, Kind.OVERLAY}
-            if not is_listed or each.options.on_error is OnError.FAIL:
+            if must_not_fail(each.options):
                 fatal.append(feed)
             return replace(each, failure=feed)
         if feed.note:
@@ -158,12 +165,18 @@ def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> In
         read_at = datetime.fromtimestamp(feed.walked_at, UTC)
         return replace(each, path=str(feed.path), is_lines=feed.is_lines, read_at=read_at)
 
-    sources = [fetched(each) for each in inputs.sources]
-    payments = [fetched(each) for each in inputs.payments]
-    overlays = [fetched(each) for each in inputs.overlays]
+    kinds = (inputs.sources, inputs.payments, inputs.overlays, inputs.probes)
+    sources, payments, overlays, probes = ([fetched(each) for each in kind] for kind in kinds)
     if fatal:
         raise SourceError("\n".join(map(str, fatal)))
-    return Inputs(sources, payments, overlays, notes)
+    return Inputs(sources, payments, overlays, probes, notes)
+
+
+def must_not_fail(source: SourceOptions) -> bool:
+    """Return whether a source that fails ends the build; probes that decide nothing never do."""
+    if source.kind is Kind.PROBES:
+        return source.trust > 0
+    return not source.is_listed or source.on_error is OnError.FAIL
 
 
 def _distinct(source: SourceOptions, names: Collection[str]) -> SourceOptions:
@@ -176,7 +189,7 @@ def _distinct(source: SourceOptions, names: Collection[str]) -> SourceOptions:
 
 def _check(each: Input) -> Input:
     """Return an input unless it is a file that is missing, and whose source must not fail."""
-    if each.path not in {"", STANDARD_INPUT} and each.options.on_error is OnError.FAIL:
+    if each.path not in {"", STANDARD_INPUT} and must_not_fail(each.options):
         with source_errors(each.name):
             Path(each.path).stat()
     return each
@@ -192,7 +205,7 @@ def _expand(source: SourceOptions, inputs: list[Input]) -> list[str]:
             return expand_patterns([source.path])
         return expand_folder(source.path)
     except SourceError as error:
-        if source.on_error is OnError.FAIL or source.kind in {Kind.PAYMENTS, Kind.OVERLAY}:
+        if must_not_fail(source):
             raise
         inputs.append(Input(source, source.name, "", failure=error))
         return []

@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
+from msgspec.structs import asdict
 
 from indexer.x402.prices import Accepted
 from indexer.x402.untrusted import mapping
 from service.schema.discovery import ListedEndpoint, ResourceFacts
+from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.records import Pricing
 from service.schema.values import format_timestamp
 
@@ -70,9 +72,12 @@ class Listing(Struct, array_like=True):
     extensions: list[str]
     entries: list[EntryKeys]
 
-    def encode(self, service_id: str, *, in_record: bool = True) -> bytes:
+    def encode(
+        self, service_id: str, probed: ProbeFacts = NO_PROBE_FACTS, *, in_record: bool = True
+    ) -> bytes:
         """Return the JSON of the resource of a service, whose record may not have it."""
         facts = ResourceFacts(
+            **asdict(probed),
             service=service_id,
             endpoint=self.endpoint,
             in_record=UNSET if in_record else False,
@@ -105,6 +110,7 @@ def make_listing(
     fields = _fields.decode(msgspec.json.format(text, indent=-1))
     lifted = mapping(values, "resource")
     members = _fields.decode(fields["resource"]) if lifted else {}
+    members.pop("ratecard", None)
     fields["resource"] = _raw(url)
     displaced = _lift(fields, members)
     values = lifted | values

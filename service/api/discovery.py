@@ -42,6 +42,7 @@ SAME_NETWORK = "Only with this network, as the entry of `accepts` has it."
 NETWORK = "Only with this network on an entry of `accepts`, by any of its names."
 ASSET = "Only with this asset, in any case, on the same entry."
 EXTENSIONS = "Only with this key in `extensions`, or with all of several."
+ALIVE = "Only with an endpoint that probers found alive, or dead."
 PRICE = "The most that the same entry may cost in US dollars, paid in a known stablecoin."
 Kind = Annotated[Text, about("Only resources of this type, such as `http` or `mcp`.")]
 PayTo = Annotated[
@@ -101,6 +102,7 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
     extensions: Annotated[Texts, about(EXTENSIONS)] = ()
     tags: Annotated[Texts, about("Only with this tag, or with any of several.")] = ()
     url_substring: UrlPart | None = None
+    alive: Annotated[bool | None, about(ALIVE)] = None
     limit: Limit = 20
     cursor: Cursor | None = None
     snapshot: PublishedSnapshot = None
@@ -122,6 +124,7 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
             extensions=self.extensions,
             tags=self.tags,
             url_part=self.url_substring,
+            alive=self.alive,
             offers={
                 name: [value]
                 for name, value in zip(OFFER_KEYS, offers, strict=True)

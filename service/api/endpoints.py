@@ -42,10 +42,11 @@ from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.resources import MAX_PAGE
 
-CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice", "minPayers")
+CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice", "minPayers", "alive")
 """The filters: `q` is required without any of them."""
 CURATED = "Only endpoints of services that are curated, or not."
 PAYERS = "The least number of payers that count, in 30 days."
+ALIVE = "Only endpoints that probers found alive, or dead."
 ORDER = "The order; endpoints without a price come last."
 PER_SERVICE = "The most endpoints of one service that are listed; 0 lists all."
 OFFER = " Those of an entry of `accepts` must hold together."
@@ -86,6 +87,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     enriched: Annotated[bool | None, about(CURATED)] = None
     max_price: Annotated[Price | None, about(PRICE)] = None
     min_payers: Annotated[Payers | None, about(PAYERS)] = None
+    alive: Annotated[bool | None, about(ALIVE)] = None
     sort: Annotated[EndpointSort, about(ORDER)] = "relevance"
     per_service: Annotated[Offset, about(PER_SERVICE)] = 3
     facets: Annotated[tuple[EndpointFacet, ...], FACETS] = ()
@@ -104,6 +106,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
             enriched=self.enriched,
             max_price=None if self.max_price is None else float(self.max_price),
             min_payers=self.min_payers,
+            alive=self.alive,
             sort=self.sort,
             per_service=self.per_service,
             counted=self.facets,

@@ -41,6 +41,7 @@ TYPES = "Only services of this type, or of any of several."
 CURATED = "Only services that are curated, or that are not."
 PRICE = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
 PAYERS = "The least number of payers that count, in 30 days."
+ALIVE = "Only services of which probers found an endpoint alive, or all dead."
 ENDPOINTS = "Whether services have their endpoints, or the number."
 ORDER = "The order; relevance of the listing is best known first."
 MATCH = "Whether any word of the query suffices, or one endpoint must have every word."
@@ -64,6 +65,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     enriched: Annotated[bool | None, about(CURATED)] = None
     max_price: Annotated[Price | None, about(PRICE)] = None
     min_payers: Annotated[Payers | None, about(PAYERS)] = None
+    alive: Annotated[bool | None, about(ALIVE)] = None
     match: Annotated[Literal["any", "all"], about(MATCH)] = "any"
     sort: Annotated[Sort, about(ORDER)] = "relevance"
     facets: Annotated[tuple[ServiceFacet, ...], FACETS] = ()
@@ -80,6 +82,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
             enriched=self.enriched,
             max_price=None if self.max_price is None else float(self.max_price),
             min_payers=self.min_payers,
+            alive=self.alive,
             match_all=self.match == "all",
             sort=self.sort,
             counted=self.facets,
@@ -90,7 +93,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     def is_expensive(self) -> bool:
         """Whether the page is more than a slice of a stored order."""
         facets = self.category, self.network, self.scheme, self.integration_type, self.tag
-        bounds = (self.enriched, self.max_price, self.min_payers)
+        bounds = (self.enriched, self.max_price, self.min_payers, self.alive)
         is_bounded = any(bound is not None for bound in bounds)
         return is_bounded or any((self.q, self.facets, *facets))
 

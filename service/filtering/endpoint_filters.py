@@ -26,8 +26,8 @@ class EndpointFilters(Struct, frozen=True):
     `network`, `scheme`, `asset` and `payTo`. `max_price` is compared with the cheapest offer that
     satisfies them, or with the price of the endpoint without such conditions. `max_usd_price` is
     compared with the offers that have a price in US dollars. `min_payers` is compared with
-    the payers of an endpoint. `match_all` requires every word of a query. Of each service at most
-    `per_service` endpoints are listed; 0 lists all.
+    the payers of an endpoint. `alive` is the verdict of probers. `match_all` requires every word of
+    a query. Of each service at most `per_service` endpoints are listed; 0 lists all.
     """
 
     offers: dict[str, list[str]] = {}
@@ -37,6 +37,7 @@ class EndpointFilters(Struct, frozen=True):
     max_price: float | None = None
     max_usd_price: float | None = None
     min_payers: int | None = None
+    alive: bool | None = None
     match_all: bool = False
     sort: EndpointSort = "relevance"
     per_service: int = 3
@@ -46,7 +47,7 @@ class EndpointFilters(Struct, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether any endpoint might be left out."""
-        bounds = (self.enriched, self.max_price, self.max_usd_price, self.min_payers)
+        bounds = (self.enriched, self.max_price, self.max_usd_price, self.min_payers, self.alive)
         given = (bound is not None for bound in bounds)
         return any((self.offers, self.facets, self.services, *given))
 
@@ -76,15 +77,15 @@ class EndpointFilterIndex(FilterIndex):
         values = dict(filters.facets)
         if filters.services:
             values["service"] = filters.services
-        enriched, payers = filters.enriched, filters.min_payers
+        enriched, rest = filters.enriched, (filters.min_payers, filters.alive)
         if not filters.offers and filters.max_usd_price is None:
-            return Selection(self.satisfying(values, enriched, filters.max_price, payers), None)
+            return Selection(self.satisfying(values, enriched, filters.max_price, *rest), None)
         bounds = (filters.max_price, filters.max_usd_price)
         is_facet = len(filters.offers) == 1 and filters.offers.keys() <= set(OFFER_FACETS)
         if is_facet and bounds == (None, None) and filters.sort != "price":
-            return Selection(self.satisfying(filters.offers | values, enriched, None, payers), None)
+            return Selection(self.satisfying(filters.offers | values, enriched, None, *rest), None)
         offers = self._offers.select(self._offers.resolve(filters.offers), *bounds)
-        others = self.satisfying(values, enriched, None, payers)
+        others = self.satisfying(values, enriched, None, *rest)
         masks = [self._offers.endpoints_of(offers), *([] if others is None else [others])]
         return Selection(intersection(masks), offers)
 

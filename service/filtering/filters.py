@@ -32,14 +32,15 @@ class Filters(Struct, frozen=True):
     """Conditions that a service must all satisfy, the order, and what to add to the page.
 
     `facets` allows any of several values of a facet. `max_price` is compared with the lowest price
-    of a service, in units of its currency, and `min_payers` with its payers. Facets that are
-    `counted`, and explanations of the scores, are added.
+    of a service, in units of its currency, and `min_payers` with its payers. `alive` is the verdict
+    of probers. Facets that are `counted`, and explanations of the scores, are added.
     """
 
     facets: dict[str, list[str]] = {}
     enriched: bool | None = None
     max_price: float | None = None
     min_payers: int | None = None
+    alive: bool | None = None
     match_all: bool = False
     sort: Sort = "relevance"
     counted: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class Filters(Struct, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether any service might be left out."""
-        bounds = (self.enriched, self.max_price, self.min_payers)
+        bounds = (self.enriched, self.max_price, self.min_payers, self.alive)
         return bool(self.facets) or any(bound is not None for bound in bounds)
 
 
@@ -69,6 +70,7 @@ class FilterIndex:
         self.prices: npt.NDArray[np.float64] = arrays["prices"]
         self._enriched: Mask = arrays["enriched"]
         self._payers: npt.NDArray[np.uint32] = arrays["payers"]
+        self.alive: npt.NDArray[np.int8] = arrays["alive"]
         self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None}
         for name, array in arrays.items():
             if name.startswith(ORDER):
@@ -83,6 +85,7 @@ class FilterIndex:
         enriched: bool | None,
         max_price: float | None,
         min_payers: int | None,
+        alive: bool | None,
     ) -> Mask | None:
         """Return which documents satisfy all conditions, None without any; it is read-only.
 
@@ -95,6 +98,8 @@ class FilterIndex:
             masks.append(self.prices <= max_price)
         if min_payers is not None:
             masks.append(self._payers >= min(min_payers, MAX_PAYERS))
+        if alive is not None:
+            masks.append(verdict_mask(self.alive, is_alive=alive))
         return intersection(masks)
 
     def page(self, matches: Mask | None, sort: str, limit: int, offset: int = 0) -> Integers:
@@ -131,8 +136,18 @@ class ServiceFilterIndex(FilterIndex):
         if filters is NO_FILTERS:
             return None
         return self.satisfying(
-            filters.facets, filters.enriched, filters.max_price, filters.min_payers
+            filters.facets,
+            filters.enriched,
+            filters.max_price,
+            filters.min_payers,
+            filters.alive,
         )
+
+
+def verdict_mask(alive: npt.NDArray[np.int8], *, is_alive: bool) -> Mask:
+    """Return which verdicts are that documents are alive, or that they are dead."""
+    mask: Mask = alive > 0 if is_alive else alive < 0
+    return mask
 
 
 def intersection(masks: Sequence[Mask]) -> Mask | None:

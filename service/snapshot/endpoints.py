@@ -56,6 +56,7 @@ class Endpoints:
         self._texts, self._listed = services, listed
         self._rewritten = RecordStore(folder, "rewritten")
         self._facts = RecordStore(folder, "facts")
+        self._probes = RecordStore(folder.parent, "probes")
         self._urls = HashTable(folder / "urls")
         self.groups = Groups(self._first, arrays["services"], penalties)
         owners = ServiceFacet(ids, self._first, arrays["services"][: len(self)])
@@ -84,6 +85,10 @@ class Endpoints:
         resource = int(self._resources[ordinal])
         return None if resource == NONE else resource
 
+    def probes_of(self, ordinal: int) -> memoryview:
+        """Return what probers saw of an endpoint, as the JSON of `ProbeFacts`, or nothing."""
+        return self._probes.view(ordinal)
+
     def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
         """Return the price and the currency of an offer; None if unknown or that of the record."""
         price, currency = self._offers.price(offer) if offer >= 0 else (nan, "")
@@ -110,6 +115,8 @@ class Endpoints:
             text = self._texts.bytes_between(start, stop - 1)
         service = self._facts.view(int(self.groups.of_document[ordinal]))
         pieces: list[bytes | memoryview] = [text, b',"service":', service]
+        if facts := self.probes_of(ordinal):
+            pieces += (b',"ratecard":', facts)
         if offer >= 0 and (entry := self._offers.span(offer)):
             pieces += (b',"match":', self._listed.bytes_between(*entry))
         pieces.append(b"}")

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from service.filtering.filters import in_order, intersection, page_of
+from service.filtering.filters import in_order, intersection, page_of, verdict_mask
 from service.filtering.offers import NONE, Offers
 from service.filtering.urls import Urls
 from service.search.postings import Integers, Mask
@@ -36,7 +36,7 @@ class ResourceFilters(Struct, frozen=True):
     The conditions on entries of `accepts` must hold together on one of them: `network` and
     `scheme`, compared as they are given, `offers`, compared by their keys, and `max_usd_price`.
     `extensions` must all be keys of the extensions, one of `tags` a tag, and `url_part` a part of
-    the URL in any case.
+    the URL in any case. `alive` is the verdict of probers on the endpoint.
     """
 
     type: str | None = None
@@ -47,6 +47,7 @@ class ResourceFilters(Struct, frozen=True):
     url_part: str | None = None
     offers: dict[str, list[str]] = {}
     max_usd_price: float | None = None
+    alive: bool | None = None
 
 
 NO_RESOURCE_FILTERS = ResourceFilters()
@@ -126,6 +127,8 @@ class Resources:
             yield self._count("tag", self._numbers(filters.tags)) > 0
         if filters.url_part is not None:
             yield self._urls.containing(filters.url_part)
+        if filters.alive is not None:
+            yield verdict_mask(self._arrays["alive"], is_alive=filters.alive)
         entries = intersection(list(self._entry_masks(filters)))
         if entries is not None:
             yield count_in_rows(self._arrays["entry_offsets"], entries) > 0

@@ -112,6 +112,7 @@ SERVICE_FILTERS = Layout(
     prices=Array("<f8", "services", "the lowest price, in units of its currency, or NaN"),
     enriched=Array("|b1", "services", "whether a service is enriched"),
     payers=Array("<u4", "services", "how many payers each had in 30 days"),
+    alive=Array("|i1", "services", "1 for one that is alive, -1 for a dead one, or 0"),
     by_popularity=Array("<u4", "services", "the services in the order of payers"),
     by_price=Array("<u4", "services", "the services in the order of prices"),
     by_name=Array("<u4", "services", "the services in the order of names"),
@@ -126,6 +127,7 @@ ENDPOINT_FILTERS = Layout(
     prices=Array("<f8", "endpoints", "the price, in units of its currency, or NaN"),
     enriched=Array("|b1", "endpoints", "whether the service is enriched"),
     payers=Array("<u4", "endpoints", "how many payers each had in 30 days"),
+    alive=Array("|i1", "endpoints", "1 for one that is alive, -1 for a dead one, or 0"),
     by_popularity=Array("<u4", "endpoints", "the endpoints in the order of payers"),
     by_price=Array("<u4", "endpoints", "the endpoints in the order of prices"),
 )
@@ -177,6 +179,7 @@ RESOURCES = Layout(
     tags=Array("<i4", "tags", "their numbers"),
     url_starts=Array("<i8", "resources", "where the URL of each starts"),
     urls=Array("|u1", "bytes", "the URLs in lower case, a line each"),
+    alive=Array("|i1", "resources", "1 for one that is alive, -1 for a dead one, or 0"),
     beyond=Array(
         "<i4", "services", "how many resources of each service are beyond the bounds of its record"
     ),
@@ -266,6 +269,9 @@ FILES = MappingProxyType(
         "listings/sources.arrays": Entry(
             "the public name of each source, and how many of its URLs are left out here",
             RECORD_STORE,
+        ),
+        "probes.arrays": Entry(
+            "what probers saw of each endpoint, empty without observations", RECORD_STORE
         ),
         "demand.arrays": Entry(
             "the demand of each service, then of none, and the services with most payments",

@@ -50,6 +50,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     for flag, meaning in (
         ("--transactions", "payments as CSV, JSON lines or Parquet; patterns as well"),
         ("--overlay", "JSON merge patches by service id, over whatever the sources say"),
+        ("--probes", "observations as `ratecard probe` writes them, as JSON lines"),
     ):
         parser.add_argument(
             flag, action="extend", nargs="+", default=[], metavar="FILE", help=meaning
@@ -86,7 +87,7 @@ def _read_file(options: argparse.Namespace) -> CatalogueFile:
     """Read the catalogue file; raises Misuse for sources, and for flags that contradict it."""
     name = next(name for name in options.sources if name.endswith(SUFFIX))
     others = [other for other in options.sources if other is not name] + options.records
-    others += options.transactions + options.overlay
+    others += options.transactions + options.overlay + options.probes
     if others:
         places = shorten(", ".join(name_source(other).name for other in others))
         raise Misuse(f"{name}: names all sources; write a [[source]] there for {places}")
@@ -106,6 +107,7 @@ def _name_sources(options: argparse.Namespace) -> tuple[SourceOptions, ...]:
         *(name_source(name, Kind.RECORDS) for name in options.records),
         *(name_source(name, Kind.PAYMENTS) for name in options.transactions),
         *(name_source(name, Kind.OVERLAY) for name in options.overlay),
+        *(name_source(name, Kind.PROBES) for name in options.probes),
     ]
     values = given(options, SourceOptions)
     for key in values:

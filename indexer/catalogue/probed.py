@@ -1,0 +1,167 @@
+"""Probed services: what observations say of the endpoints of a catalogue."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from indexer.catalogue.catalogue import Catalogue, Entry, Listed
+from indexer.probes.drift import listed_terms
+from indexer.probes.facts import UNDECIDED, Probed
+from indexer.probes.reading import read_probes
+from indexer.probes.targets import NO_TARGET, Targets, decode_addressed
+from indexer.progress import Stage
+from indexer.sources.findings import Findings
+from indexer.sources.inputs import Input
+from indexer.x402.discovery import Discovery
+from indexer.x402.listing import Listing
+from indexer.x402.resource import Rules
+from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
+
+MAX_TERMS = 2**14
+"""Endpoints whose listed ways to pay are cached: lines of one endpoint often follow each other."""
+
+
+class _Accepts(Struct):
+    accepts: list[Any] = []
+
+
+class _Service(NamedTuple):
+    """The numbers of the endpoints of a record in order, and of all listings of its service.
+
+    tools: indexes of the endpoints that are tools
+    """
+
+    endpoints: array[int]
+    tools: frozenset[int]
+    listings: array[int]
+
+
+_accepts = msgspec.json.Decoder(_Accepts)
+
+
+class ProbedCatalogue:
+    """The endpoints of all services with their facts; without observations there are none."""
+
+    def __init__(
+        self, probed: Probed | None = None, services: dict[str, _Service] | None = None
+    ) -> None:
+        self._probed, self._services = probed, services or {}
+
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether a later build of the same observations may differ."""
+        return self._probed is not None and self._probed.depends_on_time
+
+    def alive(self, service_id: str) -> int:
+        """Return the verdict on a service."""
+        if self._probed is None:
+            return UNDECIDED
+        service = self._services[service_id]
+        return self._probed.alive_together([*service.endpoints, *service.listings])
+
+    def of_endpoints(self, services: Iterable[Listed]) -> Iterator[ProbeFacts]:
+        """Yield the facts of the endpoints of records, in order."""
+        for each in services:
+            if self._probed is None:
+                yield from (NO_PROBE_FACTS for _ in range(each.entry.endpoints))
+                continue
+            service = self._services[each.id]
+            for index, number in enumerate(service.endpoints):
+                yield self._facts(number, has_terms=index not in service.tools)
+
+    def of_listing(self, listing: Listing) -> ProbeFacts:
+        """Return the facts of a listed resource."""
+        if self._probed is None:
+            return NO_PROBE_FACTS
+        endpoint = listing.endpoint
+        number = self._probed.targets.find(endpoint.url, endpoint.method)
+        return self._facts(number, has_terms=not listing.tool)
+
+    def _facts(self, number: int, *, has_terms: bool) -> ProbeFacts:
+        if self._probed is None or number == NO_TARGET:
+            return NO_PROBE_FACTS
+        return self._probed.facts(number, has_terms=has_terms)
+
+
+def probe_catalogue(
+    inputs: list[Input],
+    catalogue: Catalogue,
+    discovery: Discovery,
+    rules: Rules,
+    findings: Findings,
+    *,
+    spool: Path,
+    now: datetime,
+    max_rejects: Fraction,
+    progress: Stage,
+) -> ProbedCatalogue:
+    """Read observations of the endpoints of services, and note which services are alive.
+
+    Raises SourceError or TooManyRejects, as `read_probes` does.
+    """
+    targets = Targets()
+    listed: dict[int, int] = {}
+    services = {
+        service_id: _Service(
+            *_add_endpoints(targets, text), _add_listings(targets, listed, discovery, entry)
+        )
+        for (service_id, entry), text in zip(
+            catalogue.entries(), catalogue.texts(catalogue.ids), strict=True
+        )
+    }
+
+    @lru_cache(maxsize=MAX_TERMS)
+    def terms_of(target: int) -> list[Terms]:
+        number = listed.get(target)
+        if number is None:
+            return []
+        return listed_terms(_accepts.decode(discovery.readings.listing(number).text).accepts)
+
+    probed = read_probes(
+        inputs,
+        targets,
+        terms_of,
+        rules,
+        findings,
+        spool=spool,
+        now=now,
+        max_rejects=max_rejects,
+        progress=progress,
+    )
+    of_catalogue = ProbedCatalogue(probed, services)
+    for service_id, entry in catalogue.entries():
+        entry.alive = of_catalogue.alive(service_id)
+    return of_catalogue
+
+
+def _add_endpoints(targets: Targets, text: bytes) -> tuple[array[int], frozenset[int]]:
+    """Add the endpoints of a record; returns their numbers, and the indexes of tools."""
+    endpoints = decode_addressed(text).endpoints
+    numbers = array("i", [targets.add(each.url, each.method) for each in endpoints])
+    return numbers, frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
+
+
+def _add_listings(
+    targets: Targets, listed: dict[int, int], discovery: Discovery, entry: Entry
+) -> array[int]:
+    """Add the listed resources of a service; returns their numbers.
+
+    listed: gets the reading of each endpoint that is no tool
+    """
+    numbers = array("i")
+    listings = discovery.listings(entry.group) if entry.has_group else ()
+    for place, listing in listings:
+        number = targets.add(listing.endpoint.url, listing.endpoint.method, listing.url)
+        numbers.append(number)
+        if not listing.tool:
+            listed.setdefault(number, place.number)
+    return numbers

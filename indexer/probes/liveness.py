@@ -1,0 +1,128 @@
+"""Liveness: what an observation says of an endpoint, and runs of observations that say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.probes.observation import Observation, Outcome
+from indexer.x402.dates import SECOND
+
+DAY = 24 * 3600 * SECOND
+GONE = frozenset((404, 410))
+REFUSED = frozenset((401, 403, 405, 429))
+SERVER_ERROR = 500
+BUFFER = 2**20  # bytes
+CHUNK = 2**18  # rows
+
+ROW = np.dtype(
+    [
+        ("target", "<i4"),
+        ("host", "<i4"),
+        ("moment", "<i8"),
+        ("answer", "<i1"),
+        ("verdict", "<i1"),
+        ("wildcard", "<i1"),
+    ]
+)
+_row = Struct("<iiqbbb")
+LATEST = np.iinfo(np.int64).max
+NOT_SEEN = -1
+
+Rows = npt.NDArray[np.void]
+Moments = npt.NDArray[np.int64]
+Condition = Callable[[Rows], npt.NDArray[Any]]
+
+
+class Answer(IntEnum):
+    """What an observation says of an endpoint, the best last.
+
+    SILENT: nothing, as the visitor was refused or did not ask
+    FAILED: no response, 404, 410 or 5xx
+    ANSWERED: another response
+    QUOTED: 402 with a price
+    """
+
+    SILENT = 0
+    FAILED = 1
+    ANSWERED = 2
+    QUOTED = 3
+
+
+def answer_of(observation: Observation) -> Answer:
+    """Return what an observation says of its endpoint."""
+    match observation.outcome:
+        case Outcome.QUOTED:
+            return Answer.QUOTED
+        case Outcome.UNREACHABLE:
+            return Answer.FAILED
+        case Outcome.ANSWERED:
+            status = observation.status or 0
+            if status in REFUSED:
+                return Answer.SILENT
+            is_failed = status in GONE or status >= SERVER_ERROR
+            return Answer.FAILED if is_failed else Answer.ANSWERED
+    return Answer.SILENT
+
+
+class Runs(NamedTuple):
+    """For each key the last rows of a kind without one of another kind after the first of them.
+
+    first, last: int64[keys], moments, NOT_SEEN as `last` where there is no such row
+    """
+
+    first: Moments
+    last: Moments
+
+    @property
+    def on_two_days(self) -> npt.NDArray[np.bool_]:
+        """Which runs are on two UTC days at least."""
+        is_seen = self.last != NOT_SEEN
+        days: npt.NDArray[np.bool_] = is_seen & (self.first // DAY != self.last // DAY)
+        return days
+
+
+class RowSpool:
+    """Rows of trusted observations in a file, as files of observations may have any size."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._buffer, self._count = file, bytearray(), 0
+
+    def add(
+        self, target: int, host: int, moment: int, answer: int, verdict: int, wildcard: int
+    ) -> None:
+        """Add a row."""
+        self._buffer += _row.pack(target, host, moment, answer, verdict, wildcard)
+        self._count += 1
+        if len(self._buffer) >= BUFFER:
+            self._flush()
+
+    def runs(self, key: str, keys: int, member: Condition, end: Condition) -> Runs:
+        """Return the last run of members by key; a row that ends runs wins at the same moment."""
+        ended = np.full(keys, NOT_SEEN)
+        for rows in self._chunks():
+            ending = rows[end(rows)]
+            np.maximum.at(ended, ending[key], ending["moment"])
+        first, last = np.full(keys, LATEST), np.full(keys, NOT_SEEN)
+        for rows in self._chunks():
+            members = rows[member(rows)]
+            members = members[members["moment"] > ended[members[key]]]
+            np.minimum.at(first, members[key], members["moment"])
+            np.maximum.at(last, members[key], members["moment"])
+        return Runs(first, last)
+
+    def _chunks(self) -> Iterator[Rows]:
+        self._flush()
+        self._file.seek(0)
+        while chunk := self._file.read(CHUNK * ROW.itemsize):
+            yield np.frombuffer(chunk, ROW)
+
+    def _flush(self) -> None:
+        self._file.seek(0, 2)
+        self._file.write(self._buffer)
+        self._buffer.clear()

@@ -1,0 +1,159 @@
+"""Reading the observations of probers: what each saw last, and the rows of the trusted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+from indexer.errors import InvalidRecord, LeftOut, SourceError
+from indexer.probes.drift import Comparison, Verdict, compare_terms, quoted_terms
+from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
+from indexer.probes.liveness import Answer, RowSpool, answer_of
+from indexer.probes.observation import Observation, decode_observation
+from indexer.probes.targets import Targets
+from indexer.progress import Stage
+from indexer.sources.findings import Findings, State, Tally
+from indexer.sources.inputs import Input
+from indexer.sources.records import SourceRecord, read_records
+from indexer.x402.dates import NEVER
+from indexer.x402.resource import Rules
+from service.schema.probes import Terms
+from service.urls import ParsedUrl, parse_url
+
+UNDATED = "undated observations"
+FUTURE = "observations in the future"
+UNLISTED = "observations of URLs that are not listed"
+
+TermsOf = Callable[[int], list[Terms]]
+"""Returns the listed ways to pay of an endpoint, by its number."""
+
+
+class _Line(NamedTuple):
+    """An observation of listed endpoints, and when it was made."""
+
+    observation: Observation
+    moment: int
+    targets: list[int]
+
+
+def read_probes(
+    inputs: Iterable[Input],
+    targets: Targets,
+    terms_of: TermsOf,
+    rules: Rules,
+    findings: Findings,
+    *,
+    spool: Path,
+    now: datetime,
+    max_rejects: Fraction,
+    progress: Stage,
+) -> Probed:
+    """Read all observations; returns what they say of the endpoints.
+
+    A trusted source that fails, or has too many malformed lines, ends the build: raises SourceError
+    or TooManyRejects. Another one is left out as far as it fails.
+
+    spool: a file for the rows of trusted observations, which is removed in the end
+    """
+    with spool.open("w+b") as file:
+        trusted = TrustedLines(RowSpool(file))
+        others: list[dict[int, Latest]] = []
+        reader = _Reader(targets, rules, findings, progress)
+        for each in inputs:
+            tally = findings.tally(each.name)
+            tally.file, tally.read_at = each.shown_file, each.read_at or now
+            if each.options.trust > 0:
+                for line in reader.lines(each, tally):
+                    _add(trusted, line, each.source_name, targets, terms_of)
+                findings.check(tally, max_rejects)
+            else:
+                others.append(_read_untrusted(reader, each, tally))
+        probed = Probed(targets, trusted, others, now, rules.policy.probe_max_age)
+    spool.unlink()
+    return probed
+
+
+class _Reader:
+    """Reads observations, and counts the lines that are no observations of listed endpoints."""
+
+    def __init__(self, targets: Targets, rules: Rules, findings: Findings, progress: Stage) -> None:
+        self._targets, self._rules = targets, rules
+        self._findings, self._progress = findings, progress
+
+    def lines(self, each: Input, tally: Tally) -> Iterator[_Line]:
+        """Yield the observations of a file; raises SourceError."""
+        if each.failure is not None:
+            raise each.failure
+        options = each.options
+        records = read_records(each.path, each.name, is_lines=True, max_items=options.max_items)
+        for record in records:
+            self._progress.advance(len(record.text) + 1)
+            tally.records += 1
+            url: str | None = None
+            try:
+                observation = _decode(record)
+                url = observation.url
+                line = self._judge(observation)
+            except InvalidRecord as fault:
+                self._findings.refuse(tally, record.position, url, fault)
+            else:
+                tally.published += 1
+                yield line
+
+    def _judge(self, observation: Observation) -> _Line:
+        """Return an observation of listed endpoints; raises InvalidRecord."""
+        url = _parse(observation.url)
+        moment = self._rules.read_time(observation.given_time)
+        if moment == NEVER and observation.moment == NEVER:
+            raise LeftOut(UNDATED, "$.observed_at", "is no time")
+        if moment == NEVER:
+            raise LeftOut(FUTURE, "$.observed_at", "is more than an hour in the future")
+        targets = [*self._targets.matching(url, observation.method)]
+        if not targets:
+            raise LeftOut(UNLISTED, "$.url", "is listed by no source with this method")
+        return _Line(observation, moment, targets)
+
+
+def _decode(record: SourceRecord) -> Observation:
+    if record.fault:
+        raise InvalidRecord("$", record.fault)
+    return decode_observation(record.text)
+
+
+def _parse(url: str) -> ParsedUrl:
+    try:
+        return parse_url(url)
+    except ValueError as error:
+        raise InvalidRecord("$.url", str(error)) from error
+
+
+def _add(
+    trusted: TrustedLines, line: _Line, prober: str, targets: Targets, terms_of: TermsOf
+) -> None:
+    """Add a line of a trusted prober."""
+    observation, moment, numbers = line
+    answer, latest = answer_of(observation), latest_of(observation, moment, prober)
+    quoted = quoted_terms(observation.quotes) if answer is Answer.QUOTED else []
+    for number in numbers:
+        listed = terms_of(number) if quoted else []
+        comparison = compare_terms(listed, quoted) if listed else Comparison(Verdict.UNKNOWN)
+        host = targets.host_of(number)
+        trusted.add(number, host, latest, comparison, wildcard=observation.wildcard)
+
+
+def _read_untrusted(reader: _Reader, each: Input, tally: Tally) -> dict[int, Latest]:
+    """Return the last observations of an untrusted prober, none if its file cannot be read."""
+    seen: dict[int, Latest] = {}
+    try:
+        for observation, moment, numbers in reader.lines(each, tally):
+            latest = latest_of(observation, moment, each.source_name)
+            for number in numbers:
+                seen[number] = max(latest, seen.get(number, latest))
+    except SourceError as error:
+        tally.failure, tally.state = str(error), State.SKIPPED
+        tally.published = 0
+        return {}
+    return seen

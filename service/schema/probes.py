@@ -1,0 +1,63 @@
+"""The schema of what probes saw of an endpoint: dated facts, which stand under `ratecard`."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from service.schema.values import Timestamp
+
+
+class Probe(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """The last observation of a prober.
+
+    `outcome` is one of `quoted` (402 with a price), `answered`, `blocked`, `unreachable` and
+    `not_probed`.
+    """
+
+    prober: str
+    observed_at: Timestamp
+    outcome: str
+    status: int | UnsetType = UNSET
+    latency_ms: float | UnsetType = UNSET
+
+
+class Terms(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A way to pay; `amount` is in base units of the asset."""
+
+    scheme: str
+    network: str
+    asset: str
+    amount: str
+    pay_to: str
+
+
+class Drift(Struct, frozen=True, kw_only=True):
+    """The listed ways to pay that the 402 contradicts, and the ways that it quotes instead.
+
+    `since` is the date of the first observation since which each one contradicts the listing.
+    """
+
+    listed: list[Terms]
+    quoted: list[Terms]
+    since: Timestamp
+
+
+class ProbeFacts(Struct, kw_only=True):
+    """The observations of an endpoint: the verdict of trusted probers, and what others saw.
+
+    `alive` is left out where the observations decide nothing; where it is false, `since` is the
+    date of the first observation that failed. `lastSeen` is the last 402 with a price. `wildcard`
+    is true for a host that answers any path with 402. `others` are the last observations of probers
+    that decide nothing here.
+    """
+
+    alive: bool | UnsetType = UNSET
+    since: Timestamp | UnsetType = UNSET
+    last_seen: Timestamp | UnsetType = field(name="lastSeen", default=UNSET)
+    probe: Probe | UnsetType = UNSET
+    wildcard: bool | UnsetType = UNSET
+    drift: Drift | UnsetType = UNSET
+    others: list[Probe] | UnsetType = UNSET
+
+
+NO_PROBE_FACTS = ProbeFacts()

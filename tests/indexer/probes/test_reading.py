@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from indexer.errors import SourceError
+from indexer.probes.facts import ALIVE, DEAD, UNDECIDED, Probed
+from indexer.sources.findings import Findings, State
+from service.schema.listings import Fate
+from service.schema.probes import ProbeFacts
+from service.schema.values import format_timestamp
+from tests.indexer.probes.probing import (
+    ENTRY,
+    NOW,
+    QUOTE,
+    URL,
+    Line,
+    ago,
+    quoted,
+    read,
+    seen,
+    source,
+)
+
+DAYS = 14
+MAX_AGE = timedelta(days=7)
+
+
+def facts(folder: Path, *lines: Line) -> ProbeFacts:
+    return read([source(folder / "p", lines)], folder).facts(0)
+
+
+def alive(folder: Path, *lines: Line) -> int:
+    return read([source(folder / "p", lines)], folder).alive(0)
+
+
+def dead(**age: float) -> dict[str, Any]:
+    return seen("unreachable", ago(**age))
+
+
+def test_an_endpoint_is_alive_for_a_week_after_it_quoted_a_price(tmp_path: Path) -> None:
+    assert alive(tmp_path, quoted(ago(days=7))) == ALIVE
+    assert alive(tmp_path, quoted(ago(days=7, seconds=1))) == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ("unreachable", None),
+        ("answered", 404),
+        ("answered", 410),
+        ("answered", 500),
+        ("answered", 503),
+    ],
+)
+def test_failures_on_two_days_are_needed_for_a_dead_endpoint(
+    failure: tuple[str, int | None], tmp_path: Path
+) -> None:
+    outcome, status = failure
+    lines = [seen(outcome, ago(hours=hours), status=status) for hours in (1, 11, 13)]
+    assert alive(tmp_path, *lines[:2]) == UNDECIDED
+    assert alive(tmp_path, *lines) == DEAD
+    assert facts(tmp_path, *lines).since == "2026-05-19T23:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        *(("answered", status) for status in (401, 403, 405, 429)),
+        *(("blocked", status) for status in (401, 403, 405, 429, 503, None)),
+        ("not_probed", None),
+    ],
+)
+def test_a_refusal_neither_makes_nor_breaks_a_run(
+    outcome: str, status: int | None, tmp_path: Path
+) -> None:
+    refusals = [seen(outcome, ago(days=days), status=status) for days in (1, 3, 5)]
+    assert alive(tmp_path, *refusals) == UNDECIDED
+    assert alive(tmp_path, dead(days=4), *refusals, dead(days=2)) == DEAD
+    assert alive(tmp_path, quoted(ago(days=4)), *refusals) == ALIVE
+
+
+def test_any_other_answer_between_breaks_a_run_of_failures(tmp_path: Path) -> None:
+    answer = seen("answered", ago(days=3), status=200)
+    assert alive(tmp_path, dead(days=4), answer, dead(days=2)) == UNDECIDED
+    assert alive(tmp_path, dead(days=4), answer, dead(days=2), dead(days=1)) == DEAD
+    assert alive(tmp_path, quoted(ago(days=4)), answer) == UNDECIDED
+
+
+def test_probers_that_disagree_decide_by_the_newest_observation(tmp_path: Path) -> None:
+    down = source(tmp_path / "down", [dead(days=days) for days in (1, 2, 3)])
+    for age, expected in ((2.5, DEAD), (1.5, UNDECIDED), (0.5, ALIVE)):
+        up = source(tmp_path / "up", [quoted(ago(days=age))])
+        for inputs in ([up, down], [down, up]):
+            assert read(inputs, tmp_path).alive(0) == expected
+
+
+def test_at_the_same_moment_the_better_answer_counts(tmp_path: Path) -> None:
+    lines = [dead(days=1), quoted(ago(days=1)), dead(days=2)]
+    assert alive(tmp_path, *lines) == alive(tmp_path, *reversed(lines)) == ALIVE
+
+
+def test_undated_and_future_lines_count_as_none(tmp_path: Path) -> None:
+    soon = (NOW + timedelta(minutes=59)).isoformat()
+    late = (NOW + timedelta(minutes=61)).isoformat()
+    findings = Findings(None)
+    lines = [quoted(when) for when in (None, "yesterday", late, -1, 10**17)]
+    probed = read([source(tmp_path / "p", lines)], tmp_path, findings=findings)
+    assert probed.facts(0) == ProbeFacts()
+    assert findings.tallies[0].left_out == {
+        "undated observations": 4,
+        "observations in the future": 1,
+    }
+    assert alive(tmp_path, quoted(soon)) == ALIVE
+
+
+def test_a_time_with_a_fraction_is_unix_time(tmp_path: Path) -> None:
+    found = facts(tmp_path, quoted(NOW.timestamp() - 0.5))
+    assert found.last_seen == "2026-05-20T11:59:59.500Z"
+
+
+def test_lines_that_are_no_observations_are_counted_with_their_place(tmp_path: Path) -> None:
+    findings = Findings(None)
+    lines: list[Any] = [
+        quoted(ago(days=1)) | {"outcome": "fine"},
+        b"{",
+        quoted(ago(days=1)) | {"url": "no url"},
+        quoted(ago(days=1)) | {"url": "https://other.example/"},
+        quoted(ago(days=1)) | {"method": "POST"},
+    ]
+    read([source(tmp_path / "p", lines)], tmp_path, findings=findings)
+    (tally,) = findings.tallies
+    assert (tally.records, tally.published, tally.malformed) == (5, 0, 3)
+    assert tally.left_out == {"observations of URLs that are not listed": 2}
+    first, second, third = map(str, findings.examples(tally, Fate.REJECTED))
+    assert first == "p:1: $.outcome: Invalid enum value 'fine'"
+    assert second.startswith("p:2: $: ")
+    assert third.startswith("p:3: $.url: ")
+
+
+def test_a_listing_without_a_method_has_the_lines_of_any(tmp_path: Path) -> None:
+    lines = [quoted(ago(days=1)) | {"method": "purge", "url": "https://WEATHER.example:443/v1/now"}]
+    inputs = [source(tmp_path / "p", lines)]
+    for method, expected in (("", ALIVE), ("GET, PURGE", ALIVE), ("GET", UNDECIDED)):
+        assert read(inputs, tmp_path, listed=[(URL, method, [ENTRY])]).alive(0) == expected
+
+
+def test_a_drift_starts_after_the_last_price_that_was_as_listed(tmp_path: Path) -> None:
+    lines = [
+        quoted(ago(days=9), amount="7"),
+        quoted(ago(days=8)),
+        quoted(ago(days=6), amount="8"),
+        quoted(ago(days=5), network="polygon"),
+        quoted(ago(days=2), amount="9"),
+        dead(days=1),
+    ]
+    for each in (lines, lines[::-1]):
+        drift = facts(tmp_path, *each).drift
+        assert drift is not UNSET
+        assert drift.since == "2026-05-14T12:00:00.000Z"
+        assert [terms.amount for terms in drift.listed + drift.quoted] == ["1000", "9"]
+    assert facts(tmp_path, *lines, quoted(ago(hours=1))).drift is UNSET
+    assert facts(tmp_path, *lines, quoted(ago(hours=1), network="polygon")).drift is UNSET
+
+
+def test_a_host_that_answers_any_path_on_two_days_is_a_wildcard(tmp_path: Path) -> None:
+    def wild(days: float, *, wildcard: bool | None = True) -> dict[str, Any]:
+        return quoted(ago(days=days)) | {"wildcard": wildcard}
+
+    assert facts(tmp_path, wild(1), wild(1.1)).wildcard is UNSET
+    assert facts(tmp_path, wild(1), wild(2, wildcard=None), wild(3)).wildcard is True
+    assert facts(tmp_path, wild(1), wild(2, wildcard=False), wild(3)).wildcard is UNSET
+
+
+def test_untrusted_probers_are_shown_and_decide_nothing(tmp_path: Path) -> None:
+    trusted = source(tmp_path / "t", [dead(days=2), dead(days=3)])
+    lies = [quoted(ago(hours=hours), amount="7") | {"wildcard": True} for hours in (1, 30)]
+    liars = [source(tmp_path / name, lies, name, trust=0) for name in "abcdefg"]
+    alone, beside = read([trusted], tmp_path).facts(0), read([*liars, trusted], tmp_path).facts(0)
+    others = beside.others
+    assert others is not UNSET
+    assert [each.prober for each in others] == ["a", "b", "c", "d", "e"]
+    assert {each.observed_at for each in others} == {"2026-05-20T11:00:00.000Z"}
+    beside.others = UNSET
+    assert beside == alone
+    assert read(liars, tmp_path).alive(0) == UNDECIDED
+
+
+def test_an_untrusted_source_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    findings = Findings(None)
+    absent = source(tmp_path / "absent", [], trust=0)
+    (tmp_path / "absent").unlink()
+    assert read([absent], tmp_path, findings=findings).facts(0) == ProbeFacts()
+    assert findings.tallies[0].state is State.SKIPPED
+    absent = source(tmp_path / "absent", [])
+    (tmp_path / "absent").unlink()
+    with pytest.raises(SourceError, match="there is no such file"):
+        read([absent], tmp_path)
+
+
+moments = st.integers(0, DAYS * 8).map(lambda steps: NOW - timedelta(hours=3 * steps))
+answers = st.sampled_from(
+    [
+        ("quoted", 402, QUOTE),
+        ("quoted", 402, QUOTE | {"amount": "9"}),
+        ("quoted", 402, None),
+        ("answered", 200, None),
+        ("answered", 404, None),
+        ("answered", 405, None),
+        ("answered", 500, None),
+        ("unreachable", None, None),
+        ("blocked", 403, None),
+        ("not_probed", None, None),
+    ]
+)
+observations = st.tuples(moments, answers, st.sampled_from([True, False, None]), st.booleans())
+
+
+@given(lines=st.lists(observations, max_size=12), data=st.data())
+def test_verdicts_are_those_of_a_slow_reference_in_any_order(
+    lines: list[tuple[datetime, tuple[str, int | None, Any], bool | None, bool]],
+    data: st.DataObject,
+) -> None:
+    trusted = [line for line in lines if line[3]]
+    expected = reference(trusted)
+    shuffled = data.draw(st.permutations(lines))
+    cut = data.draw(st.integers(0, len(lines)))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        inputs = [
+            source(folder / f"{number} {trust}", encoded(part, trusted=trust), "p", trust=trust)
+            for number, part in enumerate((shuffled[:cut], shuffled[cut:]))
+            for trust in (True, False)
+        ]
+        assert verdicts(read(inputs, folder)) == expected
+        assert verdicts(read(inputs[::-1], folder)) == expected
+
+
+def encoded(lines: list[Any], *, trusted: bool) -> list[Line]:
+    return [
+        seen(outcome, at.isoformat(), status=status, quote=quote, wildcard=wildcard)
+        for at, (outcome, status, quote), wildcard, is_trusted in lines
+        if is_trusted == trusted
+    ]
+
+
+def verdicts(probed: Probed) -> tuple[int, object, object, object]:
+    found = probed.facts(0)
+    since = UNSET if found.drift is UNSET else found.drift.since
+    return probed.alive(0), found.since, since, found.wildcard
+
+
+def reference(lines: list[Any]) -> tuple[int, object, object, object]:
+    """Return the verdicts as the documents state them, from lists of all lines."""
+    best = {"quoted": 3, "answered": 2, "failed": 1}
+    kinds = [(at, kind_of(outcome, status)) for at, (outcome, status, _), *_ in lines]
+    informative = sorted((each for each in kinds if each[1]), key=lambda e: (e[0], best[e[1]]))
+    alive, since = UNDECIDED, cast("object", UNSET)
+    if informative and informative[-1][1] == "quoted":
+        alive = ALIVE if informative[-1][0] >= NOW - MAX_AGE else UNDECIDED
+    failures = current_run(informative, "failed", ("answered", "quoted"))
+    if failures and failures[0].date() != failures[-1].date():
+        alive, since = DEAD, format_timestamp(failures[0])
+    prices = [
+        (at, {None: "unknown", "1000": "agreed"}.get(quote and quote["amount"], "drifted"))
+        for at, (outcome, _, quote), *_ in lines
+        if outcome == "quoted"
+    ]
+    rank = {"drifted": 0, "unknown": 1, "agreed": 2}
+    drifted: object = UNSET
+    if prices and max(prices, key=lambda e: (e[0], rank[e[1]]))[1] == "drifted":
+        drifted = format_timestamp(current_run(prices, "drifted", ("agreed",))[0])
+    wild = current_run([(at, w) for at, _, w, _ in lines], True, (False,))
+    is_wild = any(one.date() != other.date() for one, other in pairwise(wild))
+    return alive, since, drifted, is_wild or UNSET if lines else UNSET
+
+
+def current_run(
+    lines: list[tuple[datetime, Any]], member: Any, ends: tuple[Any, ...]
+) -> list[datetime]:
+    """Return the moments of members after the last line that ends a run."""
+    after = max(
+        (at for at, kind in lines if kind in ends), default=datetime.min.replace(tzinfo=UTC)
+    )
+    return sorted(at for at, kind in lines if kind == member and at > after)
+
+
+def kind_of(outcome: str, status: int | None) -> str:
+    if outcome == "unreachable" or (outcome == "answered" and status in (404, 500)):
+        return "failed"
+    if outcome == "answered":
+        return "" if status == 405 else "answered"
+    return outcome if outcome == "quoted" else ""
