@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ from service.api.documents.curl import curl
 from service.api.query_string import MAX_QUERY
 from service.networks import network_label
 from service.prices import endpoint_price
+from service.probes import describe_liveness, warnings_of
+from service.schema.probes import ProbeFacts
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
@@ -60,7 +62,9 @@ def run(options: argparse.Namespace) -> int:
     service = _service.decode(record)
     ordinal = snapshot.id_table.find(options.id)
     beyond = 0 if ordinal is None else snapshot.resources.beyond(ordinal)
-    return answer_drawn(lambda console: _draw_service(console, service, beyond))
+    own = [] if ordinal is None else snapshot.endpoints.of_service(ordinal)
+    probed = [*map(snapshot.endpoints.probe_facts, own)]
+    return answer_drawn(lambda console: _draw_service(console, service, probed, beyond))
 
 
 def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
@@ -80,10 +84,13 @@ def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
     return f"{fault}; there is {', '.join(similar)}\n  for example: {example}"
 
 
-def _draw_service(console: Console, service: Service, beyond: int) -> None:
+def _draw_service(
+    console: Console, service: Service, probed: Sequence[ProbeFacts], beyond: int
+) -> None:
     """Draw the service, then each endpoint with its price, its parameters and how to call it.
 
-    `beyond` counts the endpoints that its record does not have.
+    probed: what probers saw of each endpoint
+    beyond: the number of endpoints that its record does not have
     """
     _draw(console, 0, (shorten(service.name, MAX_TEXT), "bold"))
     _draw(console, 0, shorten(service.description, MAX_TEXT))
@@ -91,9 +98,9 @@ def _draw_service(console: Console, service: Service, beyond: int) -> None:
     for label, value in _facts(service):
         if value:
             _draw(console, LABEL_WIDTH, value, label=label)
-    for endpoint in service.endpoints:
+    for endpoint, facts in zip(service.endpoints, probed, strict=True):
         console.print()
-        _draw_endpoint(console, endpoint)
+        _draw_endpoint(console, endpoint, facts)
     if beyond:
         console.print()
         more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"
@@ -118,10 +125,14 @@ def _facts(service: Service) -> Iterator[tuple[str, str]]:
     yield "endpoints", f"{len(service.endpoints):,}"
 
 
-def _draw_endpoint(console: Console, endpoint: Endpoint) -> None:
+def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> None:
     call = f"{shorten(endpoint.method)} {shorten(endpoint.url, MAX_TEXT)}"
     _draw_line(console, 0, (call.strip(), "bold"))
     _draw(console, 2, (_describe_price(endpoint.pricing), "green"))
+    if facts.alive is not False and (liveness := describe_liveness(facts)):
+        _draw(console, 2, liveness)
+    for warning in warnings_of(facts):
+        _draw(console, 2, (warning, "yellow"))
     if endpoint.description:
         _draw(console, 2, shorten(endpoint.description, MAX_TEXT))
     for parameter in endpoint.parameters or []:

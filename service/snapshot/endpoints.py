@@ -22,9 +22,10 @@ from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.layouts import ENDPOINTS
+from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.storage.record_store import IdTable, RecordStore
 
-ADDED_MEMBERS = ("service", "match")
+ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
 
 
@@ -35,6 +36,7 @@ class _Url(Struct):
 
 
 _url = msgspec.json.Decoder(_Url)
+_probe_facts = msgspec.json.Decoder(ProbeFacts)
 
 
 class Endpoints:
@@ -88,6 +90,11 @@ class Endpoints:
     def probes_of(self, ordinal: int) -> memoryview:
         """Return what probers saw of an endpoint, as the JSON of `ProbeFacts`, or nothing."""
         return self._probes.view(ordinal)
+
+    def probe_facts(self, ordinal: int) -> ProbeFacts:
+        """Return what probers saw of an endpoint."""
+        text = self.probes_of(ordinal)
+        return _probe_facts.decode(text) if text else NO_PROBE_FACTS
 
     def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
         """Return the price and the currency of an offer; None if unknown or that of the record."""

@@ -13,6 +13,8 @@ from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
 from service.networks import network_label
 from service.prices import endpoint_price, is_upto, offer_pricing
+from service.probes import describe_liveness, warnings_of
+from service.schema.probes import ProbeFacts
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
 from service.web.card import MAX_TEXT, quantity
 
@@ -23,7 +25,7 @@ _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 class EndpointLine(Struct, kw_only=True):
-    """The texts of an endpoint in any list."""
+    """The texts of an endpoint in any list; the last two are what probers saw."""
 
     method: str
     path: str
@@ -34,6 +36,8 @@ class EndpointLine(Struct, kw_only=True):
     scheme: str
     network: str
     calls: str
+    liveness: str
+    warnings: list[str]
 
 
 class EndpointRow(EndpointLine, kw_only=True):
@@ -75,11 +79,14 @@ _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def row_of(endpoint: Endpoint, number: int, *, is_brief: bool) -> EndpointRow:
+def row_of(
+    endpoint: Endpoint, number: int, facts: ProbeFacts, *, is_brief: bool
+) -> EndpointRow:
     """Return the row of an endpoint on the page of its service."""
     texts = _texts(endpoint, endpoint.pricing)
     return EndpointRow(
         **(_cut(texts) if is_brief else texts),
+        **_probe_texts(facts),
         number=number,
         curl="" if is_brief else curl(endpoint),
         parameters=[] if is_brief else [*map(_parameter_row, endpoint.parameters or [])],
@@ -88,12 +95,16 @@ def row_of(endpoint: Endpoint, number: int, *, is_brief: bool) -> EndpointRow:
 
 
 def result_of(
-    endpoint: EndpointSummary, number: int, offer_price: tuple[float, str] | None
+    endpoint: EndpointSummary,
+    number: int,
+    facts: ProbeFacts,
+    offer_price: tuple[float, str] | None,
 ) -> EndpointResult:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
     pricing = offer_pricing(endpoint.pricing, endpoint.match, offer_price)
     return EndpointResult(
         **_cut(_texts(endpoint, pricing)),
+        **_probe_texts(facts),
         number=number,
         service_id=endpoint.service.id,
         service_name=endpoint.service.name[:MAX_TEXT],
@@ -108,8 +119,15 @@ def split_url(url: str) -> tuple[str, str]:
     return (host, path) if path else ("", host)
 
 
+def _probe_texts(facts: ProbeFacts) -> dict[str, Any]:
+    """Return the fields of `EndpointLine` that probers saw."""
+    warnings = [f"{warning[0].upper()}{warning[1:]}." for warning in warnings_of(facts)]
+    liveness = "" if facts.alive is False else describe_liveness(facts)
+    return {"liveness": liveness, "warnings": warnings}
+
+
 def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, str]:
-    """Return the fields of `EndpointLine`."""
+    """Return the other fields of `EndpointLine`."""
     (host, path), price = split_url(endpoint.url), endpoint_price(pricing)
     quality = endpoint.quality
     calls = quality.l30_days_total_calls if quality else UNSET

@@ -166,7 +166,8 @@ def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[E
     for ordinal in ordinals:
         text = _json(snapshot, ordinal)
         room -= len(text)
-        rows.append(row_of(_endpoint.decode(text), ordinal - start, is_brief=room < 0))
+        facts = snapshot.endpoints.probe_facts(ordinal)
+        rows.append(row_of(_endpoint.decode(text), ordinal - start, facts, is_brief=room < 0))
     return rows
 
 
@@ -174,7 +175,8 @@ def _result(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     endpoints = snapshot.endpoints
     start = endpoints.of_service(endpoints.service_of(ordinal)).start
     summary = _summary.decode(_json(snapshot, ordinal, offer))
-    return result_of(summary, ordinal - start, endpoints.price_of(ordinal, offer))
+    facts = endpoints.probe_facts(ordinal)
+    return result_of(summary, ordinal - start, facts, endpoints.price_of(ordinal, offer))
 
 
 def _json(snapshot: Snapshot, ordinal: int, offer: int = NONE) -> bytes:

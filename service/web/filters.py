@@ -192,6 +192,8 @@ def _label(name: str, value: str) -> str:
             return "Curated" if flag == "true" else "Not curated"
         case "minPayers", number:
             return f"{number} payers or more"
+        case "alive", flag:
+            return "Alive" if flag == "true" else "Dead"
         case "match", _:
             return "All words"
         case "perService", "0":

@@ -26,6 +26,7 @@ from service.mcp.tools.rows import (
     endpoint_text,
 )
 from service.mcp.tools.texts import clean, decode_printable
+from service.probes import warnings_of
 from service.schema.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
 
@@ -62,7 +63,7 @@ class Instructions(Struct, kw_only=True, omit_defaults=True):
     """How to call an endpoint.
 
     `accepts` are the ways to pay as the seller's feed has them, `accepts_left_out` counts those
-    that are too long.
+    that are too long. `warnings` are what probers saw: a dead endpoint, or other terms than listed.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Instructions(Struct, kw_only=True, omit_defaults=True):
     price: str = ""
     network: str = ""
     scheme: str = ""
+    warnings: list[str] = []
     pays_with: str
     note: str
 
@@ -128,11 +130,13 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
         price=row.price,
         network=row.network,
         scheme=row.scheme,
+        warnings=[*warnings_of(snapshot.endpoints.probe_facts(ordinal))],
         pays_with=PAYS_WITH,
         note=NOTE,
     )
     lines = [
         endpoint_line(replace(row, seller_says=instructions.seller_says), MAX_URL, MAX_LONG_SAYS),
+        *(f"warning: {warning}" for warning in instructions.warnings),
         CALL.format("it", command)
         if command
         else "no command: the URL is not HTTP, or the values are too long",

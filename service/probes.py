@@ -1,0 +1,59 @@
+"""Facts of probes as people and agents read them: short texts without a word of a seller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from service.schema.probes import Drift, ProbeFacts
+from service.schema.values import Timestamp
+
+MAX_DIGITS = 30
+"""Digits of an amount that a text shows."""
+WILDCARD = "its host answers any path with 402, so that this proves no endpoint"
+
+
+def describe_liveness(facts: ProbeFacts) -> str:
+    """Return the verdict of trusted probers and its date, or what they saw last; may be empty."""
+    probe = facts.probe
+    if probe is UNSET:
+        return ""
+    if facts.alive is UNSET:
+        status = "" if probe.status is UNSET else f" ({probe.status})"
+        return f"{probe.outcome.replace('_', ' ')}{status} on {_date(probe.observed_at)}"
+    if facts.alive:
+        return f"alive on {_date(probe.observed_at)}"
+    return "dead" if facts.since is UNSET else f"dead since {_date(facts.since)}"
+
+
+def describe_drift(drift: Drift) -> str:
+    """Return how the 402 differs from the listing, and since when.
+
+    Amounts are shown where each side has one.
+    """
+    listed, quoted = ({each.amount for each in side} for side in (drift.listed, drift.quoted))
+    parts = []
+    if not listed & quoted:
+        amounts = [*listed, *quoted]
+        is_short = len(amounts) == 2 and max(map(len, amounts)) <= MAX_DIGITS
+        shown = f" ({amounts[1]} and not {amounts[0]} base units)" if is_short else ""
+        parts.append(f"another amount{shown}")
+    payees, others = ({each.pay_to for each in side} for side in (drift.listed, drift.quoted))
+    if not payees & others:
+        parts.append("another payee")
+    return f"since {_date(drift.since)} its 402 has {' and '.join(parts) or 'other terms'}"
+
+
+def warnings_of(facts: ProbeFacts) -> Iterator[str]:
+    """Yield the reasons to be careful with an endpoint."""
+    if facts.alive is False:
+        yield describe_liveness(facts)
+    if facts.wildcard is True:
+        yield WILDCARD
+    if facts.drift is not UNSET:
+        yield describe_drift(facts.drift)
+
+
+def _date(moment: Timestamp) -> str:
+    return moment[: len("2026-05-07")]
