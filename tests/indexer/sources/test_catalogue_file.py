@@ -206,7 +206,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ),
         (
             f'[[source]]\n{FEED}kind = "resource"',
-            "source 1 (feed): `kind`: expected one of resources, records, payments, overlay",
+            "source 1 (feed): `kind`: expected one of resources, records, payments, overlay, probes",
         ),
         (
             f'[[source]]\n{FEED}every = "1 hour"',
@@ -230,7 +230,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ),
         (
             f"[[source]]\n{PAID}trust = 2",
-            "source 1 (paid): `trust` is for listings only; remove it",
+            "source 1 (paid): `trust` is for listings and probes only; remove it",
         ),
         (f'{OWN}every = "1h"', "source 1 (own): `every` is for URLs only; remove it"),
         (

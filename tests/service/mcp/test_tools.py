@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from service.mcp.tools.definitions import TOOLS
 from service.schema.records import ParameterDescriptor
 from tests.support.artifacts import folder
 from tests.support.clients.mcp import ERAS, call_in_process, run_client, structured, text_of
-from tests.support.running import SEEDS, Build, Json, endpoint, service
+from tests.support.running import SEEDS, Build, Json, endpoint, service, write_lines
 from tests.support.sources.awkward import TEXTS, hostile
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource
 
@@ -629,6 +630,36 @@ def test_a_service_is_no_endpoint_and_no_price_has_no_currency(
     assert "`a` is a service; `get` it" in failure(artifacts, "how_to_call", endpoint="a")
     how = structured(artifacts, "how_to_call", endpoint="https://a.example/x")
     assert how["price"] == "price not listed"
+
+
+def test_how_to_call_warns_of_a_dead_endpoint_and_of_other_terms(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    now = datetime.now(UTC)
+    urls = [f"https://{name}.example/tide" for name in ("dead", "moved", "live")]
+    observed = [
+        *(
+            {"url": urls[0], "outcome": "unreachable", "observed_at": str(now - timedelta(days=days))}
+            for days in (1, 3)
+        ),
+        *(
+            {"url": url, "outcome": "quoted", "observed_at": str(now), "quotes": [accept(**terms)]}
+            for url, terms in (
+                (urls[1], {"amount": "100000", "payTo": f"0xThief, {FORGED}"}),
+                (urls[2], {}),
+            )
+        ),
+    ]
+    probes = write_lines(tmp_path / "probes.jsonl", observed)
+    assert build([resource(url) for url in urls], options=("--probes", probes)) == 0
+    dead, moved, live = (structured(artifacts, "how_to_call", endpoint=url) for url in urls)
+    assert dead["warnings"] == [f"dead since {(now - timedelta(days=3)).date()}"]
+    amount = "another amount (100000 and not 10000 base units)"
+    assert moved["warnings"] == [f"since {now.date()} its 402 has {amount} and another payee"]
+    assert "warnings" not in live
+    text = text_of(call_in_process(artifacts, "how_to_call", endpoint=urls[1]))
+    assert f"warning: {moved['warnings'][0]}" in text.splitlines()
+    assert "Thief" not in text
 
 
 def test_how_to_call_has_the_accepted_payments_as_the_feed_has_them(
