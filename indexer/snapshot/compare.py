@@ -13,9 +13,10 @@ from msgspec import Raw, Struct
 from indexer.errors import Misuse
 from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
-from indexer.x402.untrusted import NULL, string_of
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.prices import price_range
+from service.schema.snapshots import PayeeChange, PriceJump
+from service.snapshot.alerts import find_alerts
 from service.snapshot.changes import ABSENT, COMPARED_FILES, compare_services
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
@@ -60,22 +61,12 @@ class PriceChange(Struct):
         return f"{self.old or 'no price'} → {self.new or 'no price'}"
 
 
-class PayeeChange(Struct):
-    """An endpoint that is paid at another address, None where it names none."""
-
-    url: str
-    old: str | None
-    new: str | None
-
-    def __str__(self) -> str:
-        return f"{self.url} pays {self.new or 'no address'}, and paid {self.old or 'none'}"
-
-
 class Change(Struct, omit_defaults=True):
     """A service that differs: its top-level keys that do, and its price range if that does.
 
     There are no such keys where only the order of the keys or the spelling of values differs.
-    `payees` are the endpoints that both have and whose address differs.
+    `payees` and `prices` are the endpoints that both have and whose address differs, or whose price
+    moved tenfold.
     """
 
     id: str
@@ -83,6 +74,7 @@ class Change(Struct, omit_defaults=True):
     keys: list[str]
     price: PriceChange | None = None
     payees: list[PayeeChange] = []
+    prices: list[PriceJump] = []
 
 
 class Difference(Struct):
@@ -100,20 +92,11 @@ class Difference(Struct):
     conflicts: list[Conflict] = []
 
 
-class PaidEndpoint(Struct, rename="camel"):
-    """An endpoint and the address that it is paid at, which may be any JSON value."""
-
-    url: str
-    method: str
-    pay_to: Raw = NULL
-
-
 class PricedService(Struct, rename="camel"):
     """The part of a service that a difference shows."""
 
     id: str
     name: str
-    endpoints: list[PaidEndpoint] = []
     price_summary: PriceRange | None = None
 
 
@@ -219,24 +202,11 @@ def _change(old: bytes, new: bytes) -> Change:
     every_key = new_fields | old_fields
     keys = [key for key in every_key if old_fields.get(key) != new_fields.get(key)]
     before, after = _service.decode(old), _service.decode(new)
-    change = Change(after.id, after.name, keys, payees=_payee_changes(before, after))
+    payees, prices = find_alerts(old, new)
+    change = Change(after.id, after.name, keys, payees=payees, prices=prices)
     if before.price_summary != after.price_summary:
         change.price = PriceChange(before.price_summary, after.price_summary)
     return change
-
-
-def _payee_changes(before: PricedService, after: PricedService) -> list[PayeeChange]:
-    """Return the endpoints of both that are paid at another address."""
-    known = {(each.url, each.method): each.pay_to for each in before.endpoints}
-    return [
-        PayeeChange(
-            each.url,
-            string_of(known[each.url, each.method]) or None,
-            string_of(each.pay_to) or None,
-        )
-        for each in after.endpoints
-        if (each.url, each.method) in known and known[each.url, each.method] != each.pay_to
-    ]
 
 
 def _describe_change(change: Change) -> Iterator[str]:
@@ -244,6 +214,7 @@ def _describe_change(change: Change) -> Iterator[str]:
     price = f" ({_shorten(str(change.price))})" if change.price else ""
     yield f"~ {change.id}  {_shorten(change.name)}: {keys}{price}"
     yield from (f"    {_shorten(str(payee))}" for payee in change.payees)
+    yield from (f"    {_shorten(str(price))}" for price in change.prices)
 
 
 def _shorten(text: str) -> str:

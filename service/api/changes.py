@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Struct
+from orjson import Fragment
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,8 +18,10 @@ from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, ab
 from service.errors import InvalidParameter, SnapshotGone
 from service.http.context import Context, context_of, snapshot_of
 from service.http.responses import IMMUTABLE, Cacheable
-from service.schema.snapshots import SNAPSHOT_ID_PATTERN, SnapshotId
+from service.schema.snapshots import SNAPSHOT_ID_PATTERN, ServiceAlerts, SnapshotId
+from service.schema.values import ServiceId
 from service.snapshot import Snapshot
+from service.snapshot.alerts import find_alerts
 from service.snapshot.changes import Changes, ChangesPage
 from service.snapshot.cursors import changes_cursor, split_cursor
 from service.snapshot.resources import MAX_PAGE
@@ -26,7 +31,14 @@ SINCE = Meta(
     extra={"hint": "the id of the snapshot that you have, see /v1/snapshots"},
 )
 END = "The id of the snapshot to end at; the one being served by default."
-NO_CHANGES = ChangesPage([], [], [], 0)
+
+
+class _Identified(Struct):
+    id: ServiceId
+
+
+_identified = msgspec.json.Decoder(_Identified)
+NO_CHANGES = ChangesPage([], [], [], 0, [])
 
 
 class ListChanges(Operation, frozen=True, kw_only=True):
@@ -65,6 +77,7 @@ async def list_changes(request: Request, wanted: ListChanges) -> Response:
     page, total = NO_CHANGES, 0
     if changes is not None:
         page, total = changes.page(start, limit, MAX_PAGE), changes.total
+    alerts = [*_find_alerts(page)]
     body = splice(
         {
             "from": old,
@@ -75,11 +88,20 @@ async def list_changes(request: Request, wanted: ListChanges) -> Response:
             "removed": stored_list(page.removed),
             "cursor": changes_cursor(old, new, page.stop) if page.stop < total else None,
         }
+        | ({"alerts": Fragment(msgspec.json.encode(alerts))} if alerts else {})
     )
     if to is None:
         return Cacheable(body)
     etag = f"{old}-{new}-{start}-{limit}"
     return Cacheable(body, etag=etag, cache_control=IMMUTABLE, snapshot_id=new)
+
+
+def _find_alerts(page: ChangesPage) -> Iterator[ServiceAlerts]:
+    """Yield the changed services of a page with payees or prices to look at."""
+    for before, after in zip(page.before, page.changed, strict=True):
+        payees, prices = find_alerts(before, after)
+        if payees or prices:
+            yield ServiceAlerts(_identified.decode(after).id, payees, prices)
 
 
 async def _compare(context: Context, old: str, new: str, served: Snapshot) -> Changes | None:

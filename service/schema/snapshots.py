@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from service.schema.records import Service
 from service.schema.status import Counts
@@ -56,11 +56,46 @@ class SnapshotEnvelope(Struct):
     snapshot: SnapshotDescription
 
 
+class PayeeChange(Struct):
+    """An endpoint that pays another address, null where its record names none."""
+
+    url: str
+    method: str
+    old: str | None
+    new: str | None
+
+    def __str__(self) -> str:
+        return f"{self.url} pays {self.new or 'no address'}, and paid {self.old or 'none'}"
+
+
+class PriceJump(Struct):
+    """An endpoint whose price moved tenfold or more, up or down, in units of its currency."""
+
+    url: str
+    method: str
+    currency: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.url} costs {self.new} {self.currency}, and cost {self.old}"
+
+
+class ServiceAlerts(Struct, omit_defaults=True):
+    """A changed service whose endpoints pay other addresses, or cost ten times as much or less."""
+
+    service: ServiceId
+    payees: list[PayeeChange] = []
+    prices: list[PriceJump] = []
+
+
 class ChangeList(Struct, rename={"since": "from"}, kw_only=True):
     """A page of the services that differ between two snapshots, in order of id.
 
     `total` counts the changes of all pages. Services that are added or changed are as the snapshot
-    `to` has them. `cursor` is that of the next page, null on the last one.
+    `to` has them. `cursor` is that of the next page, null on the last one. `alerts` single out the
+    changed services of this page whose payees changed, or whose prices moved tenfold; without any
+    the member is left out.
     """
 
     since: SnapshotId
@@ -70,3 +105,4 @@ class ChangeList(Struct, rename={"since": "from"}, kw_only=True):
     changed: list[Service]
     removed: list[ServiceId]
     cursor: str | None
+    alerts: list[ServiceAlerts] | UnsetType = UNSET

@@ -47,13 +47,15 @@ class Difference(NamedTuple):
 class ChangesPage(NamedTuple):
     """The stored JSON of added and changed services and of the ids of removed ones.
 
-    `stop` is the number of changes up to the end of the page.
+    stop: the number of changes up to the end of the page
+    before: the changed services as the old snapshot has them
     """
 
     added: list[memoryview]
     changed: list[memoryview]
     removed: list[memoryview]
     stop: int
+    before: list[memoryview]
 
 
 class Changes:
@@ -64,23 +66,31 @@ class Changes:
 
     def __init__(self, old: Path, new: Path) -> None:
         self._records, self._old_ids = Records(new), RecordStore(old, "ids")
+        self._old_records = Records(old)
         self._old, self._new = difference = compare_services(old, new)
         self.total = len(difference.new)
 
     def page(self, start: int, limit: int, size: int) -> ChangesPage:
-        """Return up to `limit` changes of at most `size` bytes of JSON, at least one."""
-        page = ChangesPage([], [], [], min(start + limit, self.total))
+        """Return up to `limit` changes of at most `size` bytes of JSON, at least one.
+
+        Both versions of a changed service count.
+        """
+        page = ChangesPage([], [], [], min(start + limit, self.total), [])
         old, new = (each[start : page.stop].tolist() for each in (self._old, self._new))
         for number, (before, after) in enumerate(zip(old, new, strict=True)):
             is_removed = after == ABSENT
             text = self._old_ids.view(before) if is_removed else self._records.view(after)
-            size -= len(text)
+            is_changed = ABSENT not in (before, after)
+            earlier = self._old_records.view(before) if is_changed else None
+            size -= len(text) + len(earlier or b"")
             if size < 0 and number:
                 return page._replace(stop=start + number)
             if is_removed:
                 page.removed.append(text)
             else:
                 (page.added if before == ABSENT else page.changed).append(text)
+            if earlier is not None:
+                page.before.append(earlier)
         return page
 
 

@@ -17,12 +17,12 @@ from msgspec import Struct
 from service.filtering.endpoint_filters import EndpointFilterIndex
 from service.filtering.facets import ServiceFacet
 from service.filtering.offers import NONE, Offers
+from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.layouts import ENDPOINTS
-from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.storage.record_store import IdTable, RecordStore
 
 ADDED_MEMBERS = ("service", "match", "ratecard")

@@ -79,9 +79,7 @@ _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def row_of(
-    endpoint: Endpoint, number: int, facts: ProbeFacts, *, is_brief: bool
-) -> EndpointRow:
+def row_of(endpoint: Endpoint, number: int, facts: ProbeFacts, *, is_brief: bool) -> EndpointRow:
     """Return the row of an endpoint on the page of its service."""
     texts = _texts(endpoint, endpoint.pricing)
     return EndpointRow(

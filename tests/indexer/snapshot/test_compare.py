@@ -142,6 +142,54 @@ def test_an_endpoint_that_is_paid_at_another_address_is_shown(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "is_jump"),
+    [
+        ("0.001", "0.01", True),
+        ("0.001", "0.0099", False),
+        ("5", "0.5", True),
+        ("0", "0.01", True),
+        ("0.00", "0", False),
+        ("", "1", False),
+        ("9" * 40, "1", True),
+    ],
+)
+def test_a_price_that_moved_tenfold_is_shown(
+    old: str, new: str, is_jump: bool, tmp_path: Path
+) -> None:
+    before, after = (
+        stored(tmp_path / name, [service("a", version=name, endpoints=[endpoint(price)])])
+        for name, price in (("old", old), ("new", new))
+    )
+    lines = summarise_difference(compare(before, after), as_json=False).splitlines()
+    jump = f"    https://api.one.example/v1 costs {new} USDC, and cost {old}"
+    assert lines[1:-1] == [jump] * is_jump
+
+
+def test_prices_are_compared_by_currency_ceiling_and_tool(tmp_path: Path) -> None:
+    upto = {"scheme": "upto", "maxAmount": "1"}
+    versions = [
+        [endpoint("1", "EURC"), endpoint("0.1", **upto), endpoint("1") | {"tool": "a"}],
+        [endpoint("100", "USDC"), endpoint("0.9", **upto), endpoint("10") | {"tool": "b"}],
+    ]
+    for endpoints in versions:
+        for number, each in enumerate(endpoints):
+            each["url"] = f"https://a.example/{number}"
+    old, new = (
+        stored(tmp_path / str(number), [service("a", endpoints=endpoints)])
+        for number, endpoints in enumerate(versions)
+    )
+    (change,) = compare(old, new).changed
+    assert change.prices == []
+
+
+def test_another_spelling_of_an_address_is_no_other_payee(tmp_path: Path) -> None:
+    old = stored(tmp_path / "old", [paid("0xAbC", "SoLanA")])
+    new = stored(tmp_path / "new", [paid("0xabc", "solana")])
+    (change,) = compare(old, new).changed
+    assert [each.url for each in change.payees] == ["https://a.example/1"]
+
+
 def test_a_new_conflict_of_sources_about_a_payee_is_shown(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:

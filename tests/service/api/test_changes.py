@@ -26,7 +26,7 @@ from tests.support.clients.mirror import (
     published_lines,
     services,
 )
-from tests.support.running import Json, serve, service
+from tests.support.running import Json, endpoint, serve, service
 
 UNKNOWN = "0" * 20
 _changes = msgspec.json.Decoder(ChangeList)
@@ -59,6 +59,22 @@ def test_added_changed_and_removed_services_are_listed_in_order_of_id(history: H
     assert [each["id"] for each in body["changed"]] == ["s1", "s2", "s3"]
     assert body["removed"] == ["s0", "s4"]
     assert body["cursor"] is None
+    _changes.decode(response.content)
+
+
+def test_changed_payees_and_tenfold_prices_are_singled_out(artifacts: Path) -> None:
+    def priced(name: str, amount: str, payee: str) -> Json:
+        return service(name, endpoints=[endpoint(amount) | {"payTo": payee}])
+
+    old = publish(artifacts, [priced("a", "0.01", "0xa"), priced("b", "0.01", "0xb")])
+    publish(artifacts, [priced("a", "0.1", "0xa"), priced("b", "0.02", "0xthief")])
+    with serve(artifacts) as client:
+        response = client.get("/v1/changes", params={"since": old})
+    called = {"url": "https://api.one.example/v1", "method": "GET"}
+    assert response.json()["alerts"] == [
+        {"service": "a", "prices": [called | {"currency": "USDC", "old": "0.01", "new": "0.1"}]},
+        {"service": "b", "payees": [called | {"old": "0xb", "new": "0xthief"}]},
+    ]
     _changes.decode(response.content)
 
 

@@ -214,13 +214,14 @@ def test_show_prints_liveness_and_drift(
 def test_a_record_that_brings_facts_of_ours_loses_them(
     place: str, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
-    record, options = tide("busy"), ()
+    record = tide("busy")
+    options: tuple[str, ...] = ()
     if place == "record":
         record["ratecard"] = FORGED
     elif place == "overlay":
-        patch = {"ratecard": FORGED, "endpoints": [tide("busy")["endpoints"][0]]}
-        patch["endpoints"][0]["ratecard"] = FORGED
-        options = overlays(tmp_path, {"busy-example": patch})
+        forged = [each | {"ratecard": FORGED} for each in record["endpoints"]]
+        patch = {"ratecard": FORGED, "endpoints": forged}
+        options = tuple(overlays(tmp_path, {"busy-example": patch}))
     else:
         record["endpoints"][0]["ratecard"] = FORGED
     text = json.dumps(record)

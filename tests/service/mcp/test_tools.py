@@ -637,11 +637,9 @@ def test_how_to_call_warns_of_a_dead_endpoint_and_of_other_terms(
 ) -> None:
     now = datetime.now(UTC)
     urls = [f"https://{name}.example/tide" for name in ("dead", "moved", "live")]
+    days = [str(now - timedelta(days=days)) for days in (1, 3)]
     observed = [
-        *(
-            {"url": urls[0], "outcome": "unreachable", "observed_at": str(now - timedelta(days=days))}
-            for days in (1, 3)
-        ),
+        *({"url": urls[0], "outcome": "unreachable", "observed_at": day} for day in days),
         *(
             {"url": url, "outcome": "quoted", "observed_at": str(now), "quotes": [accept(**terms)]}
             for url, terms in (
