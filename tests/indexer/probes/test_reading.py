@@ -51,6 +51,18 @@ def test_an_endpoint_is_alive_for_a_week_after_it_quoted_a_price(tmp_path: Path)
     assert alive(tmp_path, quoted(ago(days=7, seconds=1))) == UNDECIDED
 
 
+def test_a_later_build_may_differ_only_where_an_endpoint_is_alive(tmp_path: Path) -> None:
+    for lines, expected in (
+        ([quoted(ago(days=1))], True),
+        ([quoted(ago(days=8))], False),
+        ([quoted(ago(days=4)), dead(days=2), dead(days=1)], False),
+    ):
+        probed = read([source(tmp_path / "p", lines)], tmp_path)
+        assert probed.depends_on_time is expected
+    liar = source(tmp_path / "p", [quoted(ago(days=1))], trust=0)
+    assert not read([liar], tmp_path).depends_on_time
+
+
 @pytest.mark.parametrize(
     "failure",
     [
