@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from indexer.assembly import Assembled, Assembler, payment_inputs
@@ -250,6 +251,7 @@ class _Stored(NamedTuple):
 
     endpoints: their count
     payers, endpoint_payers, alive: as `Indexer.write` takes them
+    drifted: as `write_listings` takes them
     keys: hashes of the services
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
@@ -261,6 +263,7 @@ class _Stored(NamedTuple):
     payers: list[Payers]
     endpoint_payers: list[dict[int, Payers]]
     alive: Alive
+    drifted: npt.NDArray[np.bool_]
     keys: Keys
     files: dict[str, File]
     listed: ListedResources
@@ -332,6 +335,7 @@ class _Build:
                 open_columns(indexed.columns),
                 stored.named,
                 stored.records,
+                stored.drifted,
                 self._findings.fates,
             )
         self._pool.renew()
@@ -397,12 +401,13 @@ class _Build:
         payers = [each.entry.payers for each in assembled.listing]
         of_endpoints = [each.entry.endpoint_payers or {} for each in assembled.listing]
         services = np.array([each.entry.alive for each in assembled.listing], np.int8)
-        observed = write_probes(self._built, assembled.probed.of_endpoints(assembled.listing))
+        probed = write_probes(self._built, assembled.probed.of_endpoints(assembled.listing))
         return _Stored(
             endpoints,
             payers,
             of_endpoints,
-            Alive(services, observed),
+            Alive(services, probed.verdicts),
+            probed.drifted,
             keys,
             files,
             listed,

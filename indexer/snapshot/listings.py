@@ -15,6 +15,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.record_store import write_record_store
 from indexer.sources.fates import NO_HOST, FateSpool, Rows
 from indexer.sources.subjects import NO_ADVICE, Subject
+from service.schema.listings import Advice
 from service.snapshot.listings import NO_SOURCE, NOTED
 from service.storage.container import write_arrays
 from service.storage.layouts import LISTINGS
@@ -76,17 +77,20 @@ def write_listings(
     columns: RecordColumns,
     urls: NamedUrls,
     records: Sequence[RecordPlace],
+    drifted: npt.NDArray[np.bool_],
     fates: FateSpool,
 ) -> None:
     """Write the tables of the stored services, in listing order.
 
     records: the place of the record of each service
+    drifted: bool[endpoints], whether the 402 of an endpoint has other terms than its listing
     """
     folder.mkdir()
     endpoints = columns.endpoints
     sources = np.asarray([each.source for each in records], np.int32)
     owners = np.repeat(sources, columns.services["endpoints"])
     advice = np.where(owners == NO_SOURCE, 0, endpoints["advice"]).astype(np.uint16)
+    advice[drifted] |= np.uint16(Advice.OTHER_TERMS)
     valid = np.flatnonzero(endpoints["address"] != 0).astype(np.int32)
     services = np.repeat(np.arange(len(records)), columns.services["endpoints"])
     for service in np.setdiff1d(np.flatnonzero(sources != NO_SOURCE), services[valid]).tolist():

@@ -5,24 +5,38 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
 
 from indexer.probes.facts import verdict_of
 from indexer.record_store import write_record_store
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 
 
-def write_probes(folder: Path, endpoints: Iterable[ProbeFacts]) -> npt.NDArray[np.int8]:
-    """Write the facts of endpoints in listing order; returns the verdict on each."""
-    verdicts = array("b")
+class ProbedEndpoints(NamedTuple):
+    """The endpoints in listing order.
+
+    verdicts: int8[endpoints]
+    drifted: bool[endpoints], whether the 402 has other terms than the listing
+    """
+
+    verdicts: npt.NDArray[np.int8]
+    drifted: npt.NDArray[np.bool_]
+
+
+def write_probes(folder: Path, endpoints: Iterable[ProbeFacts]) -> ProbedEndpoints:
+    """Write the facts of endpoints in listing order."""
+    verdicts, drifted = array("b"), bytearray()
 
     def rows() -> Iterator[bytes]:
         for facts in endpoints:
             verdicts.append(verdict_of(facts))
+            drifted.append(facts.drift is not UNSET)
             yield b"" if facts == NO_PROBE_FACTS else msgspec.json.encode(facts)
 
     write_record_store(folder, "probes", rows())
-    return np.asarray(verdicts, np.int8)
+    return ProbedEndpoints(np.asarray(verdicts, np.int8), np.frombuffer(drifted, np.bool_))

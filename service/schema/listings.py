@@ -35,6 +35,7 @@ class Advice(IntFlag):
     EXTERNAL_REF = 8
     WRONG_VERSION = 16
     NO_TEXT = 32
+    OTHER_TERMS = 64
 
 
 class ListingAdvice(Struct):
@@ -73,6 +74,11 @@ ADVICE = {
     Advice.NO_TEXT: ListingAdvice(
         "no_text",
         "the endpoint has no description of its own; searches find it by its path alone",
+    ),
+    Advice.OTHER_TERMS: ListingAdvice(
+        "other_terms",
+        "the 402 of the endpoint asks for another amount or payee than its listing, as a prober "
+        "saw; list what it asks for",
     ),
 }
 """The texts of advice, in the order of answers."""

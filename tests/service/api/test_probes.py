@@ -210,6 +210,16 @@ def test_show_prints_liveness_and_drift(
         assert text in capsys.readouterr().out
 
 
+def test_a_seller_is_advised_of_other_terms_than_the_listing_has(published: Published) -> None:
+    advised = [
+        name
+        for name in ("busy", "listed", "tenfold")
+        for each in published.get(f"/v1/listings?url={url(name)}")["advice"]
+        if each["code"] == "other_terms"
+    ]
+    assert advised == ["tenfold"]
+
+
 @pytest.mark.parametrize("place", ["record", "endpoint", "escaped", "overlay"])
 def test_a_record_that_brings_facts_of_ours_loses_them(
     place: str, tmp_path: Path, artifacts: Path, build: Build
@@ -236,13 +246,13 @@ def test_a_record_that_brings_facts_of_ours_loses_them(
                 assert "alive" not in client.get(path).text
 
 
-def test_the_same_observations_give_the_same_snapshot(
+def test_the_same_observations_in_any_order_give_the_same_snapshot(
     tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     first = catalogue_file(tmp_path, RECORDS, {"nightly": (1, TRUSTED), "liar": (0, LIES)})
     assert build(first) == 0
     before = current(artifacts)
-    shuffled = {"liar": (0, LIES[::-1]), "nightly": (1, TRUSTED[::-1])}
+    shuffled = {"nightly": (1, TRUSTED[::-1]), "liar": (0, LIES[::-1])}
     assert build(catalogue_file(tmp_path, RECORDS, shuffled)) == 0
     assert current(artifacts) == before
     changed = {"nightly": (1, [*TRUSTED, seen("busy", "unreachable", ago(minutes=5))])}
