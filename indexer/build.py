@@ -38,6 +38,7 @@ from indexer.record_store import Keys, write_ids, write_records
 from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.search.offers import OfferWriter
 from indexer.search.popularity import Payers
+from indexer.segments.indexing import Annotated, write_annotations
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
@@ -253,6 +254,7 @@ class _Stored(NamedTuple):
     payers, endpoint_payers, alive: as `Indexer.write` takes them
     drifted: as `write_listings` takes them
     keys: hashes of the services
+    annotated: their annotations
     files: the files that are hashed already
     offers: of the resources, to which the endpoints add theirs
     named: the URLs of the resources
@@ -265,6 +267,7 @@ class _Stored(NamedTuple):
     alive: Alive
     drifted: npt.NDArray[np.bool_]
     keys: Keys
+    annotated: Annotated
     files: dict[str, File]
     listed: ListedResources
     offers: OfferWriter
@@ -326,6 +329,7 @@ class _Build:
             stored.endpoint_payers,
             stored.alive,
             stored.keys,
+            stored.annotated,
             stored.listed,
             stored.offers,
         )
@@ -385,6 +389,8 @@ class _Build:
             runs = assembled.catalogue.runs(track(ids, writing.advance))
             keys, files = write_records(self._built, runs)
             write_ids(self._built, ids)
+            texts = assembled.catalogue.annotations(ids)
+            annotated = write_annotations(self._staging / "annotations", texts)
         offers = OfferWriter()
         listings = (
             ServiceListing(
@@ -409,6 +415,7 @@ class _Build:
             Alive(services, probed.verdicts),
             probed.drifted,
             keys,
+            annotated,
             files,
             listed,
             offers,

@@ -29,7 +29,7 @@ from indexer.search.parts import Documents, segment_parts
 from indexer.search.popularity import Payers, Popularity, popularity_of
 from indexer.search.postings import compile_postings
 from indexer.search.vectors import add_services, write_vectors
-from indexer.segments.indexing import index_in_parts
+from indexer.segments.indexing import Annotated, index_in_parts
 from indexer.segments.postings import GONE, Numbers
 from indexer.segments.reuse import ReuseStore
 from indexer.segments.segment import Origin, merge_segments, read_segment
@@ -95,6 +95,7 @@ class Indexer:
         endpoint_payers: Sequence[Mapping[int, Payers]],
         alive: Alive,
         keys: Keys,
+        annotated: Annotated,
         listed: ListedResources,
         offers: OfferWriter,
     ) -> IndexReport:
@@ -104,6 +105,7 @@ class Indexer:
         endpoint_payers: those of the endpoints of each service that payments have
         alive: the verdicts of probers
         keys: the hashes of the stored services
+        annotated: their annotations
         """
         built, ranking = self._built, self._options.ranking
         encoder = None
@@ -111,7 +113,7 @@ class Indexer:
             encoder = built / "encoder"
             write_encoder(encoder, self._encoder)
         kept = self._staging / "columns"
-        used, counts = self._update_segments(kept, keys, encoder)
+        used, counts = self._update_segments(kept, keys, annotated, encoder)
         self._pool.renew()
         columns = open_columns(kept)
         segments = [(each.stored.path, each.ordinals) for each in used]
@@ -148,7 +150,7 @@ class Indexer:
             return IndexReport(wait_for(outliers), counts, used, kept)
 
     def _update_segments(
-        self, path: Path, keys: Keys, encoder: Path | None
+        self, path: Path, keys: Keys, annotated: Annotated, encoder: Path | None
     ) -> tuple[list[UsedSegment], SegmentCounts]:
         """Read the records, index the texts that are new, and merge segments.
 
@@ -164,6 +166,9 @@ class Indexer:
         known = np.concatenate([columns.texts[:0], *(stored.keys for stored in kept)])
         rows = columns.find(keys).astype(np.int64)
         is_known = rows >= 0
+        is_known[is_known] = np.all(
+            columns.annotations[rows[is_known]] == annotated.keys[is_known], axis=1
+        )
         is_known[is_known] = find_keys(known, columns.texts[rows[is_known]]) >= 0
         new = np.flatnonzero(~is_known)
         with self._progress.stage("index", len(new)) as stage:
@@ -172,6 +177,7 @@ class Indexer:
                 self._built,
                 new,
                 keys[new],
+                annotated,
                 known,
                 origin,
                 encoder,

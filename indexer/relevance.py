@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
@@ -21,6 +21,7 @@ from indexer.options import STATIC_RANKING, BuildOptions, Ranking
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
+from indexer.x402.untrusted import NULL
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 NDCG_DEPTH = 10
@@ -38,9 +39,10 @@ class JudgedParameter(Struct):
     """The part of a parameter that is searched."""
 
     name: str
+    description: str = ""
 
 
-class JudgedEndpoint(Struct):
+class JudgedEndpoint(Struct, rename="camel"):
     """The part of an endpoint that is searched; an endpoint without a URL has a path."""
 
     url: str = ""
@@ -49,6 +51,7 @@ class JudgedEndpoint(Struct):
     description: str = ""
     parameters: list[JudgedParameter] = []
     tags: list[str] = []
+    output_schema: Raw = NULL
 
     def __post_init__(self) -> None:
         if bool(self.url) == bool(self.path):
@@ -170,10 +173,11 @@ def _endpoint(endpoint: JudgedEndpoint, domain: str) -> dict[str, object]:
         "description": endpoint.description,
         "pricing": {"amount": "", "currency": ""},
         "parameters": [
-            {"group": "query", "name": parameter.name, "type": "string"}
+            {"group": "query", "type": "string", **msgspec.structs.asdict(parameter)}
             for parameter in endpoint.parameters
         ],
         "tags": endpoint.tags,
+        "outputSchema": endpoint.output_schema,
     }
 
 

@@ -14,6 +14,7 @@ from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Facts, Normalised
 from indexer.catalogue.refused import subject_of
+from indexer.columns.annotations import Annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import Denial, SourceOptions
@@ -46,7 +47,8 @@ class Entry(Struct, gc=False):
 
     Its text is in the spool from `start` to `stop`, or in a `row` of the kept records. The JSON of
     its demand is in the spool from `demand_start` to `demand_stop`; that of endpoints is in
-    `endpoint_payers`, by their index. `alive` is the verdict of trusted probers.
+    `endpoint_payers`, by their index. `alive` is the verdict of trusted probers. Its annotations
+    are in the spool from `annotations_start` to `annotations_stop`.
 
     `group` is the number that `Discovery` gave to the service, or to the discovered service that
     the record replaces, or NO_GROUP.
@@ -69,6 +71,8 @@ class Entry(Struct, gc=False):
     trust: int = 0
     demand_start: int = 0
     demand_stop: int = 0
+    annotations_start: int = 0
+    annotations_stop: int = 0
     endpoint_payers: dict[int, Payers] | None = None
     alive: int = UNDECIDED
 
@@ -103,6 +107,7 @@ class Catalogue:
         if isinstance(record, Stored):
             entry = _entry(source, position, record.facts)
             entry.row = record.row
+            self._annotate(entry, Annotations(record.facts.outputs))
             return entry
         return self._write(source, position, record)
 
@@ -249,6 +254,9 @@ class Catalogue:
             if demand.payers is not None and not (overlay and overlay.names("endpoints")):
                 amended_entry.payers = demand.payers
                 amended_entry.endpoint_payers = demand.of_endpoints
+        if not (overlay and overlay.names("endpoints")):
+            start, stop = entry.annotations_start, entry.annotations_stop
+            amended_entry.annotations_start, amended_entry.annotations_stop = start, stop
         amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
         amended_entry.trust = entry.trust
         self._services[service_id] = amended_entry
@@ -292,6 +300,16 @@ class Catalogue:
         tally = findings.tallies[entry.source]
         findings.withdraw(tally, entry.position, service_id, fault, subject)
 
+    def annotations(self, ids: Iterable[str]) -> Iterator[bytes]:
+        """Yield the encoded annotations of these services."""
+        self._spool.flush()
+        for service_id in ids:
+            yield self._annotations(self._services[service_id])
+
+    def _annotations(self, entry: Entry) -> bytes:
+        start, stop = entry.annotations_start, entry.annotations_stop
+        return os.pread(self._spool.fileno(), stop - start, start) if start < stop else b""
+
     def _text(self, service_id: str, entry: Entry) -> bytes:
         if entry.row != NOT_KEPT:
             return bytes(self._kept.run(entry.row, entry.row + 1).content)
@@ -303,7 +321,13 @@ class Catalogue:
     def _write(self, source: int, position: str, record: Normalised) -> Entry:
         entry = _entry(source, position, record.facts)
         entry.start, entry.stop = self._spool_text(record.text)
+        self._annotate(entry, Annotations(record.facts.outputs))
         return entry
+
+    def _annotate(self, entry: Entry, annotations: Annotations) -> None:
+        """Set the annotations of a service, unless there are none."""
+        if text := annotations.encode():
+            entry.annotations_start, entry.annotations_stop = self._spool_text(text)
 
     def _spool_text(self, text: bytes) -> tuple[int, int]:
         """Write a text to the spool; returns where it starts and stops."""

@@ -59,5 +59,8 @@ def _describe(group: Group) -> Answer:
     grouped = [GroupedResource(decode_resource(encoded), trust) for encoded, trust in group.members]
     service = group_resources(group.domain, grouped, group.limit)
     text = b'{"id":"%b",%b' % (group.id.encode(), msgspec.json.encode(service)[1:])
-    flags = [each.in_record for each in grouped]
-    return answer_of(normalise(SourceRecord("", text)), flags)
+    normalised = normalise(SourceRecord("", text))
+    listed = sorted((each for each in grouped if each.in_record), key=lambda each: each.number)
+    outputs = [each.resource.output for each in listed]
+    normalised.facts.outputs = outputs if any(outputs) else []
+    return answer_of(normalised, [each.in_record for each in grouped])

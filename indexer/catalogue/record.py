@@ -44,6 +44,7 @@ class Facts(Struct, array_like=True, gc=False, tag="record"):
     is_plain: whether the URLs of its endpoints need no look at the policy: public and over https
     highest: the greatest amount of a price
     payees: the addresses that its endpoints name in `payTo`
+    outputs: names of the output fields of each endpoint, where the record does not declare them
     """
 
     id: str | None
@@ -57,6 +58,7 @@ class Facts(Struct, array_like=True, gc=False, tag="record"):
     is_plain: bool
     highest: float
     payees: list[str]
+    outputs: list[str] = []
 
 
 class Normalised(NamedTuple):

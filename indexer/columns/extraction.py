@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from indexer.columns.annotations import decode_annotations
 from indexer.columns.ragged import RaggedWriter, ragged_texts
 from indexer.columns.record_columns import (
     EMPTY,
@@ -61,12 +62,15 @@ class Extractor:
         self._runs = {name: RaggedWriter(dtype) for name, dtype in SERVICE_RUNS.items()}
         self._endpoint_runs = {name: RaggedWriter(dtype) for name, dtype in ENDPOINT_RUNS.items()}
 
-    def add(self, text: bytes) -> tuple[bytes, Contents]:
-        """Extract the next record, compact JSON as it is stored; return its texts and their key."""
+    def add(self, text: bytes, annotations: bytes = b"") -> tuple[bytes, Contents]:
+        """Extract the next record, compact JSON as it is stored; return its texts and their key.
+
+        `annotations` are those of the service, encoded.
+        """
         service, members = decode_service(text), decode_members(text)
         prices = [endpoint.pricing for endpoint in service.endpoints]
         comparable = mainnet_prices(prices)
-        contents = service.contents
+        contents = service.contents(decode_annotations(annotations))
         key = contents.key(service.id)
         self._texts += key
         self._add_filters(service, prices)
@@ -91,10 +95,11 @@ class Extractor:
         )
         return key, contents
 
-    def columns(self, keys: Keys) -> RecordColumns:
-        """Return the columns of the records; `keys` are their hashes."""
+    def columns(self, keys: Keys, annotations: Keys) -> RecordColumns:
+        """Return the columns of the records, given their hashes and those of their annotations."""
         return RecordColumns(
             keys=keys,
+            annotations=annotations,
             texts=np.frombuffer(bytes(self._texts), np.uint8).reshape(-1, KEY_SIZE),
             services=np.frombuffer(bytes(self._services), SERVICE),
             endpoints=np.frombuffer(bytes(self._endpoints), ENDPOINT),

@@ -26,6 +26,7 @@ _runs = [
 RECORD_COLUMNS = Layout(
     "The values that a snapshot needs of its records.",
     keys=Array("|u1", f"services,{KEY_SIZE}", "hashes of the records"),
+    annotations=Array("|u1", f"services,{KEY_SIZE}", "hashes of their annotations"),
     texts=Array("|u1", f"services,{KEY_SIZE}", "hashes of the searched texts"),
     services=Array(SERVICE.str, "services"),
     endpoints=Array(ENDPOINT.str, "endpoints"),
@@ -44,6 +45,7 @@ def write_columns(path: Path, columns: RecordColumns) -> None:
     """Write columns, for `open_columns`."""
     arrays: Arrays = {
         "keys": columns.keys,
+        "annotations": columns.annotations,
         "texts": columns.texts,
         "services": columns.services.view(SERVICE.str),
         "endpoints": columns.endpoints.view(ENDPOINT.str),
@@ -63,6 +65,7 @@ def open_columns(path: Path) -> RecordColumns:
 
     return RecordColumns(
         keys=arrays["keys"],
+        annotations=arrays["annotations"],
         texts=arrays["texts"],
         services=arrays["services"].view(SERVICE),
         endpoints=arrays["endpoints"].view(ENDPOINT),

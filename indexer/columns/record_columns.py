@@ -83,6 +83,7 @@ class RecordColumns(NamedTuple):
     """The columns of n services, and of their m endpoints in the same order.
 
     keys: uint8[n, 16], BLAKE2b of each record
+    annotations: uint8[n, 16], the key of the annotations of each
     texts: uint8[n, 16], the key of the searched texts of each
     services: SERVICE[n]
     endpoints: ENDPOINT[m]
@@ -91,6 +92,7 @@ class RecordColumns(NamedTuple):
     """
 
     keys: Keys
+    annotations: Keys
     texts: Keys
     services: npt.NDArray[np.void]
     endpoints: npt.NDArray[np.void]
@@ -108,6 +110,7 @@ class RecordColumns(NamedTuple):
         endpoints = positions(self.first_endpoints, rows)
         taken = self._replace(
             keys=self.keys[rows],
+            annotations=self.annotations[rows],
             texts=self.texts[rows],
             services=self.services[rows],
             endpoints=self.endpoints[endpoints],
@@ -153,6 +156,7 @@ def concatenate(parts: Sequence[RecordColumns]) -> RecordColumns:
         mapped.append(_renumbered(part, np.asarray(own, np.int64), part.strings))
     return RecordColumns(
         keys=np.concatenate([part.keys for part in mapped]),
+        annotations=np.concatenate([part.annotations for part in mapped]),
         texts=np.concatenate([part.texts for part in mapped]),
         services=np.concatenate([part.services for part in mapped]),
         endpoints=np.concatenate([part.endpoints for part in mapped]),
@@ -188,6 +192,7 @@ def no_columns() -> RecordColumns:
     )
     return RecordColumns(
         keys=none,
+        annotations=none,
         texts=none,
         services=np.empty(0, SERVICE),
         endpoints=np.empty(0, ENDPOINT),

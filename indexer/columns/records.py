@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from itertools import chain, repeat
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 from msgspec import Raw, Struct
 
+from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
 from indexer.record_store import KEY_SIZE
 from indexer.x402.naming import host_labels
+from indexer.x402.output import read_output
 from indexer.x402.parameters import path_parameters
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import folded
@@ -19,7 +22,17 @@ from service.schema.listings import Advice
 from service.snapshot.endpoints import ADDED_MEMBERS
 
 SERVICE_FIELDS = ("name", "description", "category", "host")
-ENDPOINT_FIELDS = ("title", "description", "parameters", "tags")
+ENDPOINT_FIELDS = (
+    "title",
+    "description",
+    "parameters",
+    "tags",
+    "parameter_descriptions",
+    "output",
+)
+MAX_DESCRIBED = 64
+"""Parameters of an endpoint whose descriptions are searched."""
+MAX_PARAMETER_DESCRIPTION = 300  # characters that are searched
 
 
 class Contents(NamedTuple):
@@ -73,6 +86,7 @@ class Parameter(Struct, gc=False):
     """The part of a parameter that is searched, and the values that it can have."""
 
     name: str
+    description: str = ""
     group: str = ""
     example: Raw = NULL
     default: Raw = NULL
@@ -97,6 +111,8 @@ class Endpoint(Struct, rename="camel", gc=False):
     parameters: list[Parameter] = []
     tags: list[str] = []
     tool: Raw = NULL
+    output_schema: Raw = NULL
+    response_schema: Raw = NULL
     pay_to: Raw = NULL
     service: Raw = NULL
     match: Raw = NULL
@@ -110,9 +126,11 @@ class Endpoint(Struct, rename="camel", gc=False):
             advice |= Advice.NO_EXAMPLE if names - valued else 0
         return advice
 
-    @property
-    def contents(self) -> tuple[str, ...]:
-        """The texts of ENDPOINT_FIELDS; the title has the path of the URL, and the tool."""
+    def contents(self, output: str = "") -> tuple[str, ...]:
+        """Return the texts of ENDPOINT_FIELDS; the title has the path of the URL, and the tool.
+
+        `output` has the names of the output fields that the endpoint itself does not declare.
+        """
         before, scheme, address = self.url.partition("://")
         path = (address if scheme else before).partition("/")[2].partition("?")[0]
         words = unquote(path).replace("/", " ")
@@ -121,7 +139,18 @@ class Endpoint(Struct, rename="camel", gc=False):
             self.description,
             " ".join([parameter.name for parameter in self.parameters]),
             " ".join(self.tags),
+            " ".join(
+                parameter.description[:MAX_PARAMETER_DESCRIPTION]
+                for parameter in self.parameters[:MAX_DESCRIBED]
+            ),
+            output or self._output,
         )
+
+    @property
+    def _output(self) -> str:
+        """The names of the output fields that the endpoint itself declares."""
+        declared = [raw for raw in (self.output_schema, self.response_schema) if raw is not NULL]
+        return read_output(*map(_output_of, declared)) if declared else ""
 
 
 class Service(Struct, rename="camel", gc=False):
@@ -138,16 +167,20 @@ class Service(Struct, rename="camel", gc=False):
     tags: list[str] = []
     enriched: bool = False
 
-    @property
-    def contents(self) -> Contents:
-        """The texts that are searched; the host is that of the first endpoint without a domain."""
+    def contents(self, annotations: Annotations = NO_ANNOTATIONS) -> Contents:
+        """Return the searched texts; the host is that of the first endpoint without a domain."""
         host = self.domain
         if not host and self.endpoints:
             host = self.endpoints[0].url.partition("://")[2].partition("/")[0]
         labels = " ".join(host_labels(host)) if host else ""
         return Contents(
             (self.name, self.description, self.category, labels),
-            [endpoint.contents for endpoint in self.endpoints],
+            [
+                endpoint.contents(output)
+                for endpoint, output in zip(
+                    self.endpoints, chain(annotations.outputs, repeat("")), strict=False
+                )
+            ],
         )
 
 
@@ -156,9 +189,19 @@ def _is_null(raw: Raw) -> bool:
 
 
 _encode = msgspec.msgpack.Encoder().encode
+_any = msgspec.json.Decoder(float_hook=str)
 decode_service = msgspec.json.Decoder(Service).decode
 decode_list = msgspec.json.Decoder(list[Raw]).decode
 decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def _output_of(schema: Raw) -> Any:
+    """Return the part of a schema that describes the output: it may describe the input, too."""
+    try:
+        declared = _any.decode(schema)
+    except msgspec.MsgspecError:  # records hold any JSON, which is not checked where it is unknown
+        return None
+    return declared.get("output", declared) if isinstance(declared, dict) else declared
 
 
 def size_of(raw: Raw) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
@@ -13,17 +14,24 @@ from indexer.columns.extraction import Extractor
 from indexer.columns.files import write_columns
 from indexer.processes.pool import Pool
 from indexer.progress import Advance, track
-from indexer.record_store import Keys
+from indexer.record_store import KEY_SIZE, Keys, record_key, write_record_store
 from indexer.segments.segment import Origin, SegmentWriter
 from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORDS
-from service.storage.record_store import Records
+from service.storage.record_store import Records, RecordStore
 
 SMALLEST_PART = 2500
 """Services that take longer to index than a worker takes to start."""
 PROGRESS_STEP = 500
 """Services between two reports of progress."""
+
+
+class Annotated(NamedTuple):
+    """A `RecordStore` of the annotations of services, and hashes of some of these."""
+
+    path: Path
+    keys: Keys
 
 
 class Indexed(NamedTuple):
@@ -33,11 +41,25 @@ class Indexed(NamedTuple):
     segment: Path | None
 
 
+def write_annotations(path: Path, texts: Iterable[bytes]) -> Annotated:
+    """Write the encoded annotations of services; those of none have a hash of zeros."""
+    keys = bytearray()
+
+    def hashed() -> Iterator[bytes]:
+        for text in texts:
+            keys.extend(record_key(text) if text else bytes(KEY_SIZE))
+            yield text
+
+    write_record_store(path.parent, path.name, hashed())
+    return Annotated(path, np.frombuffer(bytes(keys), np.uint8).reshape(-1, KEY_SIZE))
+
+
 def index_in_parts(
     folder: Path,
     built: Path,
     ordinals: npt.NDArray[np.int64],
     keys: Keys,
+    annotated: Annotated,
     known: Keys,
     origin: Origin,
     encoder: Path | None,
@@ -46,8 +68,9 @@ def index_in_parts(
 ) -> list[Indexed]:
     """Extract the columns of stored services, and index those whose texts are not `known`.
 
-    `ordinals` ascend, `keys` are the hashes of their records, and `known` are keys of texts. The
-    parts, in this order, are files of `folder`. `advance` is called from other threads.
+    `ordinals` ascend, `keys` are the hashes of their records, `annotated` those of all services,
+    and `known` are keys of texts. The parts, in this order, are files of `folder`. `advance` is
+    called from other threads.
     """
     if not len(ordinals):
         return []
@@ -55,7 +78,16 @@ def index_in_parts(
     weights = np.maximum(1.0, sizes / LARGE_SERVICE)
     parts = divide(weights, part_count(float(weights.sum()), pool.workers))
     tasks = [
-        (folder / str(number), built, ordinals[part], keys[part], known, origin, encoder)
+        (
+            folder / str(number),
+            built,
+            ordinals[part],
+            keys[part],
+            Annotated(annotated.path, annotated.keys[ordinals[part]]),
+            known,
+            origin,
+            encoder,
+        )
         for number, part in enumerate(parts)
     ]
     return pool.map(index_services, tasks, advance)
@@ -76,23 +108,26 @@ def index_services(
     built: Path,
     ordinals: npt.NDArray[np.int64],
     keys: Keys,
+    annotated: Annotated,
     known: Keys,
     origin: Origin,
     encoder: Path | None,
     advance: Advance,
 ) -> Indexed:
     """Extract the columns of some of the stored services and index them, with progress."""
+    annotations = RecordStore(annotated.path.parent, annotated.path.name)
     known_texts = {bytes(key) for key in known}
     extractor = Extractor()
     writer: SegmentWriter | None = None
     records = map(Records(built).text, ordinals.tolist())
+    texts = map(annotations.text, ordinals.tolist())
     for record in track(records, advance, PROGRESS_STEP):
-        key, contents = extractor.add(record)
+        key, contents = extractor.add(record, next(texts))
         if key not in known_texts:
             writer = writer or SegmentWriter(path, origin, encoder)
             writer.add(key, contents)
     columns = path.with_suffix(".columns")
-    write_columns(columns, extractor.columns(keys))
+    write_columns(columns, extractor.columns(keys, annotated.keys))
     if writer is None:
         return Indexed(columns, None)
     del extractor  # before the analysis, which takes the most memory

@@ -254,11 +254,11 @@ class _Join:
             if self.is_unlisted[slice(*self._first[service : service + 2])].any():
                 self._match_normalised(service, [resource for _, resource in resources])
 
-    def read(self, resource: int) -> bytes:
-        """Return the JSON of the endpoint that a listed resource declares."""
+    def read(self, resource: int) -> tuple[Endpoint, str]:
+        """Return the endpoint that a listed resource declares, and its output fields."""
         record = SourceRecord("", self._texts.text(resource))
         declared, _ = read_resource(record, _any)
-        return declared.endpoint
+        return _endpoint.decode(declared.endpoint), declared.output
 
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.
@@ -272,7 +272,7 @@ class _Join:
                 for address in identify_endpoint(endpoint.url, endpoint.method):
                     unlisted.setdefault((string_of(endpoint.tool), address), ordinal)
         for resource in resources:
-            declared = _endpoint.decode(self.read(resource))
+            declared, _ = self.read(resource)
             addresses = identify_endpoint(declared.url, declared.method)
             for tool in (string_of(declared.tool), ""):
                 keys = {(tool, address) for address in addresses} & unlisted.keys()
@@ -312,7 +312,8 @@ def _analyse(
     fields = TokenFields(ENDPOINT_FIELDS)
     text_encoder = None if encoder is None else open_text_encoder(encoder)
     for resource in resources:
-        path, description, *_ = contents = _endpoint.decode(join.read(resource)).contents
+        endpoint, output = join.read(resource)
+        path, description, *_ = contents = endpoint.contents(output)
         fields.add(contents)
         if text_encoder is not None:
             text_encoder.add(path, description)

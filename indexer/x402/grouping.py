@@ -19,6 +19,7 @@ NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
 MAX_COUNT = 2**63 - 1
+BEYOND = -1
 
 
 class DiscoveredQuality(Struct, rename="camel", kw_only=True):
@@ -45,18 +46,26 @@ class DiscoveredService(Struct, rename="camel", kw_only=True):
 
 
 class GroupedResource(Struct):
-    """A resource of a host, the trust in its source, and whether the record of the host has it."""
+    """A resource of a host, the trust in its source, and its number in the record of the host.
+
+    The number is BEYOND for a resource that the record does not have.
+    """
 
     resource: Resource
     trust: int
-    in_record: bool = True
+    number: int = BEYOND
+
+    @property
+    def in_record(self) -> bool:
+        """Whether the record of the host has the resource."""
+        return self.number != BEYOND
 
 
 def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> DiscoveredService:
     """Make one service of the resources of a host; its endpoints, `limit` at most, follow calls.
 
-    The texts of the service are those of its most trusted sources. The flag `in_record` of the
-    resources is cleared for those beyond the bounds of a record.
+    The texts of the service are those of its most trusted sources. The resources get their numbers
+    in the record.
     """
     grouped = sorted(
         grouped,
@@ -89,8 +98,8 @@ def _endpoints(grouped: list[GroupedResource], count: int) -> list[Raw]:
     size = 0
     for each in grouped:
         size += len(each.resource.endpoint) + 1
-        each.in_record = len(endpoints) < count and size <= MAX_ENDPOINTS_BYTES
-        if each.in_record:
+        if len(endpoints) < count and size <= MAX_ENDPOINTS_BYTES:
+            each.number = len(endpoints)
             endpoints.append(Raw(each.resource.endpoint))
     return endpoints
 

@@ -111,6 +111,14 @@ def path_parameters(url: str) -> list[str]:
     return ["".join(names) for names in _placeholder.findall(url)]
 
 
+def names_type(value: Any) -> bool:
+    """Whether a value is the name of a type, or a list that has one."""
+    return any(
+        isinstance(name, str) and (name.removesuffix(" parameter").lower() in _TYPES or "|" in name)
+        for name in (value if isinstance(value, list) else [value])
+    )
+
+
 def _collect(declarations: Declarations, fields: Any, declared: Any, *, examples: bool) -> None:
     """Add the parameters of all groups; with `examples` a plain value is an example."""
 
@@ -150,7 +158,7 @@ def _read_fields(fields: Any, *, examples: bool) -> Iterator[tuple[str, Declarat
             if not isinstance(own, bool):
                 own = name in required if isinstance(required, list) else UNSET
             yield name, Declaration(schema=value, required=own)
-        elif examples and not _names_type(value):
+        elif examples and not names_type(value):
             yield name, Declaration(example=value)
         else:
             yield name, Declaration(schema=value)
@@ -162,14 +170,7 @@ def _is_schemas(value: Any) -> bool:
 
 def _is_schema(value: dict[str, Any]) -> bool:
     """Whether an object describes a value, rather than being an example of one."""
-    return _names_type(value.get("type")) or any(key in value for key in _SCHEMA_KEYS)
-
-
-def _names_type(value: Any) -> bool:
-    return any(
-        isinstance(name, str) and (name.removesuffix(" parameter").lower() in _TYPES or "|" in name)
-        for name in (value if isinstance(value, list) else [value])
-    )
+    return names_type(value.get("type")) or any(key in value for key in _SCHEMA_KEYS)
 
 
 def _describe(group: Group, name: str, declaration: Declaration) -> ParameterDescriptor:
@@ -191,7 +192,7 @@ def _describe(group: Group, name: str, declaration: Declaration) -> ParameterDes
         name=name,
         type=next(types, _type_of(values[0]) if values else "string"),
         description=text(schema.get("description"))
-        or ("" if _names_type(remark) else remark)
+        or ("" if names_type(remark) else remark)
         or UNSET,
         example=_encode(example),
         enum_values=[raw for choice in choices if isinstance(raw := _encode(choice), Raw)] or UNSET,

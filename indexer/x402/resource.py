@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -26,6 +27,7 @@ from indexer.x402.advice import advise
 from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
+from indexer.x402.output import declared_outputs, read_output
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
 from indexer.x402.stablecoins import Stablecoins
@@ -190,12 +192,14 @@ class Resource(ListedResource, gc=False):
 
     endpoint: the JSON of a DiscoveredEndpoint
     networks: labels
+    output: names of its output fields
     """
 
     endpoint: bytes
     networks: list[str]
     metadata: Metadata
     usage: Usage
+    output: str
 
 
 def read_resource(
@@ -262,6 +266,7 @@ def read_resource(
         networks=accepted.networks,
         metadata=metadata,
         usage=usage,
+        output=read_output(*declared_outputs(extension, _output_schemas(accepted))),
     )
     return resource, listing
 
@@ -363,8 +368,13 @@ def with_route(url: str, route: Any) -> str:
 
 def _output_schema(accepted: Accepted) -> Any:
     """Return the schema of the chosen entry, or of the first entry that declares an input."""
-    schemas = (entry.get("outputSchema") for entry in [accepted.chosen, *accepted.entries])
+    schemas = _output_schemas(accepted)
     return next((schema for schema in schemas if mapping(schema, "input")), None)
+
+
+def _output_schemas(accepted: Accepted) -> Iterator[Any]:
+    """Yield the schemas of the entries, that of the chosen one first."""
+    return (entry.get("outputSchema") for entry in [accepted.chosen, *accepted.entries])
 
 
 def _metadata(

@@ -85,6 +85,8 @@ SEARCH_CONFIG = SearchConfig(
         "category": 1.0,
         "parameters": 0.5,
         "tags": 0.5,
+        "parameter_descriptions": 0.3,
+        "output": 0.2,
         "service_name": 2.0,
         "service_description": 0.6,
         "service_category": 0.5,

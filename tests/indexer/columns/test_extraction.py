@@ -15,8 +15,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from indexer.columns.annotations import Annotations
 from indexer.columns.extraction import Extractor, endpoint_key
 from indexer.columns.record_columns import RecordColumns
+from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.columns.summaries import write_summaries
 from indexer.record_store import run_of, write_records
 from indexer.x402.testnets import is_test_network
@@ -222,6 +224,7 @@ def texts_key(**fields: Any) -> bytes:
     return columns_of([service(**fields)]).texts.tobytes()
 
 
+PARAMETER = {"name": "v1", "group": "query", "type": "string"}
 SEARCHED: tuple[Json, ...] = (
     {"service_id": "two"},
     {"name": "Two"},
@@ -236,7 +239,11 @@ SEARCHED: tuple[Json, ...] = (
             {"description": "v1"},
             {"tags": ["v1"]},
             {"tags": ["v", "1"]},
-            {"parameters": [{"name": "v1", "group": "query", "type": "string"}]},
+            {"parameters": [PARAMETER]},
+            {"parameters": [PARAMETER | {"description": "v2"}]},
+            {"parameters": [PARAMETER, {"name": "v2", "group": "query", "type": "string"}]},
+            {"outputSchema": {"output": {"v2": "string"}}},
+            {"responseSchema": {"properties": {"v3": {"type": "string"}}}},
             {"tool": "v1"},
             {"tool": ["v1"]},
         )
@@ -247,6 +254,28 @@ SEARCHED: tuple[Json, ...] = (
 def test_the_hash_of_the_texts_differs_where_a_searched_text_does() -> None:
     hashes = [texts_key(), *(texts_key(**fields) for fields in SEARCHED)]
     assert len(set(hashes)) == len(hashes)
+
+
+def test_the_hash_of_the_texts_differs_where_any_text_does() -> None:
+    texts = tuple(SERVICE_FIELDS), [tuple(ENDPOINT_FIELDS)]
+    changed = {
+        Contents((*texts[0][:n], "other", *texts[0][n + 1 :]), texts[1]).key("a")
+        for n in range(len(SERVICE_FIELDS))
+    } | {
+        Contents(texts[0], [(*texts[1][0][:n], "other", *texts[1][0][n + 1 :])]).key("a")
+        for n in range(len(ENDPOINT_FIELDS))
+    }
+    keys = {Contents(*texts).key("a"), *changed}
+    assert len(keys) == 1 + len(SERVICE_FIELDS) + len(ENDPOINT_FIELDS)
+
+
+def test_annotations_are_searched_where_the_record_says_nothing() -> None:
+    text = stored(service(endpoints=[endpoint(), endpoint()]))
+    plain, annotated = (
+        Extractor().add(text, Annotations(outputs).encode()) for outputs in ([], ["", "v4"])
+    )
+    assert [each[-1] for each in annotated[1].endpoints] == ["", "v4"]
+    assert plain[0] != annotated[0]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +300,9 @@ def test_an_extractor_can_be_sent_to_another_process(given_records: list[Json], 
         if number == sent:
             extractor = pickle.loads(pickle.dumps(extractor))  # noqa: S301  # our own
         extractor.add(text)
-    columns = pickle.loads(pickle.dumps(extractor.columns(keys_of(texts))))  # noqa: S301
+    keys = keys_of(texts)
+    sent_back = pickle.dumps(extractor.columns(keys, np.zeros_like(keys)))
+    columns = pickle.loads(sent_back)  # noqa: S301  # our own
     expected = columns_of_texts(texts)
     assert columns.services.tobytes() == expected.services.tobytes()
     assert columns.endpoints.tobytes() == expected.endpoints.tobytes()

@@ -107,7 +107,7 @@ def test_columns_are_read_as_they_were_written(
 
 def test_columns_of_another_layout_are_refused(tmp_path: Path) -> None:
     columns = columns_of([service("a"), service("b")])
-    with pytest.raises(ValueError, match="texts"):
+    with pytest.raises(ValueError, match="annotations"):
         write_columns(tmp_path / "columns", columns._replace(keys=columns.keys[1:]))
     with pytest.raises(SnapshotDamaged):
         open_columns(tmp_path / "columns")

@@ -16,7 +16,7 @@ from indexer.processes.pool import Pool
 from indexer.processes.resources import GIB
 from indexer.record_store import run_of, write_records
 from indexer.segments import indexing
-from indexer.segments.indexing import index_in_parts, part_count
+from indexer.segments.indexing import index_in_parts, part_count, write_annotations
 from indexer.segments.segment import read_segment
 from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
 from service.snapshot.snapshot import open_snapshot
@@ -52,7 +52,10 @@ def index(folder: Path, texts: list[bytes], jobs: int) -> list[indexing.Indexed]
     keys, _ = write_records(folder, map(run_of, texts))
     ordinals = np.arange(len(texts))
     with Pool(jobs, 64 * GIB) as pool:
-        return index_in_parts(folder, folder, ordinals, keys, keys[:0], ORIGIN, None, pool, print)
+        annotated = write_annotations(folder / "annotations", [b""] * len(texts))
+        return index_in_parts(
+            folder, folder, ordinals, keys, annotated, keys[:0], ORIGIN, None, pool, print
+        )
 
 
 def text_of(number: int, description: str = "") -> bytes:

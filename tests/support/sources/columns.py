@@ -33,7 +33,8 @@ def columns_of_texts(texts: Sequence[bytes]) -> RecordColumns:
     extractor = Extractor()
     for text in texts:
         extractor.add(text)
-    return extractor.columns(keys_of(texts))
+    keys = keys_of(texts)
+    return extractor.columns(keys, np.zeros_like(keys))
 
 
 def columns_of(records: Iterable[Json]) -> RecordColumns:
@@ -76,6 +77,7 @@ _endpoints = st.builds(
         tags=st.lists(_texts, max_size=4),
         parameters=st.lists(_texts.map(lambda name: {"name": name}), max_size=2),
         quality=st.none() | _some(l30DaysTotalCalls=_calls),
+        outputSchema=_any,
         tool=_any,
         payTo=_any,
         service=_any,
