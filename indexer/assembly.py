@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,7 @@ class Assembled(Struct):
     denials: list[str]
     reused: int
     decisions: Decisions
+    overlays: Overlays
     payments: int
     depends_on_time: bool
 
@@ -86,6 +88,13 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
         elif each.domain:
             with suppress(ValueError):
                 yield plain_id(each.domain)
+
+
+def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discovery) -> None:
+    """Count the profiles of listed resources as used."""
+    groups = [entry.group for _, entry in catalogue.entries() if entry.has_group]
+    for _, listing in chain.from_iterable(map(discovery.listings, groups)):
+        overlays.describe_url(listing.endpoint.url)
 
 
 class Assembler:
@@ -172,6 +181,7 @@ class Assembler:
                 denials=rules.denials.hashes(),
                 reused=normaliser.reused,
                 decisions=self._decisions,
+                overlays=overlays,
                 payments=count,
                 depends_on_time=is_dated,
             )
@@ -242,6 +252,12 @@ class Assembler:
                 filled = text if demand is None else fill_usage(text, demand)
                 counted = None if demand is None else describe_demand(text, demand)
                 catalogue.amend(service_id, filled, counted, overlay, self._known)
+            profile = None if overlay is None else overlay.profile
+            if profile or overlays.has_urls:
+                (text,) = catalogue.texts([service_id])
+                catalogue.annotate(service_id, profile, overlays.describe(text))
+        if overlays.has_urls:
+            _use_of_listings(overlays, catalogue, discovery)
         self._findings.unused_overlays += overlays.unused(denials.counts)
         return totals
 

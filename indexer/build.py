@@ -44,6 +44,7 @@ from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
 from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace, write_listings
 from indexer.snapshot.probes import write_probes
+from indexer.snapshot.profiles import write_profiles
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.decisions import DecisionTable, read_decisions
 from indexer.sources.findings import Findings, collect_findings
@@ -360,7 +361,7 @@ class _Build:
             indexed.counts,
             depends_on_time=depends_on_time,
         )
-        report.loaded = loaded
+        report.loaded, report.undescribed = loaded, indexed.undescribed
         with self._left_behind(before, manifest.id, indexed) as processes:
             left = self._pool.left(processes)
             _make_downloads(self._options, report, left, self._progress)
@@ -391,10 +392,18 @@ class _Build:
             write_ids(self._built, ids)
             texts = assembled.catalogue.annotations(ids)
             annotated = write_annotations(self._staging / "annotations", texts)
+            counts = [each.entry.endpoints for each in assembled.listing]
+            profiles = write_profiles(self._built, annotated.path, counts)
         offers = OfferWriter()
         listings = (
             ServiceListing(
-                ordinal, each.id, listing, place.in_record, assembled.probed.of_listing(listing)
+                ordinal,
+                each.id,
+                listing,
+                place.in_record,
+                assembled.probed.of_listing(listing),
+                assembled.overlays.describe_url(listing.endpoint.url),
+                profiles.get(ordinal),
             )
             for ordinal, each in enumerate(assembled.listing)
             if each.entry.has_group
@@ -403,13 +412,12 @@ class _Build:
         with self._progress.stage("write the resources"):
             listed = write_resources(self._built / "resources", listings, len(ids), offers)
         assembled.decisions.write(self._built)
-        endpoints = sum(each.entry.endpoints for each in assembled.listing)
         payers = [each.entry.payers for each in assembled.listing]
         of_endpoints = [each.entry.endpoint_payers or {} for each in assembled.listing]
         services = np.array([each.entry.alive for each in assembled.listing], np.int8)
         probed = write_probes(self._built, assembled.probed.of_endpoints(assembled.listing))
         return _Stored(
-            endpoints,
+            sum(counts),
             payers,
             of_endpoints,
             Alive(services, probed.verdicts),

@@ -59,12 +59,16 @@ class Alive(NamedTuple):
 
 
 class IndexReport(Struct):
-    """The outcome: suspicious prices, counts for the report, and files for the next build."""
+    """The outcome: suspicious prices, counts for the report, and files for the next build.
+
+    undescribed: endpoints without a text of their own
+    """
 
     outliers: list[Outlier]
     counts: SegmentCounts
     segments: list[UsedSegment]
     columns: Path
+    undescribed: int
 
 
 class Indexer:
@@ -147,7 +151,8 @@ class Indexer:
             _compile(built, runs, segments, indexed, names, prior, self._pool, ranking.search)
             if vectors is not None:
                 wait_for(vectors)
-            return IndexReport(wait_for(outliers), counts, used, kept)
+            undescribed = int(np.count_nonzero(~columns.endpoints["has_text"]))
+            return IndexReport(wait_for(outliers), counts, used, kept, undescribed)
 
     def _update_segments(
         self, path: Path, keys: Keys, annotated: Annotated, encoder: Path | None

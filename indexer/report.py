@@ -33,6 +33,7 @@ class Report(Struct, rename="camel"):
     """The outcome of a build; `changes` is None where there was no snapshot to compare with.
 
     findings: number of records that were not published as they came
+    undescribed: endpoints without a text of their own
     depends_on_time: whether a later build of the same inputs may differ
     reused_records: source records that the last build had validated
     indexed: services whose texts were indexed anew
@@ -70,6 +71,7 @@ class Report(Struct, rename="camel"):
     patches: int = 0
     pushed: list[Pushed] = []
     loaded: int = 0
+    undescribed: int = 0
 
 
 class LastBuild(Struct):

@@ -46,6 +46,14 @@ def printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
+def is_own_text(description: str, url: str) -> bool:
+    """Whether a description says anything about an endpoint: it is not blank, nor its URL."""
+    words = description.strip()
+    _, _, address = url.partition("://")
+    path = address.partition("/")[2].partition("?")[0]
+    return bool(words) and not words.endswith((url, f"/{path}"))
+
+
 def one_line(text: str) -> str:
     """Return text on one line, with control and other unprintable characters escaped."""
     if text.isprintable():

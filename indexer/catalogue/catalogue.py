@@ -8,13 +8,14 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, plain_id
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Facts, Normalised
 from indexer.catalogue.refused import subject_of
-from indexer.columns.annotations import Annotations
+from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import Denial, SourceOptions
@@ -29,6 +30,7 @@ from indexer.sources.findings import Findings
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.endpoints import read_endpoints
+from service.schema.profiles import Profile
 
 LONGEST_RUN = 256  # records
 NO_GROUP = -1
@@ -260,6 +262,16 @@ class Catalogue:
         amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
         amended_entry.trust = entry.trust
         self._services[service_id] = amended_entry
+
+    def annotate(
+        self, service_id: str, profile: Profile | None, endpoint_profiles: dict[int, Profile]
+    ) -> None:
+        """Give a service the profiles of an operator."""
+        entry = self._services[service_id]
+        self._spool.flush()
+        annotations = decode_annotations(self._annotations(entry))
+        described = replace(annotations, profile=profile, endpoint_profiles=endpoint_profiles)
+        self._annotate(entry, described)
 
     def remove(self, service_id: str, denial: Denial, findings: Findings) -> None:
         """Take a service down; a discovered one is counted by its resources."""

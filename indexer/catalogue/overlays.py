@@ -20,15 +20,18 @@ from indexer.sources.records import decompress, source_errors
 from indexer.text import (
     BYTE_ORDER_MARK,
     check_depth,
+    decode_or_invalid,
     describe_encoding,
     describe_surrogate,
     printable,
     shorten,
 )
+from service.schema.profiles import Profile
 from service.urls import ascii_host, is_url, parse_url
 
 MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"
+EMPTY, NULL = b"{}", b"null"
 WITHOUT_SUMMARY = b'{"priceSummary":null}'
 PREFIXES = frozenset(("domain", "payee"))
 PATCHED = frozenset(("domain", "id"))
@@ -48,16 +51,39 @@ class Key(NamedTuple):
 
 
 class Patch(Struct):
-    """A merge patch without an id, and its place."""
+    """A merge patch without an id, and its place; that of the `profile` stands apart."""
 
     place: str
     text: bytes
+    profile: bytes = b""
+
+
+class _Url(Struct):
+    """The URL of an endpoint."""
+
+    url: str
+
+
+class _Record(Struct):
+    """The part of a record that says which endpoints it has."""
+
+    endpoints: list[_Url]
+
+
+_urls = msgspec.json.Decoder(_Record)
+_host = re.compile(r"https?://([^/?#\":]+)")
+_profile = msgspec.json.Decoder(Profile)
 
 
 class Overlay(Struct):
     """The patches of one service, in the order in which they apply."""
 
     patches: list[Patch]
+
+    @property
+    def profile(self) -> Profile | None:
+        """The profile of the service, if the patches give one."""
+        return _merge_profiles(self.patches)
 
     @property
     def where(self) -> str:
@@ -79,18 +105,26 @@ class Overlays:
         self._patches: dict[Key, list[Patch]] = {}
         self._removals: dict[Key, str] = {}
         self._taken: set[Key] = set()
+        self._hosts: set[str] = set()
 
     def add(self, key: Key, place: str, patch: bytes | None) -> None:
         """Add a patch, or a removal for None; raises SourceError for a key without patches."""
         if patch is None:
             self._removals.setdefault(key, place)
-        elif key.field in PATCHED:
-            self._patches.setdefault(key, []).append(Patch(place, patch))
-        else:
+            return
+        members = _object.decode(patch)
+        profile = _read_profile(members.pop("profile", None), place)
+        is_url = key.field == "url"
+        if key.field not in PATCHED and not (is_url and profile and not members):
             raise SourceError(
-                f"{place}: {key} can be removed only, by null; a patch needs the id of a service "
-                "or domain:HOST"
+                f"{place}: {key} can be removed only, by null"
+                f"{', or have a profile and nothing else' if is_url else ''}; a patch needs the id "
+                "of a service or domain:HOST"
             )
+        added = Patch(place, msgspec.json.encode(members), profile)
+        self._patches.setdefault(key, []).append(added)
+        if is_url:
+            self._hosts.add(_host.findall(key.value)[0])
 
     @property
     def denials(self) -> tuple[Denial, ...]:
@@ -106,6 +140,35 @@ class Overlays:
         self._taken.update(keys)
         patches = [patch for key in keys for patch in self._patches.get(key, ())]
         return Overlay(patches) if patches else None
+
+    @property
+    def has_urls(self) -> bool:
+        """Whether there are profiles of endpoints."""
+        return bool(self._hosts)
+
+    def describe(self, text: bytes) -> dict[int, Profile]:
+        """Return the profiles of the endpoints of a record, by their number."""
+        if not self._hosts:
+            return {}
+        is_plain = text.isascii() and b"\\" not in text
+        if is_plain and self._hosts.isdisjoint(_host.findall(text.decode().lower())):
+            return {}  # without a look at each URL
+        urls = enumerate(each.url for each in _urls.decode(text).endpoints)
+        described = {number: self.describe_url(url) for number, url in urls}
+        return {number: profile for number, profile in described.items() if profile}
+
+    def describe_url(self, url: str) -> Profile | None:
+        """Return the profile of the endpoint of a URL, if there is one."""
+        if not self._hosts:
+            return None
+        try:
+            key = Key("url", parse_url(url).identity)
+        except ValueError:
+            return None
+        if key in self._removals or key not in self._patches:
+            return None
+        self._taken.add(key)
+        return _merge_profiles(self._patches[key])
 
     def unused(self, applied: Container[Denial]) -> list[str]:
         """Return places and key of patches that no service took, and of removals not `applied`."""
@@ -123,7 +186,8 @@ def read_overlays(paths: Iterable[str]) -> Overlays:
     whose `id` is a string is a patch of this service: `{"id":"a","enriched":true}`. Any other
     holds patches by key, where null removes: `{"a":{"enriched":true},"b":null}`. A key is the id of
     a service, `domain:HOST` for all services of a host, or, with null only, `payee:ADDRESS` for
-    everything that pays an address or the URL of an endpoint. Patches of one key apply in the
+    everything that pays an address or the URL of an endpoint. The member `profile` describes a
+    service, or the endpoint of a URL, and is no part of the record. Patches of one key apply in the
     order of files and lines. Raises SourceError when a file is missing, empty, no such JSON, or
     patches an id itself.
     """
@@ -141,7 +205,9 @@ def apply_overlay(text: bytes, overlay: Overlay, *, summary_derived: bool) -> by
     derived again, unless a patch names it. The result may be invalid. Raises InvalidRecord for a
     record that is nested too deeply.
     """
-    patches = [patch.text for patch in overlay.patches]
+    patches = [patch.text for patch in overlay.patches if patch.text != EMPTY]
+    if not patches:
+        return text
     if summary_derived and not overlay.names(SUMMARY):
         patches.insert(0, WITHOUT_SUMMARY)
     try:
@@ -167,6 +233,28 @@ def merge_patch(target: bytes, patch: bytes) -> bytes:
         else:
             merged[name] = Raw(merge_patch(bytes(merged.get(name, b"")), bytes(change)))
     return msgspec.json.encode(merged)
+
+
+def _read_profile(patch: Raw | None, place: str) -> bytes:
+    """Return a patch of a profile, empty without one; raises SourceError for an invalid one."""
+    if patch is None:
+        return b""
+    if bytes(patch) != NULL:
+        try:
+            decode_or_invalid(_profile, merge_patch(EMPTY, bytes(patch)))
+        except InvalidRecord as error:
+            fault = str(error).replace("$", "$.profile", 1)
+            raise SourceError(f"{place}: {fault}; mend the overlay") from error
+    return bytes(patch)
+
+
+def _merge_profiles(patches: Iterable[Patch]) -> Profile | None:
+    """Return the profile that the patches make, None for an empty one."""
+    merged = EMPTY
+    for patch in patches:
+        if patch.profile:
+            merged = merge_patch(merged, patch.profile)
+    return None if merged in (EMPTY, NULL) else _profile.decode(merged)
 
 
 def _denial(key: Key, place: str) -> Denial:

@@ -22,6 +22,7 @@ from service.networks import network_label
 from service.prices import endpoint_price
 from service.probes import describe_liveness, warnings_of
 from service.schema.probes import ProbeFacts
+from service.schema.profiles import Profile, describe
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
@@ -64,7 +65,16 @@ def run(options: argparse.Namespace) -> int:
     beyond = 0 if ordinal is None else snapshot.resources.beyond(ordinal)
     own = [] if ordinal is None else snapshot.endpoints.of_service(ordinal)
     probed = [*map(snapshot.endpoints.probe_facts, own)]
-    return answer_drawn(lambda console: _draw_service(console, service, probed, beyond))
+    profiles = _profiles(snapshot, ordinal)
+    return answer_drawn(lambda console: _draw_service(console, service, probed, profiles, beyond))
+
+
+def _profiles(snapshot: Snapshot, ordinal: int | None) -> list[Profile | None]:
+    """Return the profile of a service, then those of its endpoints, in the order of the record."""
+    if ordinal is None:
+        return []
+    endpoints = map(snapshot.profiles.read_endpoint, snapshot.endpoints.of_service(ordinal))
+    return [snapshot.profiles.read_service(ordinal), *endpoints]
 
 
 def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
@@ -85,22 +95,30 @@ def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
 
 
 def _draw_service(
-    console: Console, service: Service, probed: Sequence[ProbeFacts], beyond: int
+    console: Console,
+    service: Service,
+    probed: Sequence[ProbeFacts],
+    profiles: list[Profile | None],
+    beyond: int,
 ) -> None:
     """Draw the service, then each endpoint with its price, its parameters and how to call it.
 
     probed: what probers saw of each endpoint
+    profiles: those of the service and of its endpoints
     beyond: the number of endpoints that its record does not have
     """
+    of_service, *of_endpoints = profiles or [None]
     _draw(console, 0, (shorten(service.name, MAX_TEXT), "bold"))
     _draw(console, 0, shorten(service.description, MAX_TEXT))
     console.print()
     for label, value in _facts(service):
         if value:
             _draw(console, LABEL_WIDTH, value, label=label)
-    for endpoint, facts in zip(service.endpoints, probed, strict=True):
+    _draw_profile(console, 0, of_service)
+    for endpoint, facts, profile in zip(service.endpoints, probed, of_endpoints, strict=True):
         console.print()
         _draw_endpoint(console, endpoint, facts)
+        _draw_profile(console, 2, profile)
     if beyond:
         console.print()
         more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"
@@ -139,6 +157,11 @@ def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> N
         _draw(console, 4, (shorten(parameter.name), "bold"), f"  {_describe(parameter)}")
     if command := curl(endpoint):
         _draw_line(console, 2, (command, "cyan"))
+
+
+def _draw_profile(console: Console, indent: int, profile: Profile | None) -> None:
+    for label, text in describe(profile) if profile else ():
+        _draw(console, indent, (f"operator, {label}: ", "dim"), shorten(text, MAX_TEXT))
 
 
 def _describe_price(pricing: Pricing) -> str:

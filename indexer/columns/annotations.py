@@ -5,18 +5,34 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from service.schema.profiles import Profile
+
 
 class Annotations(Struct, frozen=True, array_like=True):
     """The annotations of a service.
 
     outputs: names of the output fields of each endpoint, in the order of the record
+    profile: that of the service
+    endpoint_profiles: those of endpoints, by their number in the record
     """
 
     outputs: list[str] = []
+    profile: Profile | None = None
+    endpoint_profiles: dict[int, Profile] = {}
 
     def encode(self) -> bytes:
         """Return JSON for `decode_annotations`, empty without annotations."""
         return b"" if self == NO_ANNOTATIONS else _encode(self)
+
+
+def searched_text(profile: Profile | None) -> str:
+    """Return the searched words of a profile.
+
+    Limitations are not searched: a service would be found by what it does not do.
+    """
+    if profile is None:
+        return ""
+    return " ".join((profile.when_to_use or "", *(profile.tags or ()))).strip()
 
 
 NO_ANNOTATIONS = Annotations()

@@ -35,6 +35,7 @@ from indexer.columns.records import (
 )
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.sources.subjects import Address, find_address
+from indexer.text import is_own_text
 from indexer.x402.testnets import mainnet_prices
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
@@ -45,7 +46,7 @@ NO_ADDRESS = Address(0, 0)
 
 # The same layout as the dtypes of these names.
 _service = Struct("<iid?III")
-_endpoint = Struct("<II?QQQQIdqiiiii")
+_endpoint = Struct("<II??QQQQIdqiiiii")
 _price_range = Struct("<idd")
 _network_key = lru_cache(maxsize=1024)(network_key)
 _network_label = lru_cache(maxsize=1024)(network_label)
@@ -144,7 +145,8 @@ class Extractor:
         for endpoint, raw in zip(service.endpoints, decode_list(endpoints), strict=True):
             own_start = start + 1  # after the bracket or a comma
             start = own_stop = own_start + memoryview(raw).nbytes
-            is_rewritten = endpoint.service is not NULL or endpoint.match is not NULL
+            added = (endpoint.service, endpoint.match, endpoint.ratecard)
+            is_rewritten = any(each is not NULL for each in added)
             if is_rewritten:
                 own_start = len(rewritten)
                 rewritten += without_added_members(raw)
@@ -163,6 +165,7 @@ class Extractor:
                 own_start,
                 own_stop,
                 is_rewritten,
+                is_own_text(endpoint.description, endpoint.url),
                 endpoint_key(endpoint.url, endpoint.method, tool),
                 text_hash(endpoint.url),
                 *address,

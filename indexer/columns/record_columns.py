@@ -45,6 +45,7 @@ ENDPOINT = np.dtype(
         ("start", "<u4"),
         ("stop", "<u4"),
         ("is_rewritten", "?"),
+        ("has_text", "?"),  # whether its description says anything
         ("key", "<u8"),  # as `endpoint_key` returns
         ("url", "<u8"),  # hash of the URL
         # Hashes of the URL in normal form and of its host, 0 for a text that is no URL.

@@ -11,17 +11,19 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
+from indexer.columns.annotations import NO_ANNOTATIONS, Annotations, searched_text
 from indexer.record_store import KEY_SIZE
+from indexer.text import is_own_text
 from indexer.x402.naming import host_labels
 from indexer.x402.output import read_output
 from indexer.x402.parameters import path_parameters
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import folded
 from service.schema.listings import Advice
+from service.schema.profiles import Profile
 from service.snapshot.endpoints import ADDED_MEMBERS
 
-SERVICE_FIELDS = ("name", "description", "category", "host")
+SERVICE_FIELDS = ("name", "description", "category", "host", "profile")
 ENDPOINT_FIELDS = (
     "title",
     "description",
@@ -29,6 +31,7 @@ ENDPOINT_FIELDS = (
     "tags",
     "parameter_descriptions",
     "output",
+    "profile",
 )
 MAX_DESCRIBED = 64
 """Parameters of an endpoint whose descriptions are searched."""
@@ -100,7 +103,7 @@ class Parameter(Struct, gc=False):
 class Endpoint(Struct, rename="camel", gc=False):
     """The part of an endpoint that is searched, filtered and ordered by.
 
-    service, match: members that responses add, in place of its own ones
+    service, match, ratecard: members that responses add, in place of its own ones
     """
 
     url: str
@@ -116,17 +119,18 @@ class Endpoint(Struct, rename="camel", gc=False):
     pay_to: Raw = NULL
     service: Raw = NULL
     match: Raw = NULL
+    ratecard: Raw = NULL
 
     @property
     def advice(self) -> int:
         """The faults of an endpoint that its seller can mend, as bits of Advice."""
-        advice = 0 if self.description.strip() else Advice.NO_TEXT
+        advice = 0 if is_own_text(self.description, self.url) else Advice.NO_TEXT
         if names := {*path_parameters(self.url)}:
             valued = {each.name for each in self.parameters if each.has_value}
             advice |= Advice.NO_EXAMPLE if names - valued else 0
         return advice
 
-    def contents(self, output: str = "") -> tuple[str, ...]:
+    def contents(self, output: str = "", profile: Profile | None = None) -> tuple[str, ...]:
         """Return the texts of ENDPOINT_FIELDS; the title has the path of the URL, and the tool.
 
         `output` has the names of the output fields that the endpoint itself does not declare.
@@ -144,6 +148,7 @@ class Endpoint(Struct, rename="camel", gc=False):
                 for parameter in self.parameters[:MAX_DESCRIBED]
             ),
             output or self._output,
+            searched_text(profile),
         )
 
     @property
@@ -173,12 +178,14 @@ class Service(Struct, rename="camel", gc=False):
         if not host and self.endpoints:
             host = self.endpoints[0].url.partition("://")[2].partition("/")[0]
         labels = " ".join(host_labels(host)) if host else ""
+        profile, profile_of = searched_text(annotations.profile), annotations.endpoint_profiles.get
+        outputs = chain(annotations.outputs, repeat(""))
         return Contents(
-            (self.name, self.description, self.category, labels),
+            (self.name, self.description, self.category, labels, profile),
             [
-                endpoint.contents(output)
-                for endpoint, output in zip(
-                    self.endpoints, chain(annotations.outputs, repeat("")), strict=False
+                endpoint.contents(output, profile_of(number))
+                for number, (endpoint, output) in enumerate(
+                    zip(self.endpoints, outputs, strict=False)
                 )
             ],
         )

@@ -17,6 +17,7 @@ FIELDS_OF_ENDPOINTS = {
     "description": "service_description",
     "category": "service_category",
     "host": "host",
+    "profile": "service_profile",
 }
 """Fields of services, and what they are called as fields of their endpoints and resources."""
 FIELDS_OF_SERVICES = {
@@ -24,6 +25,7 @@ FIELDS_OF_SERVICES = {
     "description": "description",
     "category": "category",
     "host": "host",
+    "profile": "profile",
 }
 """The same where a service is a document of its own."""
 

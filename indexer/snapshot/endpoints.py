@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from indexer.columns.ragged import RaggedWriter, concatenate_ragged, positions, ragged_texts
 from indexer.columns.record_columns import RecordColumns
@@ -34,6 +35,7 @@ from indexer.x402.resource import Rules, read_resource
 from indexer.x402.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_KEYS
 from service.filtering.offers import NONE
+from service.schema.profiles import EndpointFacts
 from service.storage.container import Arrays, open_arrays, write_arrays, writing_arrays
 from service.storage.hash_table import write_hash_table
 from service.storage.layouts import ENDPOINT_FILTERS, ENDPOINTS, RECORDS
@@ -60,7 +62,15 @@ class IndexedEndpoints(NamedTuple):
 Verdicts = npt.NDArray[np.int8]
 """The verdicts of probers: 1 for what is alive, -1 for what is dead, or 0."""
 
+
+class _Annotated(Struct):
+    """The part of a listed resource that the operator wrote."""
+
+    ratecard: EndpointFacts
+
+
 _endpoint = msgspec.json.Decoder(Endpoint)
+_annotated = msgspec.json.Decoder(_Annotated)
 _separator = re.compile(r"[,/|]")
 _any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
 
@@ -254,10 +264,18 @@ class _Join:
             if self.is_unlisted[slice(*self._first[service : service + 2])].any():
                 self._match_normalised(service, [resource for _, resource in resources])
 
-    def read(self, resource: int) -> tuple[Endpoint, str]:
-        """Return the endpoint that a listed resource declares, and its output fields."""
-        record = SourceRecord("", self._texts.text(resource))
-        declared, _ = read_resource(record, _any)
+    def read(self, resource: int) -> Endpoint:
+        """Return the endpoint that a listed resource declares."""
+        return self._read(self._texts.text(resource))[0]
+
+    def contents(self, resource: int) -> tuple[str, ...]:
+        """Return the searched texts of the endpoint that a listed resource declares."""
+        text = self._texts.text(resource)
+        endpoint, output = self._read(text)
+        return endpoint.contents(output, _annotated.decode(text).ratecard.profile or None)
+
+    def _read(self, text: bytes) -> tuple[Endpoint, str]:
+        declared, _ = read_resource(SourceRecord("", text), _any)
         return _endpoint.decode(declared.endpoint), declared.output
 
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
@@ -272,7 +290,7 @@ class _Join:
                 for address in identify_endpoint(endpoint.url, endpoint.method):
                     unlisted.setdefault((string_of(endpoint.tool), address), ordinal)
         for resource in resources:
-            declared, _ = self.read(resource)
+            declared = self.read(resource)
             addresses = identify_endpoint(declared.url, declared.method)
             for tool in (string_of(declared.tool), ""):
                 keys = {(tool, address) for address in addresses} & unlisted.keys()
@@ -312,8 +330,7 @@ def _analyse(
     fields = TokenFields(ENDPOINT_FIELDS)
     text_encoder = None if encoder is None else open_text_encoder(encoder)
     for resource in resources:
-        endpoint, output = join.read(resource)
-        path, description, *_ = contents = endpoint.contents(output)
+        path, description, *_ = contents = join.contents(resource)
         fields.add(contents)
         if text_encoder is not None:
             text_encoder.add(path, description)

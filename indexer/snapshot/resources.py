@@ -16,6 +16,7 @@ from indexer.record_store import write_record_store
 from indexer.search.offers import OfferWriter, StringNumbers
 from indexer.x402.listing import Listing
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
+from service.schema.profiles import Profile
 from service.storage.container import Arrays, write_arrays
 from service.storage.layouts import RESOURCES
 
@@ -39,6 +40,7 @@ class ServiceListing(NamedTuple):
     """A listing, the ordinal and the id of its service, and whether the record of that has it.
 
     probed: what probers saw of its endpoint
+    profile, service_profile: those of its endpoint and of its service
     """
 
     ordinal: int
@@ -46,6 +48,8 @@ class ServiceListing(NamedTuple):
     listing: Listing
     in_record: bool
     probed: ProbeFacts = NO_PROBE_FACTS
+    profile: Profile | None = None
+    service_profile: Profile | None = None
 
 
 def write_resources(
@@ -61,12 +65,19 @@ def write_resources(
     beyond = np.zeros(services_count, np.int32)
 
     def texts() -> Iterator[bytes]:
-        for ordinal, service_id, listing, in_record, probed in listings:
-            services.append(ordinal)
-            beyond[ordinal] += not in_record
+        for listed in listings:
+            listing = listed.listing
+            services.append(listed.ordinal)
+            beyond[listed.ordinal] += not listed.in_record
             keys.append(endpoint_key(listing.endpoint.url, listing.endpoint.method, listing.tool))
-            text = listing.encode(service_id, probed, in_record=in_record)
-            alive.append(verdict_of(probed))
+            text = listing.encode(
+                listed.service_id,
+                listed.probed,
+                in_record=listed.in_record,
+                profile=listed.profile,
+                service_profile=listed.service_profile,
+            )
+            alive.append(verdict_of(listed.probed))
             columns.add(listing, len(text))
             yield text
 

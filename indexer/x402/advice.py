@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from indexer.text import is_own_text
 from indexer.x402.parameters import DeclaredInput, path_parameters
 from indexer.x402.untrusted import mapping
 from service.schema.listings import Advice
@@ -35,7 +36,7 @@ def advise(
         Advice.DOUBLE_WRAPPED: is_wrapped,
         Advice.EXTERNAL_REF: _refers_outside([extension, *schemas]),
         Advice.WRONG_VERSION: _mixes_versions(values, entries),
-        Advice.NO_TEXT: not description,
+        Advice.NO_TEXT: not is_own_text(description, url),
     }
     return Advice(sum(advice for advice, is_met in faults.items() if is_met))
 

@@ -16,6 +16,7 @@ from indexer.x402.prices import Accepted
 from indexer.x402.untrusted import mapping
 from service.schema.discovery import ListedEndpoint, ResourceFacts
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
+from service.schema.profiles import Profile
 from service.schema.records import Pricing
 from service.schema.values import format_timestamp
 
@@ -73,7 +74,13 @@ class Listing(Struct, array_like=True):
     entries: list[EntryKeys]
 
     def encode(
-        self, service_id: str, probed: ProbeFacts = NO_PROBE_FACTS, *, in_record: bool = True
+        self,
+        service_id: str,
+        probed: ProbeFacts = NO_PROBE_FACTS,
+        *,
+        in_record: bool = True,
+        profile: Profile | None = None,
+        service_profile: Profile | None = None,
     ) -> bytes:
         """Return the JSON of the resource of a service, whose record may not have it."""
         facts = ResourceFacts(
@@ -83,6 +90,8 @@ class Listing(Struct, array_like=True):
             in_record=UNSET if in_record else False,
             price=self.price or UNSET,
             resource={name: Raw(text) for name, text in self.displaced.items()} or UNSET,
+            profile=profile or UNSET,
+            service_profile=service_profile or UNSET,
         )
         return b'%b,"ratecard":%b}' % (self.text[:-1], msgspec.json.encode(facts))
 

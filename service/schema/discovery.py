@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from service.schema.probes import ProbeFacts
+from service.schema.profiles import EndpointFacts
 from service.schema.records import Pricing
 from service.schema.responses import AcceptsEntry
 from service.schema.values import GivenTime, ServiceId, Whole
@@ -22,13 +22,13 @@ class ListedEndpoint(Struct):
     method: str
 
 
-class ResourceFacts(ProbeFacts, kw_only=True):
+class ResourceFacts(EndpointFacts, kw_only=True):
     """Facts of this catalogue about a listed resource.
 
     `price` is left out where none is known. `inRecord` is false for an endpoint beyond the bounds
     of the record of its service, and left out otherwise. Where the feed has an object
     `resource`, its members became members of the listed resource; those whose names were taken are
-    here. The observations of its endpoint are those of probers.
+    here.
     """
 
     service: ServiceId

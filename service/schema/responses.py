@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from service.schema.probes import ProbeFacts
+from service.schema.profiles import EndpointFacts
 from service.schema.records import Endpoint, Service
 from service.schema.values import ServiceId, Whole
 
@@ -84,13 +84,13 @@ class FoundEndpoint(Endpoint, rename="camel", kw_only=True):
 
     `match` is the cheapest entry of `accepts` that satisfies the filters `network`, `scheme`,
     `asset` and `payTo`, as its feed has it; it is left out without these filters, and where no feed
-    lists the endpoint. The amount of the scheme `upto` is a ceiling. `ratecard` has what probers
-    saw, and is left out where none observed the endpoint.
+    lists the endpoint. The amount of the scheme `upto` is a ceiling. `ratecard`, left out without
+    any, has what probers saw and the words of the operator.
     """
 
     service: ServiceFacts
     match: AcceptsEntry | UnsetType = UNSET
-    ratecard: ProbeFacts | UnsetType = UNSET
+    ratecard: EndpointFacts | UnsetType = UNSET
 
 
 class EndpointList(Struct):

@@ -87,9 +87,11 @@ SEARCH_CONFIG = SearchConfig(
         "tags": 0.5,
         "parameter_descriptions": 0.3,
         "output": 0.2,
+        "profile": 0.5,
         "service_name": 2.0,
         "service_description": 0.6,
         "service_category": 0.5,
+        "service_profile": 0.3,
         "host": 0.5,
     },
 )

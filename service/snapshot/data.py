@@ -22,6 +22,7 @@ from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.listings import Listings
 from service.snapshot.manifest import Manifest
+from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
 from service.storage.layouts import GROUPS
@@ -51,10 +52,11 @@ class SnapshotData:
     """The files of a snapshot: immutable, and safe to read from several threads.
 
     `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
-    and `resources` that of what discovery feeds list. `endpoints` are those of all services, and
-    `offers` the ways to pay for them. `filters` selects and orders the services. `parser` has the
-    lexicon of the index, and `groups` the documents of each service, None where each service is one
-    document; `is_endpoint` flags the documents that are endpoints, None where all are.
+    and `resources` that of what discovery feeds list. `endpoints` are those of all services,
+    `offers` the ways to pay for them, and `profiles` the words of the operator. `filters` selects
+    and orders the services. `parser` has the lexicon of the index, and `groups` the documents of
+    each service, None where each service is one document; `is_endpoint` flags the documents that
+    are endpoints, None where all are.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
@@ -68,6 +70,7 @@ class SnapshotData:
         self.id_table = IdTable(folder)
         self.offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", self.offers)
+        self.profiles = Profiles(folder)
         self.endpoints = Endpoints(
             folder / "endpoints",
             self.offers,
@@ -75,6 +78,7 @@ class SnapshotData:
             self.services,
             self.resources.texts,
             open_arrays(folder / "postings" / "groups", GROUPS)["penalties"],
+            self.profiles,
         )
         self.filters = ServiceFilterIndex(folder / "filters")
         self.ecosystem = Ecosystem(folder)

@@ -20,6 +20,7 @@ from service.filtering.offers import NONE, Offers
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
+from service.snapshot.profiles import Profiles
 from service.storage.container import open_arrays
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.layouts import ENDPOINTS
@@ -50,11 +51,12 @@ class Endpoints:
         services: RecordStore,
         listed: RecordStore,
         penalties: Integers,
+        profiles: Profiles,
     ) -> None:
         arrays = open_arrays(folder / "endpoints", ENDPOINTS)
         self._first, self._bounds = arrays["first"], arrays["bounds"]
         self._resources, self._documents = arrays["resources"], arrays["documents"]
-        self._offers = offers
+        self._offers, self._profiles = offers, profiles
         self._texts, self._listed = services, listed
         self._rewritten = RecordStore(folder, "rewritten")
         self._facts = RecordStore(folder, "facts")
@@ -113,21 +115,33 @@ class Endpoints:
         resources: Integers = self._resources[documents]
         return resources
 
-    def item(self, ordinal: int, offer: int) -> list[bytes | memoryview]:
-        """Return the JSON of a listed endpoint in pieces, with its service and its offer."""
+    def item(self, ordinal: int, offer: int, *, annotated: bool = True) -> list[bytes | memoryview]:
+        """Return the JSON of a listed endpoint in pieces, with its service and its offer.
+
+        With `annotated` it has the words of the operator.
+        """
         start, stop = self._bounds[ordinal].tolist()
         if start < 0:
             text = self._rewritten.view(NONE - start)[:-1]
         else:
             text = self._texts.bytes_between(start, stop - 1)
-        service = self._facts.view(int(self.groups.of_document[ordinal]))
-        pieces: list[bytes | memoryview] = [text, b',"service":', service]
-        if facts := self.probes_of(ordinal):
-            pieces += (b',"ratecard":', facts)
+        owner = int(self.groups.of_document[ordinal])
+        pieces: list[bytes | memoryview] = [text, b',"service":', self._facts.view(owner)]
         if offer >= 0 and (entry := self._offers.span(offer)):
             pieces += (b',"match":', self._listed.bytes_between(*entry))
+        if annotated:
+            pieces += self._facts_of(ordinal, owner)
         pieces.append(b"}")
         return pieces
+
+    def _facts_of(self, ordinal: int, owner: int) -> list[bytes | memoryview]:
+        """Return the member `ratecard` in pieces, after a comma; none without facts."""
+        pieces: list[bytes | memoryview] = []
+        observed = self.probes_of(ordinal)[1:-1]
+        for name, text in ((b"", observed), *self._profiles.members(ordinal, owner)):
+            if text:
+                pieces += (b"," if pieces else b',"ratecard":{', name, text)
+        return [*pieces, b"}"] if pieces else []
 
     def url_of(self, ordinal: int) -> str:
         """Return the URL of an endpoint."""

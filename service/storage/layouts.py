@@ -146,6 +146,11 @@ ENDPOINTS = Layout(
         "rewritten text",
     ),
 )
+PROFILES = Layout(
+    "The services and the endpoints with a profile; the texts are those of the services first.",
+    services=Array("<i4", "profiled_services", "their ordinals, ascending"),
+    endpoints=Array("<i4", "profiled_endpoints", "their ordinals, ascending"),
+)
 OFFERS = Layout(
     "The ways to pay, in the order of endpoints (-1 first), then prices (NaN last).",
     network=Array("<i4", "offers", "the number of the string, or -1"),
@@ -273,6 +278,8 @@ FILES = MappingProxyType(
         "probes.arrays": Entry(
             "what probers saw of each endpoint, empty without observations", RECORD_STORE
         ),
+        "profiles.arrays": Entry("the owners of the profiles", PROFILES),
+        "profile_texts.arrays": Entry("what the operator says of them", RECORD_STORE),
         "demand.arrays": Entry(
             "the demand of each service, then of none, and the services with most payments",
             RECORD_STORE,

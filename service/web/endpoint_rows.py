@@ -41,12 +41,16 @@ class EndpointLine(Struct, kw_only=True):
 
 
 class EndpointRow(EndpointLine, kw_only=True):
-    """The texts of an endpoint on the page of its service; brief ones have no parameters."""
+    """The texts of an endpoint on the page of its service; brief ones have no parameters.
+
+    profile: the labels and the words of the operator
+    """
 
     number: int
     curl: str
     parameters: list[ParameterRow]
     is_brief: bool
+    profile: list[tuple[str, str]] = []
 
 
 class EndpointResult(EndpointLine, kw_only=True):

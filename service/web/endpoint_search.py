@@ -18,6 +18,7 @@ from service.schema.records import Endpoint
 from service.search.analysis import term_of, words_of
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
+from service.web.card import profile_facts
 from service.web.endpoint_rows import (
     EndpointResult,
     EndpointRow,
@@ -168,6 +169,7 @@ def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[E
         room -= len(text)
         facts = snapshot.endpoints.probe_facts(ordinal)
         rows.append(row_of(_endpoint.decode(text), ordinal - start, facts, is_brief=room < 0))
+        rows[-1].profile = profile_facts(snapshot.profiles.read_endpoint(ordinal))
     return rows
 
 

@@ -33,7 +33,7 @@ from service.http.responses import SNAPSHOT, Cacheable
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.web import filters
-from service.web.card import card_of, listed_card_of, quantity
+from service.web.card import card_of, listed_card_of, profile_facts, quantity
 from service.web.demand import demand_facts, popular_rows
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
@@ -130,6 +130,7 @@ async def service_page(request: Request, search: BrowseService) -> Response:
         card=card_of(snapshot.summaries.view(ordinal)),
         endpoints=rows_of(snapshot, ordinal, endpoints),
         demand=demand_facts(snapshot, ordinal),
+        profile=profile_facts(snapshot.profiles.read_service(ordinal)),
         beyond=snapshot.resources.beyond(ordinal),
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),

@@ -24,6 +24,7 @@ from service.mcp.tools.rows import (
     endpoint_row,
     endpoint_text,
     find_endpoint,
+    operator_text,
     service_line,
     service_row,
 )
@@ -123,6 +124,8 @@ async def get(snapshot: Snapshot, call: Get) -> Answer:
     row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, is_first=True)
     description = _endpoint.decode(endpoint_text(snapshot, endpoint)).description
     row.seller_says = clean(description or row.seller_says, MAX_DESCRIPTION)
+    profile = snapshot.profiles.read_endpoint(endpoint)
+    row.operator_says = operator_text(profile, MAX_DESCRIPTION)
     lines = [endpoint_line(row, MAX_URL, MAX_DESCRIPTION)]
     if row.parameters:
         lines.append(f"parameters; seller: {'; '.join(row.parameters)}")
@@ -221,7 +224,9 @@ async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -
         record = _service.decode(snapshot.summaries.view(ordinal))
         details.seller_says = clean(record.description, MAX_DESCRIPTION)
         details.category = clean(record.category or "", 60) if record.category is not UNSET else ""
-        described = replace(row, seller_says=details.seller_says)
+        profile = operator_text(snapshot.profiles.read_service(ordinal), MAX_DESCRIPTION)
+        details.service.operator_says = profile
+        described = replace(row, seller_says=details.seller_says, operator_says=profile)
         lines.insert(0, service_line(described, MAX_DESCRIPTION))
         if facts := _payments(snapshot, ordinal):
             details.payments_30d = facts
