@@ -25,16 +25,6 @@ class Annotations(Struct, frozen=True, array_like=True):
         return b"" if self == NO_ANNOTATIONS else _encode(self)
 
 
-def searched_text(profile: Profile | None) -> str:
-    """Return the searched words of a profile.
-
-    Limitations are not searched: a service would be found by what it does not do.
-    """
-    if profile is None:
-        return ""
-    return " ".join((profile.when_to_use or "", *(profile.tags or ()))).strip()
-
-
 NO_ANNOTATIONS = Annotations()
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Annotations)

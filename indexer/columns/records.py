@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.columns.annotations import NO_ANNOTATIONS, Annotations, searched_text
+from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
 from indexer.record_store import KEY_SIZE
 from indexer.text import is_own_text
 from indexer.x402.naming import host_labels
@@ -20,7 +20,7 @@ from indexer.x402.parameters import path_parameters
 from indexer.x402.untrusted import NULL, string_of
 from service.filtering.facets import folded
 from service.schema.listings import Advice
-from service.schema.profiles import Profile
+from service.schema.profiles import Profile, searched_text
 from service.snapshot.endpoints import ADDED_MEMBERS
 
 SERVICE_FIELDS = ("name", "description", "category", "host", "profile")

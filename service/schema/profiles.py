@@ -28,6 +28,16 @@ class EndpointFacts(ProbeFacts, kw_only=True):
     service_profile: Profile | UnsetType = field(name="serviceProfile", default=UNSET)
 
 
+def searched_text(profile: Profile | None) -> str:
+    """Return the searched words of a profile.
+
+    Limitations are not searched: a service would be found by what it does not do.
+    """
+    if profile is None:
+        return ""
+    return " ".join((profile.when_to_use or "", *(profile.tags or ()))).strip()
+
+
 def describe(profile: Profile) -> list[tuple[str, str]]:
     """Return the texts of a profile, each with its label, for people and agents."""
     texts = (

@@ -19,11 +19,16 @@ class FacetCount(Struct):
 
 
 class WordScore(Struct, frozen=True):
-    """The BM25F score of a term of a result, and the word of the query that stands for it."""
+    """The BM25F score of a term of a result, and the word of the query that stands for it.
+
+    `fields` names the fields of the operator's words, `profile` and `service_profile`, that have
+    the term: the record does not show them.
+    """
 
     word: str
     term: str
     score: float
+    fields: list[str] | UnsetType = UNSET
 
 
 class Explanation(Struct, frozen=True, rename="camel"):

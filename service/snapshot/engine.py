@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from service.filtering.endpoint_filters import EndpointFilters, Selection
 from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
+from service.schema.profiles import Profile
 from service.schema.responses import Explanation
 from service.search.groups import GROWTH, MARGIN, Ranked, list_groups
 from service.search.postings import Integers, Mask, block_count
@@ -20,6 +21,7 @@ from service.search.ranking import Ranking
 from service.search.searcher import SPARSE_COST, Scorer
 from service.search.top_k import NO_ORDINALS, pack, unpack
 from service.snapshot.data import Hits, SnapshotData
+from service.snapshot.explaining import name_fields
 from service.snapshot.resources import ResourceFilters, ResourcePage
 
 T = TypeVar("T")
@@ -183,11 +185,29 @@ class Engine:
                 endpoint=self._data.endpoints.url_of(document) if document < endpoints else None,
             )
             for each, document in zip(
-                await ranking.explain(documents, self._data.parser.term),
-                documents.tolist(),
-                strict=True,
+                await self._explain_documents(ranking, documents), documents.tolist(), strict=True
             )
         ]
+
+    async def _explain_documents(self, ranking: Ranking, documents: Integers) -> list[Explanation]:
+        """Return the parts of the scores of documents, with the fields of the operator's words."""
+        explanations = await ranking.explain(documents, self._data.parser.term)
+        return [
+            name_fields(each, self._profiles_of(document))
+            for each, document in zip(explanations, documents.tolist(), strict=True)
+        ]
+
+    def _profiles_of(self, document: int) -> dict[str, Profile | None]:
+        """Return the profiles that a document is searched by, by field."""
+        groups, profiles = self._data.groups, self._data.profiles
+        service = document if groups is None else int(groups.of_document[document])
+        if document < self._header.endpoints:
+            return {
+                "profile": profiles.read_endpoint(document),
+                "service_profile": profiles.read_service(service),
+            }
+        is_own = self._data.endpoints.resource_of(document) is None if groups else True
+        return {"profile" if is_own else "service_profile": profiles.read_service(service)}
 
     async def rank_endpoints(
         self, query: ParsedQuery, limit: int, offset: int, filters: EndpointFilters
@@ -212,7 +232,7 @@ class Engine:
             hits = self._endpoint_hits(total, listed, page, filters, counted)
         if filters.explain:
             documents = np.array(hits.ordinals, np.int64)
-            explanations = await ranking.explain(documents, self._data.parser.term)
+            explanations = await self._explain_documents(ranking, documents)
             hits = replace(hits, explanations=explanations)
         return hits
 

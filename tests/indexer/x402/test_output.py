@@ -44,8 +44,8 @@ def test_names_are_those_of_the_extension_and_of_the_first_schema() -> None:
         "info": {"output": {"type": "json", "example": {"sky": "clear"}}},
         "schema": {"properties": {"output": example}},
     }
-    winds: list[Any] = [{"output": {"wind": "number"}}, {"output": {"sun": "number"}}]
-    schemas = [None, {"input": {}}, *winds]
+    outputs = ({"wind": "number"}, {"sun": "number"})
+    schemas: list[Any] = [None, {"input": {}}, *({"output": each} for each in outputs)]
     assert read_output(*declared_outputs(extension, schemas)) == "temp sky wind"
 
 
