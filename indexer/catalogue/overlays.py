@@ -117,9 +117,8 @@ class Overlays:
         is_url = key.field == "url"
         if key.field not in PATCHED and not (is_url and profile and not members):
             raise SourceError(
-                f"{place}: {key} can be removed only, by null"
-                f"{', or have a profile and nothing else' if is_url else ''}; a patch needs the id "
-                "of a service or domain:HOST"
+                f"{place}: {key} can be removed only, by null; a patch needs the id of a service "
+                f"or domain:HOST{', a URL takes a profile alone' if is_url else ''}"
             )
         added = Patch(place, msgspec.json.encode(members), profile)
         self._patches.setdefault(key, []).append(added)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.__main__ import main
-from indexer.columns.records import ENDPOINT_FIELDS, Contents
+from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.processes.pool import Pool
 from indexer.record_store import KEY_SIZE
 from indexer.search.parts import Documents, Part, part_of, place_documents, segment_parts
@@ -42,6 +42,9 @@ Document = tuple[str, str, str]
 # Words of three letters are not corrected. No word is a prefix of another, is stemmed or is a stop
 # word, so that their ranking is plain BM25F. The first half is frequent, the rest rare.
 WORDS = ["".join(letters) for letters in product("bcdf", "lmnpr", "tvwx")][:72]
+BLANK_OF_SERVICE = [""] * (len(SERVICE_FIELDS) - 3)
+BLANK_OF_ENDPOINT = [""] * (len(ENDPOINT_FIELDS) - 2)
+"""Texts of the fields beside the first ones."""
 IDENTIFIERS = [left + right.title() for left, right in zip(WORDS[:6], WORDS[6:12], strict=True)]
 
 
@@ -187,8 +190,8 @@ def write_segment(path: Path, services: Sequence[Service | Document]) -> Segment
     """Write a segment of services, whose keys are their numbers, and map it."""
     writer = SegmentWriter(path, ORIGIN, None)
     for position, each in enumerate(Service(*given) for given in services):
-        contents = (each.name, each.description, each.category, "")
-        endpoints = [(*given, "", "") for given in each.endpoints]
+        contents = (each.name, each.description, each.category, *BLANK_OF_SERVICE)
+        endpoints = [(*given, *BLANK_OF_ENDPOINT) for given in each.endpoints]
         writer.add(position.to_bytes(KEY_SIZE, "big"), Contents(contents, endpoints))
     writer.finish()
     return read_segment(path)
@@ -198,7 +201,7 @@ def _part_of_resources(services: Sequence[Service], documents: Documents) -> Par
     fields, ordinals = TokenFields(ENDPOINT_FIELDS), []
     for first, each in zip(documents.others.tolist(), services, strict=False):
         for ordinal, given in enumerate(each.resources, first):
-            fields.add((*given, "", ""))
+            fields.add((*given, *BLANK_OF_ENDPOINT))
             ordinals.append(ordinal)
     return part_of(fields.analyse(), np.array(ordinals, np.int32))
 

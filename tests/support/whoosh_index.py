@@ -75,5 +75,5 @@ def _write_segment(path: Path, services: Sequence[tuple[str, Texts]]) -> None:
     for service_id, (name, description, category) in services:
         text = repr((service_id, name, description, category)).encode()
         key = hashlib.sha256(text).digest()[:KEY_SIZE]
-        writer.add(key, Contents((name, description, category, ""), []))
+        writer.add(key, Contents((name, description, category, "", ""), []))
     writer.finish()

@@ -154,8 +154,8 @@ def test_records_are_not_patched_by_profiles_and_keep_members_of_that_name(
         ({"a": {"profile": {"when": "x"}}}, "unknown field `when`"),
         ({"a": {"profile": {"tags": ["x"] * 21}}}, "$.profile.tags"),
         ({"a": {"profile": "x"}}, "$.profile"),
-        ({URL: {"profile": {"tags": ["x"]}, "name": "x"}}, "have a profile and nothing else"),
-        ({URL: {"name": "x"}}, "have a profile and nothing else"),
+        ({URL: {"profile": {"tags": ["x"]}, "name": "x"}}, "a URL takes a profile alone"),
+        ({URL: {"name": "x"}}, "a URL takes a profile alone"),
         ({"payee:0x1": {"profile": {"tags": ["x"]}}}, "can be removed only"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
     first, second, third = (
         tmp_path / name for name in ("source0.jsonl", "source1.jsonl", "payments.jsonl")
     )
-    assert capsys.readouterr().out.splitlines()[:11] == [
+    assert capsys.readouterr().out.splitlines()[:12] == [
         f"{first}: 4 records: 2 published, 2 rejected",
         "  rejected: 1 × $: Object missing required field `description`",
         "  rejected: 1 × $.endpoints: Expected `array`, got `int`",
@@ -65,6 +65,7 @@ def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
         f"  left out {second}:2: $.resource: is not encrypted",
         f"  rejected {first}:4: $.endpoints: Expected `array`, got `int`",
         f"unused overlay: {tmp_path / 'overlay.json'}:1: nope",
+        "without a text of their own: 3 of 3 endpoints",
         "since the last snapshot: 2 added, 1 changed, 1 removed",
     ]
 
@@ -124,6 +125,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "encoder": load_encoder().name,
         "changes": None,
         "suspiciousPrices": [],
+        "undescribed": 1,
         "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],
         "notes": [],
         "findings": 1,

@@ -174,13 +174,13 @@ def test_a_text_that_is_analysed_since_an_upgrade_is_part_of_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hash of a list of fields beside the analysis would find the old postings."""
-    contents = vars(records.Endpoint)["contents"]
+    contents = records.Endpoint.contents
 
-    def with_method(endpoint: records.Endpoint) -> tuple[str, ...]:
-        title, *others = contents.fget(endpoint)
+    def with_method(endpoint: records.Endpoint, *annotations: Any) -> tuple[str, ...]:
+        title, *others = contents(endpoint, *annotations)
         return (f"{title} {endpoint.method}", *others)
 
-    monkeypatch.setattr(records.Endpoint, "contents", property(with_method))
+    monkeypatch.setattr(records.Endpoint, "contents", with_method)
     catalogue = named(*WORDS)
     for method in ("seafaring", "gardening"):
         catalogue["s03"]["endpoints"][0]["method"] = method

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from indexer.columns.records import Contents
+from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.encoder.packaged import load_encoder, write_encoder
 from indexer.record_store import KEY_SIZE
 from indexer.search.parts import place_documents, segment_parts
@@ -37,8 +37,8 @@ texts = st.lists(st.sampled_from([*WORDS[:9], *IDENTIFIERS[:2], "the", "é"]), m
 documents = st.lists(st.tuples(texts.map("x{}".format), texts, texts), min_size=1, max_size=12)
 services = st.builds(
     Contents,
-    st.tuples(texts, texts, texts, texts),
-    st.lists(st.tuples(texts, texts, texts, texts), max_size=3),
+    st.tuples(*[texts] * len(SERVICE_FIELDS)),
+    st.lists(st.tuples(*[texts] * len(ENDPOINT_FIELDS)), max_size=3),
 )
 
 

@@ -20,7 +20,7 @@ from service.settings import Settings
 from tests.support.clients.mcp import ERAS, call, headers_of, message_of
 from tests.support.running import SHARED, serve
 
-MAX_DEFINITIONS = 4864
+MAX_DEFINITIONS = 4992
 MAX_STRUCTURED = 1800
 MAX_TEXT = 1200
 QUERIES = 25  # of each judged set
