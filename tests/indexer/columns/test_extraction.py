@@ -274,7 +274,7 @@ def test_annotations_are_searched_where_the_record_says_nothing() -> None:
     plain, annotated = (
         Extractor().add(text, Annotations(outputs).encode()) for outputs in ([], ["", "v4"])
     )
-    assert [each[-1] for each in annotated[1].endpoints] == ["", "v4"]
+    assert [each[ENDPOINT_FIELDS.index("output")] for each in annotated[1].endpoints] == ["", "v4"]
     assert plain[0] != annotated[0]
 
 
