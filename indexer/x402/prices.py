@@ -145,7 +145,7 @@ def _read_offer(entry: dict[str, Any], stablecoins: Stablecoins) -> Offer:
     if key is not None:
         try:
             digits = base_units(entry[key])
-            amount = _in_units(digits, token.decimals) if token else ""
+            amount = in_units(digits, token.decimals) if token else ""
         except ValueError as error:
             fault = str(error)
     return Offer(network, scheme, asset, pay_to, token, key, amount, fault)
@@ -184,8 +184,10 @@ def base_units(value: Any) -> str:
     return digits
 
 
-def _in_units(digits: str, decimals: int) -> str:
+def in_units(digits: str, decimals: int) -> str:
     """Shift the decimal point of base units."""
+    if not decimals:
+        return digits
     padded = digits.rjust(decimals + 1, "0")
     fraction = padded[-decimals:].rstrip("0")
     return f"{padded[:-decimals]}.{fraction}" if fraction else padded[:-decimals]
