@@ -24,6 +24,7 @@ class Kind(StrEnum):
 
     RESOURCES = "resources"
     RECORDS = "records"
+    OPENAPI = "openapi"
     PAYMENTS = "payments"
     OVERLAY = "overlay"
     PROBES = "probes"
@@ -46,7 +47,7 @@ SCOPES = (
     dict.fromkeys(("every", "headers", "params"), "URLs")
     | dict.fromkeys(("columns", "chain"), "payments")
     | dict.fromkeys(("trust", "max_items"), "listings and probes")
-    | dict.fromkeys(("curated", "hides", "on_error", "max_age", "max_removed"), "listings")
+    | dict.fromkeys(("curated", "hosts", "hides", "on_error", "max_age", "max_removed"), "listings")
 )
 """Keys of SourceOptions that are for sources of one sort alone."""
 
@@ -80,10 +81,10 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     kind: Annotated[
         Kind | None,
         Meta(
-            title="one of resources, records, payments, overlay, probes",
-            description="`resources` (what a URL gives by default), `records`, `payments`, "
-            "`overlay` or `probes`; without it each record of a file says which of the first two "
-            "it is",
+            title=f"one of {', '.join(Kind)}",
+            description="`resources` (what a URL gives by default), `records`, `openapi`, "
+            "`payments`, `overlay` or `probes`; without it the content of a file says which of the "
+            "first three it is",
         ),
     ] = None
     trust: Annotated[
@@ -101,6 +102,14 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
         Meta(description="believe `enriched`, `isNew` and ids, as those of a path are by default"),
         Flag(),
     ] = False
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            title="a list of host names",
+            description="the hosts that documents may describe, with `*` for any characters; by "
+            "default all for a curated source, and those of its own registrable domain for a URL",
+        ),
+    ] = ()
     hides: Annotated[
         bool,
         Meta(description="hide the resources of the hosts of its records that these do not name"),
@@ -156,7 +165,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     @property
     def is_listed(self) -> bool:
         """Whether the source gives services or resources."""
-        return self.kind in {None, Kind.RESOURCES, Kind.RECORDS}
+        return self.kind in {None, Kind.RESOURCES, Kind.RECORDS, Kind.OPENAPI}
 
     def takes(self, key: str) -> bool:
         """Whether a key of SCOPES, or any other, means something for this source."""

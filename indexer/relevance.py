@@ -195,4 +195,5 @@ def _decode_lines(name: str, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
             yield decode_or_invalid(decoder, record.text)
         except InvalidRecord as error:
             line = record.position.removeprefix("line ")
-            raise SourceError(f"{name}:{line}: {record.fault or error}") from error
+            reason = record.fault.reason if record.fault else error
+            raise SourceError(f"{name}:{line}: {reason}") from error

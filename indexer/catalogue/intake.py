@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, count
@@ -18,6 +18,7 @@ from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.catalogue.record import Normalised, given_id
 from indexer.catalogue.refused import subject_of
+from indexer.documents.document import Document, Reader
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -26,12 +27,13 @@ from indexer.errors import (
     SourceFailed,
     TooManyRejects,
 )
+from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedSource, Listings, remove_unused
 from indexer.sources.findings import Finding, Findings, State, Tally
 from indexer.sources.inputs import Input
-from indexer.sources.records import SourceRecord, read_records
+from indexer.sources.records import LISTS, SourceRecord, read_records
 from indexer.sources.subjects import Subject
 from indexer.x402 import resource as x402
 from indexer.x402.discovery import Discovery, FoundResources
@@ -41,6 +43,8 @@ from service.schema.listings import Fate
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
+READERS: Mapping[Kind, Reader] = {Kind.OPENAPI: read_openapi}
+"""The readers of documents; lists are read item by item."""
 
 
 class Reading(Struct):
@@ -48,6 +52,7 @@ class Reading(Struct):
 
     left_out: URLs of listings that a rule of the operator removed, and not the source
     notes: remarks on the source
+    kind: of the document that it is, or as the operator names it
     """
 
     input: Input
@@ -58,6 +63,7 @@ class Reading(Struct):
     listings: Listings
     left_out: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    kind: Kind | None = None
 
 
 class Accepted(NamedTuple):
@@ -143,16 +149,24 @@ class Intake:
         reading = Reading(each, number, tally, [], found, Listings())
         tally.file = each.shown_file
         tally.read_at = each.read_at or self._now
-        kind = each.options.kind
+        kind = reading.kind = each.options.kind
+        stablecoins = self._rules.policy.stablecoins
+
+        def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
+            reading.kind = kind
+            return READERS[kind](Document(text, each.options, self._rules.stablecoins))
+
         records = read_records(
             each.path,
             each.name,
             is_lines=each.is_lines,
+            kind=kind,
             max_items=each.options.max_items,
             note=lambda text: reading.notes.append(f"{each.name}: {text}"),
+            read_document=read_document,
         )
-        stablecoins = self._rules.policy.stablecoins
-        for record, result in self._normaliser.normalise(records, kind, stablecoins):
+        listed = kind if kind in LISTS else None
+        for record, result in self._normaliser.normalise(records, listed, stablecoins):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
@@ -168,6 +182,8 @@ class Intake:
 
     def _take_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
         """Add a record to a reading; raises InvalidRecord."""
+        if record.fault:
+            raise record.fault
         kind = _kind_of(record, result, reading.input.options.kind)
         readings = self._discovery.readings
         if isinstance(result, ReadResource):
@@ -230,7 +246,7 @@ class Intake:
             advice = f"if that is right, --accept {each.source_name} takes it once"
             raise SourceFailed(f"{each.name}: gives no items; {advice}")
         before = 0.0 if source.state is None else source.state.malformed
-        if each.options.kind is Kind.RESOURCES and source.state is None:
+        if reading.kind not in {None, Kind.RECORDS} and source.state is None:
             before = tally.malformed / max(tally.records, 1)  # sellers write what a feed repeats
             if tally.records and tally.malformed == tally.records:
                 before = 0.0
@@ -302,7 +318,7 @@ def _kind_of(record: SourceRecord, result: Result, declared: Kind | None) -> Kin
     """Return what a record is; raises LeftOut where its source gives records of another kind."""
     is_resource = record.is_resource if result is None else isinstance(result, ReadResource)
     kind = Kind.RESOURCES if is_resource else Kind.RECORDS
-    if declared is None or declared is kind:
+    if declared not in LISTS or declared is kind:
         return kind
     if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
         return declared

@@ -98,7 +98,7 @@ _decoder = msgspec.json.Decoder(CatalogueRecord)
 def normalise(source: SourceRecord) -> Normalised:
     """Validate a record, and derive its `priceSummary` when it has none; raises InvalidRecord."""
     if source.fault:
-        raise InvalidRecord("$", source.fault)
+        raise source.fault
     record = decode_or_invalid(_decoder, source.text)
     check_depth(source.text)
     compact = _compact(source.text)

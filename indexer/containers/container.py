@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Raw, Struct
 
+from indexer.containers.documents import KEYS, Format, recognise
 from indexer.containers.elements import split
 from indexer.containers.pagination import (
     LIST_KEYS,
@@ -18,6 +19,7 @@ from indexer.containers.pagination import (
     read_pagination,
 )
 from indexer.containers.surrogates import mask_surrogates, unmask
+from indexer.options import Kind
 from indexer.text import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
 
 CHUNK = 2**20  # bytes
@@ -25,7 +27,7 @@ OPEN_ENDS = (b"{", b"[", b",", b":")
 """Ends of a line after which a JSON text continues on the next one."""
 CONTINUATIONS = (b",", b":", b"]", b"}")
 """Starts of a line that continues a JSON text."""
-DECISIVE_KEYS = {key.encode(): key in RECORD_KEYS for key in (*LIST_KEYS, *RECORD_KEYS)}
+DECISIVE_KEYS = {key.encode(): key in RECORD_KEYS for key in (*LIST_KEYS, *RECORD_KEYS, *KEYS)}
 """Keys of an object, and whether each makes it a record."""
 
 _raw = msgspec.json.Decoder(Raw)
@@ -53,23 +55,26 @@ class DamagedText(Exception):
 
 
 class Container(Struct, frozen=True):
-    """A list of items.
+    """A list of items, or a document.
 
     items: positions and texts, once; a text is valid JSON unless it is a line
+    kind: of a document, which is the only item; None for a list
     key: of the list in its envelope; empty for JSON lines, an array and a single record
     is_lines: whether each line is an item; one of more than MAX_RECORD bytes is cut short
     """
 
     items: Iterator[tuple[str, bytes]]
+    kind: Kind | None = None
     key: str = ""
     is_lines: bool = False
     pagination: Pagination = NONE
 
 
 def open_container(file: io.BufferedReader, max_bytes: int) -> Container:
-    """Read JSON lines as a stream, and an array or an envelope whole, up to `max_bytes`.
+    """Read JSON lines as a stream, and an array, an envelope or a document whole.
 
-    An envelope is an object with one of LIST_KEYS and none of RECORD_KEYS; null is an empty list.
+    An envelope is an object with one of LIST_KEYS and none of RECORD_KEYS; null is an empty list. A
+    document has the members of one of FORMATS. Both have up to `max_bytes`.
     Raises NoList, BeyondBounds and DamagedText.
     """
     number, line = _first_line(file)
@@ -138,9 +143,10 @@ def _is_document(line: bytes, following: bytes) -> bool:
         keys = decode_members(line).keys()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if not following:
-            return any(f'"{key}"'.encode() in line for key in LIST_KEYS)
+            return any(f'"{key}"'.encode() in line for key in (*LIST_KEYS, *KEYS))
         return line.rstrip().endswith(OPEN_ENDS) or following in CONTINUATIONS
-    return not RECORD_KEYS & keys and any(key in keys for key in LIST_KEYS)
+    is_list = any(key in keys for key in LIST_KEYS)
+    return not RECORD_KEYS & keys and (is_list or recognise(keys) is not None)
 
 
 def _starts_document(prefix: bytes) -> bool:
@@ -221,9 +227,11 @@ def _open_document(masked: bytes, text: bytes, first_line: int) -> Container:
         raise BeyondBounds(
             "holds a value that is nested too deeply to be read; leave it out"
         ) from error
-    key = next((key for key in LIST_KEYS if key in members), "")
     if RECORD_KEYS & members.keys():
         return Container(iter([(f"line {first_line}", text.strip())]))
+    if document := recognise(members):
+        return _open_described(document, text)
+    key = next((key for key in LIST_KEYS if key in members), "")
     if not key:
         keys = ", ".join(f"`{key}`" for key in LIST_KEYS)
         raise NoList(f"is not a list of services or resources: it has no list under {keys}")
@@ -232,12 +240,18 @@ def _open_document(masked: bytes, text: bytes, first_line: int) -> Container:
     if not body.startswith(b"["):
         if body != b"null":
             raise NoList(f"is not a list of services or resources: `{key}` has another value")
-        return Container(iter(()), key, pagination=pagination)
+        return Container(iter(()), key=key, pagination=pagination)
     elements = split(body, 1, len(body) - 1)
     texts = map(bytes, elements)
     if masked is not text:
         texts = unmask(elements, body, text, masked.index(body))
-    return Container(_positioned(key, texts), key, pagination=pagination)
+    return Container(_positioned(key, texts), key=key, pagination=pagination)
+
+
+def _open_described(document: Format, text: bytes) -> Container:
+    if document.kind is None:
+        raise NoList(f"is {document.name}, which is not read; {document.advice}")
+    return Container(iter([("", text.strip())]), document.kind)
 
 
 def _positioned(key: str, texts: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, defstruct
 
+from indexer.containers.documents import KEYS
 from indexer.text import RECORD_KEYS
 
 LIST_KEYS = ("services", "resources", "items")
@@ -73,6 +74,7 @@ class _Link(Struct):
 _NAMES = (
     *LIST_KEYS,
     *RECORD_KEYS,
+    *KEYS,
     *TOTALS,
     *CURSORS,
     *FLAGS,

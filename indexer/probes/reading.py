@@ -119,7 +119,7 @@ class _Reader:
 
 def _decode(record: SourceRecord) -> Observation:
     if record.fault:
-        raise InvalidRecord("$", record.fault)
+        raise record.fault
     return decode_observation(record.text)
 
 

@@ -17,6 +17,7 @@ from msgspec import NODEFAULT, Struct
 from indexer.declarations import Declaration, declarations
 from indexer.errors import Misuse
 from indexer.options import DENIED, SCOPES, Denial, Kind, OnError, Policy, SourceOptions
+from indexer.sources.denials import fold_host
 from indexer.sources.records import STANDARD_INPUT, source_errors
 from indexer.text import printable, shorten
 
@@ -25,6 +26,7 @@ VARIABLE = "env:"
 """The beginning of a value that stands in an environment variable."""
 
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_host = re.compile(r"[a-z0-9*_-]+(?:\.[a-z0-9*_-]+)*|[0-9a-f]*:[0-9a-f:.]+")
 _header = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _header_value = re.compile(r"[\t -~]*")
 
@@ -112,6 +114,11 @@ def _read_source(table: dict[str, Any], folder: Path, where: str) -> SourceOptio
     else:
         values = {"trust": 1, "curated": True} | values
         values["path"] = _join(folder, values["path"])
+    for host in values.get("hosts", ()):
+        if not _host.fullmatch(fold_host(host)):
+            raise Misuse(
+                f"{where}: `hosts`: {shorten(host)} is no host name; leave scheme and port out"
+            )
     for key in ("headers", "params"):
         values[key] = resolve_variables(key, values.get(key, {}), f"{where}: `{key}`")
     source = SourceOptions(**values)

@@ -82,8 +82,7 @@ class Denials:
     def _add(self, denial: Denial) -> None:
         host = fold_host(denial.host)
         if "*" in host:
-            pattern = ".*".join(map(re.escape, re.split(r"\*+", host)))
-            self._patterns.append((re.compile(pattern), denial))
+            self._patterns.append((host_pattern(host), denial))
         values = {
             "id": denial.id,
             "host": "" if "*" in host or ":" in host else host,
@@ -94,6 +93,11 @@ class Denials:
         for key in values.items():
             if key[1]:
                 self._exact[key].append(denial)
+
+
+def host_pattern(host: str) -> re.Pattern[str]:
+    """Return the expression of a host in normal form, where `*` stands for any characters."""
+    return re.compile(".*".join(map(re.escape, re.split(r"\*+", host))))
 
 
 def fold_address(address: str) -> str:

@@ -1,4 +1,4 @@
-"""Records of a file: JSON lines, a JSON array or a list envelope."""
+"""Records of a file: JSON lines, a JSON array, a list envelope, or a document that has them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,30 @@ from msgspec import Raw, Struct
 
 from indexer.containers.container import (
     BeyondBounds,
+    Container,
     DamagedText,
     NoList,
     describe_shortfall,
     open_container,
     open_lines,
 )
-from indexer.errors import SourceError
+from indexer.containers.documents import describe_kind
+from indexer.errors import InvalidRecord, SourceError
+from indexer.options import Kind
 from indexer.text import GZIP_MAGIC, MAX_RECORD, describe_encoding, one_line, printable
 
 MAX_DOCUMENT = 2 * 2**30  # bytes
 MAX_ITEMS = 10_000_000
 TOO_LONG = f"longer than the {MAX_RECORD:,} bytes of a record"
+LISTS = (Kind.RESOURCES, Kind.RECORDS)
+"""Kinds of sources that are lists and not documents."""
 BUFFER = 2**18  # bytes; lines across the end of a buffer are copied twice
 STANDARD_INPUT = "-"
 
+DESCRIBED = "x-ratecard"
+"""The member of a resource that a reader of documents writes, and no list may."""
+DESCRIBED_START = b'{"%b":' % DESCRIBED.encode()
+"""The first bytes of a resource of a document; resources of lists begin otherwise."""
 RESOURCE_KEYS = ("accepts", "resource")
 MAX_NEIGHBOURS = 1_000
 """Files of a folder that are compared with a mistyped name."""
@@ -40,11 +49,11 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class SourceRecord(Struct):
-    """A record as its source has it; `fault` says why its text cannot be used."""
+    """A record as its source has it; `fault` is why there is no text to use."""
 
     position: str
     text: bytes
-    fault: str = ""
+    fault: InvalidRecord | None = None
 
     @property
     def is_resource(self) -> bool:
@@ -58,20 +67,27 @@ class SourceRecord(Struct):
         return not keys.isdisjoint(RESOURCE_KEYS) and "endpoints" not in keys
 
 
+ReadDocument = Callable[[Kind, bytes], Iterator[SourceRecord]]
+"""Yields the records that a document of a kind describes."""
+
+
 def read_records(
     path: str,
     name: str = "",
     *,
     is_lines: bool = False,
+    kind: Kind | None = None,
     max_items: int = MAX_ITEMS,
     note: Callable[[str], object] = lambda _: None,
+    read_document: ReadDocument | None = None,
 ) -> Iterator[SourceRecord]:
     """Yield the records of one file, plain or gzip, or of standard input for `-`.
 
     JSON lines are streamed; an array or a list envelope is one JSON text and is read whole, up to
     MAX_DOCUMENT bytes. The content tells them apart unless `is_lines` is set. `name` is for
     messages. `note` is called with a remark on an envelope that has fewer items than it states.
-    Raises SourceError when the source is missing, empty, cut short, no list of records or too long.
+    `read_document` yields the records of a document of a kind. Raises SourceError when the source
+    is missing, empty, cut short, no list of records, too long, or not of the declared `kind`.
     """
     name = name or path
     with source_errors(name), _open(path) as file:
@@ -80,18 +96,43 @@ def read_records(
             raise SourceError(f"{name}: {fault}")
         container = open_lines(source) if is_lines else open_container(source, MAX_DOCUMENT)
         count = 0
-        for count, (position, text) in enumerate(container.items, 1):
+        for count, record in enumerate(_open_records(container, kind, read_document), 1):
             if count > max_items:
                 raise SourceError(
                     f"{name}: has more than {max_items:,} items; raise `max_items` of the source "
                     "if it is right"
                 )
-            if len(text) > MAX_RECORD:
-                yield SourceRecord(position, b"", TOO_LONG)
-            else:
-                yield SourceRecord(position, text)
+            yield record
         if remark := describe_shortfall(container.pagination.total, count):
             note(remark)
+
+
+def _open_records(
+    container: Container, kind: Kind | None, read_document: ReadDocument | None
+) -> Iterator[SourceRecord]:
+    """Yield the records of a container; raises NoList for one that is not of a declared kind."""
+    found = container.kind
+    if found is None:
+        if kind is not None and kind not in LISTS:
+            raise NoList(f"is not {describe_kind(kind)}; correct its `kind`")
+        for position, text in container.items:
+            if len(text) > MAX_RECORD:
+                yield SourceRecord(position, b"", InvalidRecord("$", TOO_LONG))
+            else:
+                yield SourceRecord(position, _set_apart(text))
+        return
+    if read_document is None or kind not in {None, Kind.RESOURCES, found}:
+        expected = describe_kind(kind or Kind.RECORDS)
+        raise NoList(f"is {describe_kind(found)} where {expected} is expected")
+    for _, text in container.items:
+        if len(text) > MAX_RECORD:
+            raise BeyondBounds(f"is longer than the {MAX_RECORD:,} bytes of a document")
+        yield from read_document(found, text)
+
+
+def _set_apart(text: bytes) -> bytes:
+    """Return an item that cannot pass for a resource of a document."""
+    return b"{ " + text[1:] if text.startswith(DESCRIBED_START) else text
 
 
 @contextmanager

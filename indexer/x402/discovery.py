@@ -10,12 +10,12 @@ from itertools import chain
 from operator import itemgetter
 from typing import BinaryIO, NamedTuple
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from indexer.errors import InvalidRecord
 from indexer.sources.decisions import Decisions
 from indexer.sources.records import SourceRecord
+from indexer.x402.described import decode_fields
 from indexer.x402.endpoints import Endpoints, pair_endpoints
 from indexer.x402.listing import Listing
 from indexer.x402.merging import Candidate, merge
@@ -78,9 +78,6 @@ class Dropped(NamedTuple):
     place: Place
     rule: str
     reason: str
-
-
-_fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 class FoundResources:
@@ -328,7 +325,7 @@ class Discovery:
                 place.trust,
                 (not place.is_listed, -place.updated, -place.source, place.method == ""),
                 is_declared=place.method != "",
-                fields=_fields.decode(self.text(place)),
+                fields=decode_fields(self.text(place)),
             )
             for number, place in enumerate(places)
         ]

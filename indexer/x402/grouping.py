@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import astuple
 
+from indexer.x402.described import ServiceTexts
 from indexer.x402.naming import readable_name
 from indexer.x402.resource import Resource
 from indexer.x402.testnets import is_test_network
@@ -43,6 +45,8 @@ class DiscoveredService(Struct, rename="camel", kw_only=True):
     service_name: str | UnsetType
     tags: list[str] | UnsetType
     icon_url: str | UnsetType
+    guidance: str | UnsetType = field(name="x-guidance")
+    info: Raw | UnsetType = field(name="x-service-info")
 
 
 class GroupedResource(Struct):
@@ -74,13 +78,14 @@ def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> 
     trust = max(each.trust for each in grouped)
     resources = [each.resource for each in grouped]
     leading = [each.resource for each in grouped if each.trust == trust]
-    namers = _of_commonest_payee(leading)
+    namers = [each for each in leading if each.texts is not None] or _of_commonest_payee(leading)
     agree = partial(_agreed, count=len(namers), least=1 if len(leading) <= FEW else 2)
     given_name = agree(each.metadata.service_name for each in namers)
     name = given_name or readable_name(domain)
+    texts = _texts(leading)
     return DiscoveredService(
         name=name,
-        description=_description(name, leading),
+        description=texts.description or _description(name, leading),
         domain=domain,
         networks=_networks(resources),
         endpoints=_endpoints(grouped, limit),
@@ -89,6 +94,8 @@ def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> 
         service_name=given_name or UNSET,
         tags=_tags(leading) or UNSET,
         icon_url=agree(each.metadata.icon_url for each in namers) or UNSET,
+        guidance=texts.guidance or UNSET,
+        info=Raw(texts.info) if texts.info else UNSET,
     )
 
 
@@ -111,6 +118,13 @@ def _of_commonest_payee(resources: list[Resource]) -> list[Resource]:
         return resources
     commonest = min(counts, key=lambda payee: (-counts[payee], payee))
     return [resource for resource in resources if commonest in resource.payees]
+
+
+def _texts(resources: list[Resource]) -> ServiceTexts:
+    """Return the texts of the document that describes most of the resources."""
+    given = Counter(astuple(each.texts) for each in resources if each.texts is not None)
+    commonest = min(given, key=lambda texts: (-given[texts], texts), default=())
+    return ServiceTexts(*commonest)
 
 
 def _agreed(texts: Iterable[str], count: int, least: int) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict
 
+from indexer.sources.records import DESCRIBED
 from indexer.x402.prices import Accepted
 from indexer.x402.untrusted import mapping
 from service.schema.discovery import ListedEndpoint, ResourceFacts
@@ -124,6 +125,7 @@ def make_listing(
     displaced = _lift(fields, members)
     values = lifted | values
     fields.pop("ratecard", None)
+    fields.pop(DESCRIBED, None)
     type_ = text_of(values, "type")
     if not type_:
         type_ = "mcp" if tool else "http"

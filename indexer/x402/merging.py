@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from indexer.sources.decisions import Conflict, Decisions
 from indexer.sources.denials import fold_address
+from indexer.x402.described import Fields, encode_fields
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from service.networks import network_key
 
@@ -17,7 +18,6 @@ KEPT_APART = frozenset(("accepts", "quality", "resource"))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
 
-Fields = dict[str, Raw]
 NULL = Raw(b"null")
 
 _entries = msgspec.json.Decoder(list[Raw])
@@ -93,7 +93,7 @@ def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisi
     quality = _best_quality(candidates)
     if quality is not None:
         fields["quality"] = quality
-    return Merged(msgspec.json.encode(fields), first.number)
+    return Merged(encode_fields(fields), first.number)
 
 
 def _choose(

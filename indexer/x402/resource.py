@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy, Stablecoin
@@ -25,6 +25,7 @@ from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import Address, Subject
 from indexer.x402.advice import advise
 from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
+from indexer.x402.described import Described, ServiceTexts, price_described, read_described
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.output import declared_outputs, read_output
@@ -132,6 +133,7 @@ class DiscoveredEndpoint(Endpoint, rename="camel", kw_only=True):
 
     pay_to: str | UnsetType = UNSET
     tool: str | UnsetType = UNSET
+    payment_info: Raw | UnsetType = msgspec.field(name="x-payment-info", default=UNSET)
 
 
 class Usage(Struct, array_like=True):
@@ -193,6 +195,7 @@ class Resource(ListedResource, gc=False):
     endpoint: the JSON of a DiscoveredEndpoint
     networks: labels
     output: names of its output fields
+    texts: of the document that describes it, None for a resource of a feed
     """
 
     endpoint: bytes
@@ -200,6 +203,7 @@ class Resource(ListedResource, gc=False):
     metadata: Metadata
     usage: Usage
     output: str
+    texts: ServiceTexts | None
 
 
 def read_resource(
@@ -211,14 +215,16 @@ def read_resource(
     leaves the resource out.
     """
     if source.fault:
-        raise InvalidRecord("$", source.fault)
+        raise source.fault
     if len(source.text) > MAX_LISTING:
         reason = f"has {len(source.text):,} bytes; at most {MAX_LISTING:,} are listed"
         raise LeftOut(SIZE, "$", reason)
     values = decode_object(source.text)
     path, given_url, described = url_of(values)
     parsed = _check_url(path, given_url, rules)
+    document = read_described(source.text)
     accepted = read_accepts(values.get("accepts"), source.text, rules.stablecoins)
+    accepted = price_described(accepted, document)
     payees = list(
         dict.fromkeys(fold_address(each.pay_to) for each in accepted.offers if each.pay_to)
     )
@@ -262,11 +268,12 @@ def read_resource(
         is_listed=listing is not None,
         advice=advise(values, accepted.entries, given_url, declared, metadata.description),
         listing=b"" if listing is None else _encode(listing),
-        endpoint=_endpoint(url, declared, accepted, metadata, usage),
+        endpoint=_endpoint(url, declared, accepted, metadata, usage, document),
         networks=accepted.networks,
         metadata=metadata,
         usage=usage,
         output=read_output(*declared_outputs(extension, _output_schemas(accepted))),
+        texts=document.service if document else None,
     )
     return resource, listing
 
@@ -415,7 +422,12 @@ def _count(value: Any) -> int | None:
 
 
 def _endpoint(
-    url: str, declared: DeclaredInput, accepted: Accepted, metadata: Metadata, usage: Usage
+    url: str,
+    declared: DeclaredInput,
+    accepted: Accepted,
+    metadata: Metadata,
+    usage: Usage,
+    document: Described | None,
 ) -> bytes:
     endpoint = DiscoveredEndpoint(
         url=url,
@@ -428,6 +440,7 @@ def _endpoint(
         tags=metadata.tags or UNSET,
         pay_to=accepted.pay_to or UNSET,
         tool=declared.tool or UNSET,
+        payment_info=document.payment if document else UNSET,
     )
     return msgspec.json.encode(endpoint)
 

@@ -97,7 +97,7 @@ def normalise(
 
 def run(texts: Sequence[bytes], known: KnownRecords, workers: int = 1) -> Normalisation:
     source = [SourceRecord(f"line {number}", text) for number, text in enumerate(texts, 1)]
-    source.append(SourceRecord("last line", b"", "longer than a record"))
+    source.append(SourceRecord("last line", b"", InvalidRecord("$", "longer than a record")))
     with Pool(workers, PLENTY) as pool:
         normaliser = Normaliser(known, pool)
         outcomes = [

@@ -232,8 +232,8 @@ def test_a_record_after_too_much_white_space_is_rejected(tmp_path: Path) -> None
     source = tmp_path / "source.jsonl"
     first, second, third = lines().encode().splitlines()
     source.write_bytes(b"\n".join([first, second, b" " * (MAX_RECORD + 1) + third]))
-    faults = [record.fault for record in read_records(str(source))]
-    assert faults == ["", "", f"longer than the {MAX_RECORD:,} bytes of a record"]
+    faults = [str(record.fault or "") for record in read_records(str(source))]
+    assert faults == ["", "", f"$: longer than the {MAX_RECORD:,} bytes of a record"]
 
 
 def test_an_array_over_the_size_limit_is_an_error(

@@ -281,7 +281,9 @@ def test_a_malformed_resource_is_rejected_with_path_and_reason(case: str) -> Non
 
 def test_a_record_that_is_too_long_for_its_source_is_rejected() -> None:
     with pytest.raises(InvalidRecord, match="longer than"):
-        read_resource(SourceRecord("items[0]", b"", "longer than a record"), RULES)
+        read_resource(
+            SourceRecord("items[0]", b"", InvalidRecord("$", "longer than a record")), RULES
+        )
 
 
 PRIVATE = """

@@ -1,0 +1,49 @@
+"""Amounts of documents: in units of a currency, or in base units with known decimals."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from indexer.x402.prices import base_units, in_units
+from indexer.x402.stablecoins import Asset, Stablecoins
+
+MAX_AMOUNT = 60  # characters
+MINOR_UNITS = {
+    **dict.fromkeys(("USD", "EUR", "GBP", "CHF", "CAD", "AUD", "SGD", "HKD", "NZD", "SEK"), 2),
+    **dict.fromkeys(("NOK", "DKK", "PLN", "CZK", "BRL", "MXN", "INR", "CNY", "ZAR", "AED"), 2),
+    **dict.fromkeys(("JPY", "KRW", "CLP", "VND"), 0),
+}
+"""Decimals of national currencies, by ISO 4217."""
+
+_amount = re.compile(r"\$?([0-9]+(?:\.[0-9]+)?|\.[0-9]+)")
+
+
+def read_amount(value: Any) -> str:
+    """Return a decimal in units of a currency; raises ValueError with the reason."""
+    if isinstance(value, Decimal):
+        value = f"{value:f}" if abs(value.adjusted()) < MAX_AMOUNT else ""
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    match = _amount.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or len(match[0]) > MAX_AMOUNT:
+        raise ValueError("it must be a decimal such as 0.01 in units of the currency")
+    whole, _, fraction = match[1].partition(".")
+    fraction = fraction.rstrip("0")
+    whole = whole.lstrip("0") or "0"
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def read_base_units(value: Any, decimals: int) -> str:
+    """Return an amount of base units in units of the currency; raises ValueError."""
+    return in_units(base_units(value), decimals)
+
+
+def find_currency(stablecoins: Stablecoins, network: str, name: str) -> Asset | None:
+    """Return a currency by its ISO code or the address of its token on a network, or None."""
+    asset = stablecoins.find(network, name)
+    code = name.upper()
+    if asset is not None or code not in MINOR_UNITS:
+        return asset
+    return Asset(code, MINOR_UNITS[code], is_usd=code == "USD")

@@ -1,0 +1,60 @@
+"""Resources as the readers of documents write them: the form of x402 feeds, without `accepts`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from indexer.sources.records import DESCRIBED
+from indexer.x402.described import Described
+
+Schema = dict[str, Any]
+GROUPS = {"path": "pathParams", "query": "queryParams", "body": "body"}
+"""The members of a declared input, by the groups of parameters."""
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class DescribedOperation(Struct, kw_only=True):
+    """An operation of a service; fields are empty where its document states nothing.
+
+    url: absolute; `{name}` is a placeholder
+    parameters: a JSON Schema of an object by the name of the group: path, query or body
+    described: None for an operation that is not listed
+    """
+
+    url: str
+    method: str
+    service_name: str = ""
+    category: str = ""
+    description: str = ""
+    tags: list[str] = []
+    parameters: dict[str, Schema] = field(default_factory=dict)
+    described: Described | None = None
+
+
+def encode_resource(operation: DescribedOperation) -> bytes:
+    """Return the JSON of a resource."""
+    fields = {
+        DESCRIBED: operation.described,
+        "resource": operation.url,
+        "type": "http",
+        "description": operation.description,
+        "serviceName": operation.service_name,
+        "category": operation.category,
+        "tags": operation.tags,
+        "extensions": {"bazaar": _declare(operation)},
+    }
+    return _encode({name: value for name, value in fields.items() if value})
+
+
+def _declare(operation: DescribedOperation) -> Schema:
+    """Return the extension that declares the input of an operation."""
+    schemas = {GROUPS[group]: schema for group, schema in operation.parameters.items()}
+    properties = {"input": {"type": "object", "properties": schemas}}
+    return {
+        "info": {"input": {"type": "http", "method": operation.method}},
+        "schema": {"type": "object", "properties": properties},
+    }

@@ -1,0 +1,171 @@
+"""Ways to pay for an operation: `x-payment-info` in the dialects of x402scan and of MPP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from indexer.documents.amounts import find_currency, read_amount, read_base_units
+from indexer.errors import InvalidRecord
+from indexer.x402.prices import UNKNOWN_ASSET, base_units
+from indexer.x402.stablecoins import Stablecoins
+from indexer.x402.untrusted import line, mapping
+
+EXTENSION = "x-payment-info"
+PAYMENT_REQUIRED = "402"
+MAX_OFFERS = 32  # of one operation
+MAX_NAME = 100  # characters
+MAX_EXTENSION = 16 * 1024  # bytes
+PRICE_KEYS = frozenset(("protocols", "price", "pricingMode", "minPrice", "maxPrice"))
+MPP_KEYS = frozenset(("intent", "method"))
+USD = "USD"
+X402, MPP = "x402", "mpp"
+EXACT, DYNAMIC, CHARGE = "exact", "dynamic", "charge"
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class PaymentOffer(Struct, kw_only=True):
+    """A way to pay for a request; texts are empty where the document states nothing.
+
+    scheme: `exact` or `dynamic` of x402, the method of MPP, such as `tempo`, or another protocol
+    amount: a fixed one, in units of the currency
+    min_amount, max_amount: bounds of a dynamic price
+    fault: why an amount is not comparable
+    """
+
+    scheme: str
+    amount: str = ""
+    min_amount: str = ""
+    max_amount: str = ""
+    currency: str = ""
+    fault: tuple[str, str] | None = None
+
+
+def is_paid(operation: dict[str, Any]) -> bool:
+    """Whether an operation states a payment, or a response that asks for one."""
+    has_extension = operation.get(EXTENSION) not in (None, False)
+    return has_extension or PAYMENT_REQUIRED in mapping(operation, "responses")
+
+
+def encode_payment(operation: dict[str, Any], path: str) -> Raw | UnsetType:
+    """Return the extension of an operation as it came; raises InvalidRecord for a long one."""
+    if EXTENSION not in operation:
+        return UNSET
+    encoded = _encode(operation[EXTENSION])
+    if len(encoded) > MAX_EXTENSION:
+        reason = f"has {len(encoded):,} bytes; at most {MAX_EXTENSION:,} are read"
+        raise InvalidRecord(_path(path), reason)
+    return Raw(encoded)
+
+
+def read_offers(
+    operation: dict[str, Any], path: str, stablecoins: Stablecoins
+) -> list[PaymentOffer]:
+    """Return the ways to pay for an operation at a JSON path; raises InvalidRecord."""
+    info = operation.get(EXTENSION)
+    if info in (None, False, True):
+        return []
+    if not isinstance(info, dict):
+        raise InvalidRecord(_path(path), "Expected `object`")
+    offers = [*_read_price(info, _path(path)), *_read_mpp(info, _path(path), stablecoins)]
+    if len(offers) > MAX_OFFERS:
+        raise InvalidRecord(_path(path), f"has more than {MAX_OFFERS} ways to pay")
+    return offers
+
+
+def _path(path: str) -> str:
+    return f"{path}['{EXTENSION}']"
+
+
+def _read_price(info: dict[str, Any], path: str) -> Iterator[PaymentOffer]:
+    """Yield an offer for each protocol that shares the price, in units of its currency.
+
+    Older documents have `pricingMode` and the amounts beside it.
+    """
+    if PRICE_KEYS.isdisjoint(info):
+        return
+    price = info.get("price")
+    if not isinstance(price, dict):
+        price = {"amount": price, "min": info.get("minPrice"), "max": info.get("maxPrice")}
+    amount, least, most = (
+        _read_amount(price.get(key), f"{path}.price.{key}") for key in ("amount", "min", "max")
+    )
+    currency = line(price.get("currency"), MAX_NAME) or USD
+    for protocol, details in _protocols(info.get("protocols")):
+        scheme = line(details.get("method"), MAX_NAME) or protocol
+        if protocol == X402:
+            scheme = EXACT if amount else DYNAMIC
+        yield PaymentOffer(
+            scheme=scheme,
+            amount=amount,
+            min_amount="" if amount else least,
+            max_amount="" if amount else most,
+            currency=currency if amount or least or most else "",
+        )
+
+
+def _read_amount(value: Any, path: str) -> str:
+    if value in (None, ""):
+        return ""
+    try:
+        return read_amount(value)
+    except ValueError as error:
+        raise InvalidRecord(path, f"is not a price: {error}") from error
+
+
+def _protocols(protocols: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the protocols, each once: names, or objects of details by name; x402 where none is."""
+    given = protocols if isinstance(protocols, list) else [protocols]
+    found: dict[str, dict[str, Any]] = {}
+    for each in given[: MAX_OFFERS + 1]:
+        members = each if isinstance(each, dict) else {each: {}} if isinstance(each, str) else {}
+        for name in islice(members, MAX_OFFERS + 1):
+            if protocol := line(name, MAX_NAME).casefold():
+                found.setdefault(protocol, mapping(members, name))
+    yield from (found or {X402: {}}).items()
+
+
+def _read_mpp(info: dict[str, Any], path: str, stablecoins: Stablecoins) -> Iterator[PaymentOffer]:
+    """Yield the offers of MPP, or the only one, which may stand alone."""
+    offers = info.get("offers")
+    if offers is None:
+        if not MPP_KEYS.isdisjoint(info):
+            yield _read_offer(info, path, stablecoins)
+        return
+    if not isinstance(offers, list):
+        raise InvalidRecord(f"{path}.offers", "Expected `array`")
+    for number, offer in enumerate(offers[: MAX_OFFERS + 1]):
+        place = f"{path}.offers[{number}]"
+        if not isinstance(offer, dict):
+            raise InvalidRecord(place, "Expected `object`")
+        yield _read_offer(offer, place, stablecoins)
+
+
+def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> PaymentOffer:
+    """Return an offer, whose amount is in base units of its currency and null where dynamic.
+
+    The amount of another intent than a charge is for a unit of use, and not for a request.
+    """
+    method, intent, name = (
+        line(offer.get(key), MAX_NAME) for key in ("method", "intent", "currency")
+    )
+    read = PaymentOffer(scheme=method or MPP)
+    if offer.get("amount") is None:
+        return read
+    currency = find_currency(stablecoins, method, name)
+    try:
+        if currency is None:
+            base_units(offer["amount"])
+            reason = f"is not a currency whose decimals are known: {name or 'there is none'}"
+            read.fault = UNKNOWN_ASSET, reason
+        elif intent in {"", CHARGE}:
+            read.amount = read_base_units(offer["amount"], currency.decimals)
+            read.currency = currency.currency
+    except ValueError as error:
+        raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
+    return read

@@ -1,0 +1,175 @@
+"""OpenAPI documents to resources: one service, and a resource for each paid operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from indexer.documents.authority import Authority
+from indexer.documents.document import Document
+from indexer.documents.resource import DescribedOperation, encode_resource
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.openapi.parameters import read_parameters
+from indexer.openapi.payment import encode_payment, is_paid, read_offers
+from indexer.openapi.prices import price
+from indexer.openapi.references import References
+from indexer.openapi.servers import Servers
+from indexer.sources.records import SourceRecord
+from indexer.x402.described import Described, ServiceTexts
+from indexer.x402.resource import SIZE
+from indexer.x402.untrusted import decode_object, line, mapping, text
+
+VERSION = "3."
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+FREE = "free operations"
+MAX_OPERATIONS = 5_000  # paid ones of a document
+MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
+MAX_NAME = 100  # characters
+MAX_TEXT = 5_000
+MAX_INFO = 8 * 1024  # bytes
+MAX_TAGS = 20
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def read_openapi(document: Document) -> Iterator[SourceRecord]:
+    """Yield a record for each operation of a document, or a fault for one of another version."""
+    try:
+        values = decode_object(document.text)
+        _check(values)
+    except InvalidRecord as fault:
+        yield SourceRecord("", b"", fault)
+        return
+    reader = _Reader(document, values)
+    for path, item in values["paths"].items():
+        yield from reader.read_path(path, item)
+
+
+def _check(values: dict[str, Any]) -> None:
+    version = values.get("openapi")
+    if not isinstance(version, str) or not version.startswith(VERSION):
+        raise InvalidRecord("$.openapi", "is not a version of OpenAPI 3")
+    if not isinstance(values.get("paths"), dict):
+        raise InvalidRecord("$.paths", "Expected `object`")
+
+
+class _Reader:
+    """Reads the operations of one document."""
+
+    def __init__(self, document: Document, values: dict[str, Any]) -> None:
+        info, extension = mapping(values, "info"), mapping(values, "x-service-info")
+        self._authority = Authority(document.source)
+        self._servers = Servers(values, document.source)
+        self._references = References(values)
+        self._stablecoins = document.stablecoins
+        self._name = line(info.get("title"), MAX_NAME)
+        self._category, *self._tags = [*_names(extension.get("categories")), ""]
+        self._texts = ServiceTexts(
+            description=_text(info.get("description")),
+            guidance=_text(info.get("x-guidance")),
+            info=_encode_info(extension),
+        )
+        self._count = 0
+        self._size = 0
+
+    def read_path(self, path: str, item: Any) -> Iterator[SourceRecord]:
+        """Yield the records of one path."""
+        place = f"$.paths['{path}']"
+        if path.startswith("x-"):
+            return
+        if not isinstance(item, dict):
+            yield SourceRecord(path, b"", InvalidRecord(place, "Expected `object`"))
+            return
+        if "$ref" in item:
+            reason = "refers to another place by `$ref`, which is not followed for a path"
+            yield SourceRecord(path, b"", InvalidRecord(place, reason))
+        for method in METHODS:
+            if method in item:
+                yield self._read(path, item, method, f"{place}.{method}")
+
+    def _read(self, path: str, item: dict[str, Any], method: str, place: str) -> SourceRecord:
+        """Return the record of an operation; that of a refused one has its URL alone."""
+        position, content = f"{method.upper()} {path}", b""
+        try:
+            operation = _operation(item, method, place)
+            url = self._servers.url_of(path, item, operation, place)
+            described = DescribedOperation(
+                url=url, method=method.upper(), description=_describe(operation, item)
+            )
+            content = encode_resource(described)
+            self._authority.check(place, url)
+            self._complete(described, operation, item, place)
+            content = self._bound(encode_resource(described), place)
+        except InvalidRecord as fault:
+            return SourceRecord(position, content, fault)
+        return SourceRecord(position, content)
+
+    def _complete(
+        self,
+        described: DescribedOperation,
+        operation: dict[str, Any],
+        item: dict[str, Any],
+        place: str,
+    ) -> None:
+        """Add the values of a paid operation; raises LeftOut for a free one, and InvalidRecord."""
+        if not is_paid(operation):
+            reason = "is free: it has neither `x-payment-info` nor a response 402"
+            raise LeftOut(FREE, place, reason)
+        if self._count >= MAX_OPERATIONS:
+            reason = f"follows {MAX_OPERATIONS:,} paid operations, the most of one document"
+            raise LeftOut(SIZE, place, reason)
+        self._count += 1
+        pricing, notices = price(read_offers(operation, place, self._stablecoins), place)
+        described.described = Described(
+            pricing=pricing,
+            notices=notices,
+            payment=encode_payment(operation, place),
+            service=self._texts,
+        )
+        described.service_name = self._name
+        described.category = self._category
+        described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]
+        described.parameters = read_parameters(operation, item, self._references)
+
+    def _bound(self, content: bytes, place: str) -> bytes:
+        """Return a resource that fits in those of a document; raises LeftOut."""
+        if self._size + len(content) > MAX_RESOURCES:
+            reason = f"exceeds the {MAX_RESOURCES:,} bytes that the resources of a document have"
+            raise LeftOut(SIZE, place, reason)
+        self._size += len(content)
+        return content
+
+
+def _operation(item: dict[str, Any], method: str, place: str) -> dict[str, Any]:
+    operation = item[method]
+    if not isinstance(operation, dict):
+        raise InvalidRecord(place, "Expected `object`")
+    return operation
+
+
+def _describe(operation: dict[str, Any], item: dict[str, Any]) -> str:
+    """Return the summary and the description of an operation, else those of its path."""
+    for values in (operation, item):
+        summary, description = (_text(values.get(key)) for key in ("summary", "description"))
+        if summary and description and not description.startswith(summary.rstrip(".")):
+            return f"{summary.rstrip('.')}. {description}"
+        if description or summary:
+            return description or summary
+    return ""
+
+
+def _text(value: Any) -> str:
+    return text(value).strip()[:MAX_TEXT]
+
+
+def _names(value: Any) -> list[str]:
+    given = value[:MAX_TAGS] if isinstance(value, list) else []
+    names = (line(each, MAX_NAME) for each in given)
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def _encode_info(extension: dict[str, Any]) -> bytes:
+    encoded = _encode(extension) if extension else b""
+    return encoded if len(encoded) <= MAX_INFO else b""
