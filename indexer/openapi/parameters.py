@@ -16,122 +16,135 @@ from indexer.x402.untrusted import mapping, text
 MAX_PARAMETERS = 100  # of one operation, and as many in its body
 MAX_NAME = 200  # characters
 MAX_DESCRIPTION = 1_000
-MAX_VALUE = 4 * 1024  # characters of an example, a default, or the values of an enumeration
+MAX_VALUE = 4 * 1024  # characters of an example, a default, the values or the alternatives
 MAX_ALTERNATIVES = 8
 MAX_VISITED = 100  # schemas that the body of one operation is made of
 PLACES = ("path", "query")
 BODY = "body"
 
 
-def read_parameters(
-    operation: dict[str, Any], item: dict[str, Any], references: References
-) -> dict[str, Schema]:
-    """Return the JSON Schemas of the parameters of an operation, by their groups."""
-    groups: dict[str, Schema] = {}
-    for given in (operation.get("parameters"), item.get("parameters")):
-        for each in given[:MAX_PARAMETERS] if isinstance(given, list) else ():
-            _add_parameter(groups, references.follow(each), references)
-    if body := _read_body(operation, references):
-        groups[BODY] = body
-    return groups
-
-
-def _add_parameter(groups: dict[str, Schema], parameter: dict[str, Any], refs: References) -> None:
-    """Add a parameter unless the operation itself has it; that of a path comes after those."""
-    name, place = text(parameter.get("name"), MAX_NAME), parameter.get("in")
-    if not name or place not in PLACES:
-        return
-    group = groups.setdefault(place, {"type": "object", "properties": {}, "required": []})
-    if name in group["properties"]:
-        return
-    contents = [*islice(mapping(parameter, "content").values(), 1)]
-    content = contents[0] if contents and isinstance(contents[0], dict) else {}
-    schema = _outline(parameter.get("schema", content.get("schema")), refs)
-    if description := text(parameter.get("description"))[:MAX_DESCRIPTION]:
-        schema["description"] = description
-    named = [*islice(mapping(parameter, "examples").values(), 1)]
-    example = parameter.get("example", refs.follow(named[0]).get("value") if named else None)
-    if example is not None and _fits(example):
-        schema["example"] = example
-    group["properties"][name] = schema
-    if parameter.get("required") is True:
-        group["required"].append(name)
-
-
-def _read_body(operation: dict[str, Any], references: References) -> Schema:
-    """Return the schema of the JSON body, whose members are parameters; empty without any."""
-    body = references.follow(operation.get("requestBody"))
-    content = mapping(body, "content")
-    media = next((name for name in islice(content, MAX_ALTERNATIVES) if _is_json(name)), "")
-    schema = references.follow(mapping(content, media).get("schema"))
-    if not schema or REF in schema:
-        return {"type": "object", "properties": {}} | schema
-    members = _Members(references)
-    members.add(schema, is_required=True)
-    if members.properties:
-        return {
-            "type": "object",
-            "properties": members.properties,
-            "required": [*dict.fromkeys(members.required)],
-        }
-    outline = _outline(schema, references)
-    if outline.get("type") == "object" or not outline:
-        return {}
-    required = [BODY] if body.get("required") is True else []
-    return {"type": "object", "properties": {BODY: outline}, "required": required}
-
-
-class _Members:
-    """The members of an object, collected from a schema and those that it is composed of."""
+class Parameters:
+    """Reads the parameters of the operations of one document, and each shared schema once."""
 
     def __init__(self, references: References) -> None:
-        self.properties: Schema = {}
-        self.required: list[str] = []
         self._references = references
-        self._visited: set[int] = set()
+        self._outlines: dict[tuple[int, int], Schema] = {}
+        self._bodies: dict[int, Schema] = {}
 
-    def add(self, value: Any, *, is_required: bool) -> None:
-        """Add the members of a schema; of alternatives none is required."""
-        schema = self._references.follow(value)
-        if id(schema) in self._visited or len(self._visited) >= MAX_VISITED:
+    def read(self, operation: dict[str, Any], item: dict[str, Any]) -> dict[str, Schema]:
+        """Return the JSON Schemas of the parameters of an operation, by their groups.
+
+        Those of its path come after its own.
+        """
+        groups: dict[str, Schema] = {}
+        for given in (operation.get("parameters"), item.get("parameters")):
+            for each in given[:MAX_PARAMETERS] if isinstance(given, list) else ():
+                self._add(groups, self._references.follow(each))
+        if body := self._read_body(operation):
+            groups[BODY] = body
+        return groups
+
+    def _add(self, groups: dict[str, Schema], parameter: dict[str, Any]) -> None:
+        """Add a parameter unless there is one of its name."""
+        name, place = text(parameter.get("name"), MAX_NAME), parameter.get("in")
+        if not name or place not in PLACES:
             return
-        self._visited.add(id(schema))
-        for name, each in islice(mapping(schema, "properties").items(), MAX_PARAMETERS):
-            is_new = name not in self.properties and len(self.properties) < MAX_PARAMETERS
-            if is_new and text(name, MAX_NAME):
-                self.properties[name] = _outline(each, self._references)
-        required = schema.get("required")
-        if is_required and isinstance(required, list):
-            names = [name for name in required[:MAX_PARAMETERS] if isinstance(name, str)]
-            self.required += names
-        for key in ("allOf", "anyOf", "oneOf"):
-            for each in _schemas(schema, key):
-                self.add(each, is_required=is_required and key == "allOf")
+        group = groups.setdefault(place, {"type": "object", "properties": {}, "required": []})
+        if name in group["properties"]:
+            return
+        contents = [*islice(mapping(parameter, "content").values(), 1)]
+        content = contents[0] if contents and isinstance(contents[0], dict) else {}
+        schema = dict(self._outline(parameter.get("schema", content.get("schema"))))
+        if description := text(parameter.get("description"))[:MAX_DESCRIPTION]:
+            schema["description"] = description
+        named = [*islice(mapping(parameter, "examples").values(), 1)]
+        first = self._references.follow(named[0]).get("value") if named else None
+        example = parameter.get("example", first)
+        if example is not None and _fits(example):
+            schema["example"] = example
+        group["properties"][name] = schema
+        if parameter.get("required") is True:
+            group["required"].append(name)
 
+    def _read_body(self, operation: dict[str, Any]) -> Schema:
+        """Return the schema of the JSON body, empty without any."""
+        body = self._references.follow(operation.get("requestBody"))
+        content = mapping(body, "content")
+        media = next((name for name in islice(content, MAX_ALTERNATIVES) if _is_json(name)), "")
+        schema = self._references.follow(mapping(content, media).get("schema"))
+        if id(schema) not in self._bodies:
+            self._bodies[id(schema)] = self._read_members(schema)
+        members = self._bodies[id(schema)]
+        if members or not schema:
+            return members
+        outline = self._outline(schema)
+        if outline.get("type") == "object" or not outline:
+            return {}
+        required = [BODY] if body.get("required") is True else []
+        return {"type": "object", "properties": {BODY: outline}, "required": required}
 
-def _outline(value: Any, references: References, levels: int = 2) -> Schema:
-    """Return the members of a schema that describe a parameter, in a new object."""
-    schema = references.follow(value)
-    outline: Schema = {}
-    if levels:
-        for each in _schemas(schema, "allOf"):
-            outline |= _outline(each, references, levels - 1)
-    names = ("type", "enum", "default", "example", REF)
-    outline |= {name: schema[name] for name in names if name in schema and _fits(schema[name])}
-    if _fits(constant := schema.get("const")) and constant is not None:
-        outline["enum"] = [constant]
-    examples = schema.get("examples")
-    if isinstance(examples, list) and examples and _fits(examples[0]):
-        outline["examples"] = examples[:1]
-    outline |= {key: {} for key in ("items", "properties") if isinstance(schema.get(key), dict)}
-    for key in ("anyOf", "oneOf") if levels else ():
-        if alternatives := _schemas(schema, key):
-            outline[key] = [_outline(each, references, levels - 1) for each in alternatives]
-    given = value if isinstance(value, dict) else {}
-    words = text(given.get("description")) or text(schema.get("description"))
-    if words:
-        outline["description"] = words[:MAX_DESCRIPTION]
-    return outline
+    def _read_members(self, schema: dict[str, Any]) -> Schema:
+        """Return the object that a schema is composed of, empty for one that has no members."""
+        if REF in schema:
+            return {"type": "object", "properties": {}} | schema
+        properties: Schema = {}
+        required: dict[str, None] = {}
+        visited: set[int] = set()
+        waiting = [(schema, True)]
+        while waiting and len(visited) < MAX_VISITED:
+            each, is_required = waiting.pop()
+            if id(each) in visited:
+                continue
+            visited.add(id(each))
+            for name, value in islice(mapping(each, "properties").items(), MAX_PARAMETERS):
+                is_new = name not in properties and len(properties) < MAX_PARAMETERS
+                if is_new and text(name, MAX_NAME):
+                    properties[name] = self._outline(value)
+            names = each.get("required") if is_required else ()  # of alternatives none is
+            for name in names[:MAX_PARAMETERS] if isinstance(names, list) else ():
+                if isinstance(name, str):
+                    required[name] = None
+            parts = [
+                (self._references.follow(part), is_required and key == "allOf")
+                for key in ("allOf", "anyOf", "oneOf")
+                for part in _schemas(each, key)
+            ]
+            waiting += reversed(parts)
+        if not properties:
+            return {}
+        return {"type": "object", "properties": properties, "required": [*required]}
+
+    def _outline(self, value: Any, levels: int = 1) -> Schema:
+        """Return the members of a schema that describe a parameter."""
+        if not isinstance(value, dict):
+            return {}
+        key = id(value), levels
+        if key not in self._outlines:
+            self._outlines[key] = self._make_outline(value, levels)
+        return self._outlines[key]
+
+    def _make_outline(self, value: dict[str, Any], levels: int) -> Schema:
+        schema = self._references.follow(value)
+        outline: Schema = {}
+        for each in _schemas(schema, "allOf") if levels else ():
+            outline |= self._outline(each, levels - 1)
+        names = ("type", "enum", "default", "example", REF)
+        outline |= {name: schema[name] for name in names if name in schema and _fits(schema[name])}
+        if (constant := schema.get("const")) is not None and _fits(constant):
+            outline["enum"] = [constant]
+        examples = schema.get("examples")
+        if isinstance(examples, list) and examples and _fits(examples[0]):
+            outline["examples"] = examples[:1]
+        nested = ("items", "properties")
+        outline |= {name: {} for name in nested if isinstance(schema.get(name), dict)}
+        for key in ("anyOf", "oneOf") if levels else ():
+            alternatives = [self._outline(each, levels - 1) for each in _schemas(schema, key)]
+            if alternatives and _fits(alternatives):
+                outline[key] = alternatives
+        words = text(value.get("description")) or text(schema.get("description"))
+        if words:
+            outline["description"] = words[:MAX_DESCRIPTION]
+        return outline
 
 
 def _schemas(schema: dict[str, Any], key: str) -> list[Any]:

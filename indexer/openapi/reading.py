@@ -11,7 +11,7 @@ from indexer.documents.authority import Authority
 from indexer.documents.document import Document
 from indexer.documents.resource import DescribedOperation, encode_resource
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.openapi.parameters import read_parameters
+from indexer.openapi.parameters import Parameters
 from indexer.openapi.payment import encode_payment, is_paid, read_offers
 from indexer.openapi.prices import price
 from indexer.openapi.references import References
@@ -62,7 +62,7 @@ class _Reader:
         info, extension = mapping(values, "info"), mapping(values, "x-service-info")
         self._authority = Authority(document.source)
         self._servers = Servers(values, document.source)
-        self._references = References(values)
+        self._parameters = Parameters(References(values))
         self._stablecoins = document.stablecoins
         self._name = line(info.get("title"), MAX_NAME)
         self._category, *self._tags = [*_names(extension.get("categories")), ""]
@@ -131,7 +131,7 @@ class _Reader:
         described.service_name = self._name
         described.category = self._category
         described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]
-        described.parameters = read_parameters(operation, item, self._references)
+        described.parameters = self._parameters.read(operation, item)
 
     def _bound(self, content: bytes, place: str) -> bytes:
         """Return a resource that fits in those of a document; raises LeftOut."""

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 MAX_POINTER = 1_000  # characters
 MAX_HOPS = 16
 REF = "$ref"
+NOTHING: dict[str, Any] = {}
 
 
 class References:
@@ -16,24 +17,26 @@ class References:
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
         self._known: dict[str, Any] = {}
+        self._external: dict[str, dict[str, Any]] = {}
 
     def follow(self, value: Any) -> dict[str, Any]:
         """Return the object that a value is or refers to, an empty one where there is none.
 
-        A reference to another document is returned as it is, and a cycle is an empty object.
+        A reference to another document is returned as it is, and a cycle is an empty object. An
+        object stays the same one, so that its id is a key.
         """
         for _ in range(MAX_HOPS):
             if not isinstance(value, dict):
-                return {}
+                return NOTHING
             pointer = value.get(REF)
             if not isinstance(pointer, str):
                 return value
             if not pointer.startswith("#"):
-                return {REF: pointer[:MAX_POINTER]}
+                return self._external.setdefault(pointer, {REF: pointer[:MAX_POINTER]})
             if pointer not in self._known:
                 self._known[pointer] = self._find(pointer)
             value = self._known[pointer]
-        return {}
+        return NOTHING
 
     def _find(self, pointer: str) -> Any:
         """Return the value at a JSON pointer, None where there is none."""

@@ -212,6 +212,25 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
             ),
         ),
         (
+            f'[[source]]\n{FEED}hosts = ["https://a.example"]',
+            (
+                "source 1 (feed): `hosts`: https://a.example is no host name; leave scheme and "
+                "port out"
+            ),
+        ),
+        (
+            f'[[source]]\n{FEED}hosts = ["a.example", "a.example:80"]',
+            "source 1 (feed): `hosts`: a.example:80 is no host name; leave scheme and port out",
+        ),
+        (
+            f'[[source]]\n{FEED}hosts = "a.example"',
+            "source 1 (feed): `hosts`: expected a list of host names",
+        ),
+        (
+            f'[[source]]\n{PAID}hosts = ["a.example"]',
+            "source 1 (paid): `hosts` is for listings only; remove it",
+        ),
+        (
             f'[[source]]\n{FEED}every = "1 hour"',
             "source 1 (feed): `every`: expected a duration such as 90s, 15m, 1h or 7d",
         ),

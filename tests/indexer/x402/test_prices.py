@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.x402.prices import in_units
 from indexer.x402.testnets import is_test_network
 from tests.support.running import Json
 from tests.support.sources.x402 import (
@@ -85,6 +86,10 @@ def test_amounts_are_exact_and_plain(units: int) -> None:
     assert Decimal(amount) == Decimal(units) / 10**6
     assert "E" not in amount
     assert "." not in amount or amount[-1] not in "0."
+
+
+def test_a_token_without_decimals_keeps_its_amounts() -> None:
+    assert [in_units("120", decimals) for decimals in (0, 1, 4)] == ["120", "12", "0.012"]
 
 
 def test_the_amount_of_the_scheme_upto_is_a_maximum() -> None:

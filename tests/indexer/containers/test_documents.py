@@ -1,0 +1,49 @@
+"""Documents of other formats: recognised by their members, read or named in the error."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from indexer.containers.container import Container, NoList, open_container
+from indexer.options import Kind
+from tests.support.running import Json, service
+from tests.support.sources.openapi import DOCUMENTS, X402SCAN
+
+
+def open_text(text: str) -> Container:
+    return open_container(io.BufferedReader(io.BytesIO(text.encode())), 2**24)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_an_openapi_document_is_one_item(name: str, indent: int | None) -> None:
+    text = json.dumps(DOCUMENTS[name], indent=indent)
+    container = open_text(f"\n{text}\n")
+    assert container.kind is Kind.OPENAPI
+    ((position, item),) = container.items
+    assert position == ""
+    assert json.loads(item) == DOCUMENTS[name]
+
+
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ({"swagger": "2.0", "paths": {}}, "a Swagger 2.0 document, which is not read; convert it"),
+        ({"asyncapi": "3.0.0", "channels": {}}, "an AsyncAPI document, which is not read"),
+        ({"openrpc": "1.2.6", "methods": []}, "an OpenRPC document, which is not read"),
+        ({"linkset": []}, "a linkset, which is not read; name the documents that it links to"),
+        ({"openapi": "3.1.0", "webhooks": {}}, "an OpenAPI document without `paths`"),
+    ],
+)
+def test_a_document_that_is_not_read_is_named(members: Json, name: str) -> None:
+    with pytest.raises(NoList, match=f"^is {name}"):
+        open_text(json.dumps(members, indent=1))
+
+
+def test_records_and_lists_with_members_of_documents_stay_what_they_are() -> None:
+    record = json.dumps(service() | {"openapi": "3.1.0", "paths": {}})
+    assert open_text(record).kind is None
+    assert open_text(json.dumps([X402SCAN])).kind is None
