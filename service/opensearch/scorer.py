@@ -54,12 +54,12 @@ class ClusterScorer:
         match_all: bool,
     ) -> None:
         self._search, self._mask, self._shift = search, mask, shift
-        self._terms = [*chain.from_iterable(each.terms for each in query.known)]
+        self._terms = [*chain.from_iterable(each.terms for each in query.expansions)]
         self._filters: list[Clause] = []
         is_empty = not self._terms or (mask is not None and not mask.any())
         if match_all:
             is_empty = is_empty or not query.is_satisfiable
-            required = [each for each in query.known if each.required]
+            required = [each for each in query.expansions if each.required]
             self._filters = [any_of(sum_of(each.terms)) for each in required]
         self._query: Clause | None = None
         self._bits = np.zeros(block_count(units), np.uint64) if is_empty else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ MARGIN = 2
 """Documents that are ranked at first for each one that is to be listed."""
 GROWTH = 8
 """Factor by which k grows until a page is full."""
+Units: TypeAlias = npt.NDArray[np.int32] | Integers
+"""Numbers of documents, or of groups."""
+
 LAST_BIT = BLOCK_SIZE - 1
 ONES = np.uint64(2**64 - 1)
 
@@ -131,6 +134,11 @@ async def list_groups(
         if len(page) >= offset + limit or len(documents) >= total:
             return page[offset : offset + limit]
         k *= GROWTH
+
+
+def units_of(documents: Units, groups: Groups | None) -> Units:
+    """Return the group of each document, or the documents where they are the units."""
+    return documents if groups is None else groups.of_document.take(documents)
 
 
 def _flags(documents: int, ordinals: Integers) -> Bits:

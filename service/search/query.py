@@ -38,11 +38,6 @@ class ParsedQuery(NamedTuple):
     vector: VectorQuery | None
 
     @property
-    def known(self) -> list[Expansion]:
-        """The words that have terms."""
-        return [each for each in self.expansions if each.terms]
-
-    @property
     def is_satisfiable(self) -> bool:
         """Whether any document may have all required words."""
         required = [each for each in self.expansions if each.required]
@@ -86,7 +81,7 @@ class QueryParser:
 
     def term(self, number: int) -> str:
         """Return the text of a term."""
-        return self._expander.term(number)
+        return self._expander.terms[number]
 
     def _parse(self, query: str) -> ParsedQuery:
         words = query_words(query)

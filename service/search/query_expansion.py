@@ -50,7 +50,7 @@ class QueryExpander:
     """
 
     def __init__(self, folder: Path, header: Header) -> None:
-        self._terms = StringTable(folder / "terms")
+        self.terms = StringTable(folder / "terms")
         self._words = StringTable(folder / "words")
         lexicon = open_arrays(folder / "lexicon", LEXICON)
         self._document_frequency_of = items_of(lexicon["document_frequencies"])
@@ -100,10 +100,6 @@ class QueryExpander:
             expansions.append(expansion)
         return self._complete(expansions, expandable) if expandable else expansions
 
-    def term(self, number: int) -> str:
-        """Return the text of a term."""
-        return self._terms[number]
-
     def is_specific(self, expansions: list[Expansion]) -> bool:
         """Return whether a query is a few words, and asks above all for rare ones of them.
 
@@ -133,7 +129,7 @@ class QueryExpander:
             expandable = self._corrections[number] >= 0
         else:
             stem = term_of(text)
-            term = self._terms.find(stem)
+            term = self.terms.find(stem)
             if term < 0:
                 expandable = not redundant and _is_expandable(text)
                 return Expansion(text, [], not redundant, is_known=False), stem, expandable

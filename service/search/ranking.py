@@ -9,7 +9,7 @@ import numpy as np
 
 from service.schema.responses import Explanation, WordScore
 from service.search.config import SearchConfig
-from service.search.groups import Groups, Ranked, is_among_first, list_groups
+from service.search.groups import Groups, Ranked, Units, is_among_first, list_groups, units_of
 from service.search.postings import Bits, Integers, Mask
 from service.search.query import ParsedQuery
 from service.search.searcher import Scorer
@@ -19,7 +19,6 @@ from service.search.top_k import (
     ORDINAL_MASK,
     SUM_BITS,
     TopDocs,
-    Units,
     count_bits,
     pack,
     unpack,
@@ -115,10 +114,11 @@ class Ranking:
         added = (await self._find_exact()).documents
         if self._is_filled and count_bits(bits) < self._config.filled_up_to:
             await self._first(0)
-            added = np.concatenate((added, await self._find_nearest()))
+            if self._nearest is not None:
+                added = np.concatenate((added, self._nearest))
         if len(added):
             mask = unpack(bits)
-            mask[self._units_of(added)] = True
+            mask[units_of(added, self._groups)] = True
             bits = pack(mask, len(bits))
         return bits
 
@@ -136,7 +136,9 @@ class Ranking:
     ) -> list[Explanation]:
         """Return the parts of the scores of some results; `text_of` returns the text of a term."""
         unit = self._config.impact_scale
-        words = [(each.word, text_of(term)) for each in self._query.known for term, _ in each.terms]
+        words = [
+            (each.word, text_of(term)) for each in self._query.expansions for term, _ in each.terms
+        ]
         impacts = await self._scorer.impacts_at(documents)
         sums = impacts.sum(axis=0)
         similarities, added = np.zeros(len(documents)), np.zeros_like(sums)
@@ -176,12 +178,15 @@ class Ranking:
         if self._vector is not None:
             nearest = NO_ORDINALS
             if self._is_filled and total < config.filled_up_to:
-                nearest = await self._find_nearest()
+                matches = np.concatenate((keys & ORDINAL_MASK, exact.documents))
+                nearest = self._find_nearest(self._vector, matches, total)
             keys = self._rerank(self._vector, keys, nearest)
             total += len(nearest)
         documents = keys & ORDINAL_MASK
         if len(exact.documents):
-            is_exact = _is_any(self._units_of(documents), self._units_of(exact.documents))
+            is_exact = _is_any(
+                units_of(documents, self._groups), units_of(exact.documents, self._groups)
+            )
             documents = np.concatenate((exact.documents, documents[~is_exact]))
         return Ranked(total, documents)
 
@@ -214,7 +219,7 @@ class Ranking:
             if len(self._names):
                 top = await self._best(self._config.reranked)
                 best = top.ordinals[: self._config.reranked]
-                units = self._units_of(best)
+                units = units_of(best, self._groups)
                 places = self._names.searchsorted(units) % len(self._names)
                 documents = best[self._names.take(places) == units][:EXACT_NAMES]
                 others = self._names[: len(best) + EXACT_NAMES]
@@ -226,27 +231,21 @@ class Ranking:
             self._exact = _Exact(documents, unmatched)
         return self._exact
 
-    async def _find_nearest(self) -> Integers:
+    def _find_nearest(self, vector: VectorQuery, matches: Integers, total: int) -> Integers:
         """Return the documents that fill few matches up, one of each unit, most similar first."""
-        if self._nearest is None and self._vector is not None:
-            total, keys = await self._best(self._config.filled_up_to)
-            exact = await self._find_exact()
-            matches = np.concatenate((keys & ORDINAL_MASK, exact.documents))
-            self._nearest = self._vector.nearest(
-                self._config.filled_up_to - total - exact.unmatched,
-                self._units_of(matches),
+        if self._nearest is None:
+            self._nearest = vector.nearest(
+                self._config.filled_up_to - total,
+                units_of(matches, self._groups),
                 self._mask,
                 by_group=self._by_group,
             )
-        return NO_ORDINALS if self._nearest is None else self._nearest
-
-    def _units_of(self, documents: Integers) -> Units:
-        return documents if self._groups is None else self._groups.of_document.take(documents)
+        return self._nearest
 
     def _penalties_of(self, documents: Integers) -> Integers:
         if self._groups is None:
             return np.zeros(len(documents), np.int64)
-        return self._groups.penalties.take(self._units_of(documents))
+        return self._groups.penalties.take(units_of(documents, self._groups))
 
 
 def _is_any(units: Units, few: Units) -> Mask:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
-from service.search.groups import Groups
+from service.search.groups import Groups, units_of
 from service.search.postings import (
     CHAMPIONS,
     FULL_WEIGHT,
@@ -75,15 +76,16 @@ class Searcher:
 
         `match_all` requires that a document has every word of the query.
         """
-        accumulator, words = self._accumulators[by_group], query.known
-        own = [self._postings.of_word(each.terms) for each in words]
+        accumulator = self._accumulators[by_group]
+        own = [self._postings.of_word(each.terms) for each in query.expansions]
         lists = [*chain.from_iterable(own)]
         if not match_all:
             return _AnyWord(accumulator, lists, mask)
-        required = [each for word, each in zip(words, own, strict=True) if word.required]
+        words = zip(query.expansions, own, strict=True)
+        required = [each for word, each in words if word.required]
         documents = intersect(required if query.is_satisfiable else [])
         if mask is not None:
-            documents = documents[mask.take(accumulator.units_of(documents))]
+            documents = documents[mask.take(units_of(documents, accumulator.groups))]
         return _EveryWord(accumulator, lists, documents)
 
     def cost(
@@ -99,13 +101,15 @@ class Searcher:
 
         `is_filtered` tells that a mask leaves units out.
         """
-        lists = [*chain.from_iterable(self._postings.of_word(each.terms) for each in query.known)]
+        own = [self._postings.of_word(each.terms) for each in query.expansions]
+        lists = [*chain.from_iterable(own)]
         sparse = sum(each.frequency for each in lists if isinstance(each, SparseList))
         dense = [each for each in lists if isinstance(each, DenseList)]
         cost = sum(each.term.impacts.size for each in dense)
         if match_all:
-            required = (self._postings.of_word(each.terms) for each in query.known if each.required)
-            rarest = min((sum(each.frequency for each in own) for own in required), default=0)
+            words = zip(query.expansions, own, strict=True)
+            required = (each for word, each in words if word.required)
+            rarest = min((sum(each.frequency for each in word) for word in required), default=0)
             return cost + rarest * (SPARSE_COST + 2 * GATHER_COST * len(lists))
         cost += sparse * (SPARSE_COST + GATHER_COST * len(dense))
         frequencies = [each.frequency for each in dense]
@@ -119,49 +123,47 @@ class Searcher:
         return cost
 
 
-class _AnyWord:
+class _AnyWord(Struct, frozen=True):
     """The documents that have any word."""
 
-    def __init__(
-        self, accumulator: Accumulator, lists: Sequence[ImpactList], mask: Mask | None
-    ) -> None:
-        self._accumulator, self._lists, self._mask = accumulator, lists, mask
+    accumulator: Accumulator
+    lists: Sequence[ImpactList]
+    mask: Mask | None
 
     async def top(self, k: int) -> TopDocs:
-        return self._accumulator.rank(self._lists, k, self._mask)
+        return self.accumulator.rank(self.lists, k, self.mask)
 
     async def count(self) -> int:
-        return self._accumulator.rank(self._lists, 0, self._mask).total
+        return self.accumulator.rank(self.lists, 0, self.mask).total
 
     async def matches(self) -> Bits:
-        return self._accumulator.matches(self._lists, self._mask)
+        return self.accumulator.matches(self.lists, self.mask)
 
     async def impacts_at(self, documents: Integers) -> Integers:
-        return _impacts_at(self._lists, documents)
+        return _impacts_at(self.lists, documents)
 
 
-class _EveryWord:
+class _EveryWord(Struct, frozen=True):
     """The documents that have every word, ascending."""
 
-    def __init__(
-        self, accumulator: Accumulator, lists: Sequence[ImpactList], documents: Integers
-    ) -> None:
-        self._accumulator, self._lists, self._documents = accumulator, lists, documents
+    accumulator: Accumulator
+    lists: Sequence[ImpactList]
+    documents: Integers
 
     async def top(self, k: int) -> TopDocs:
-        sums = _impacts_at(self._lists, self._documents).sum(axis=0)
-        return self._accumulator.best(self._documents, sums, k)
+        sums = _impacts_at(self.lists, self.documents).sum(axis=0)
+        return self.accumulator.best(self.documents, sums, k)
 
     async def count(self) -> int:
         return (await self.top(0)).total
 
     async def matches(self) -> Bits:
-        units = np.zeros(self._accumulator.units, np.bool_)
-        units[self._accumulator.units_of(self._documents)] = True
+        units = np.zeros(self.accumulator.units, np.bool_)
+        units[units_of(self.documents, self.accumulator.groups)] = True
         return pack(units)
 
     async def impacts_at(self, documents: Integers) -> Integers:
-        return _impacts_at(self._lists, documents) * np.isin(documents, self._documents)
+        return _impacts_at(self.lists, documents) * np.isin(documents, self.documents)
 
 
 def _are_champions(lists: Sequence[ImpactList], k: int) -> bool:

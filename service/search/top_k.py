@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from service.search.groups import Groups
+from service.search.groups import Groups, Units, units_of
 from service.search.postings import (
     BLOCK_BITS,
     BLOCK_SIZE,
@@ -55,9 +55,6 @@ LAST_KEY = np.iinfo(np.int64).max
 
 NO_ORDINALS = np.empty(0, np.int64)
 
-Units: TypeAlias = npt.NDArray[np.int32] | Integers
-"""Numbers of documents, or of groups."""
-
 
 class TopDocs(NamedTuple):
     """The exact count of matches, and the sort keys of the best, best first, ties by ordinal."""
@@ -82,7 +79,7 @@ class Accumulator(threading.local):
         self, documents: int, groups: Groups | None = None, *, has_champions: bool = True
     ) -> None:
         self.units = documents if groups is None else groups.count
-        self._groups = groups
+        self.groups = groups
         self._has_champions = has_champions
         self._bounds = np.empty(block_count(documents), np.int32)
         self._bits = np.empty(block_count(self.units), np.uint64)
@@ -100,23 +97,23 @@ class Accumulator(threading.local):
             if weight == FULL_WEIGHT and min(k, total) <= len(term.champions):
                 champions = term.champions[:k]
                 sums = dense[0].impacts_at(champions).astype(np.int64)
-                return TopDocs(total, self._keys(champions, sums, self.units_of(champions)))
+                return TopDocs(total, self._keys(champions, sums, units_of(champions, self.groups)))
         bits, total, keys = None, 0, NO_ORDINALS
         if dense:
             bits = self._union(dense, mask)
             total = self._count(dense, bits, mask)
         if sparse:
             ordinals, sums, distinct = merge(sparse)
-            units = self.units_of(ordinals)
+            units = units_of(ordinals, self.groups)
             if mask is not None:
                 allowed = mask.take(units).nonzero()[0]
                 ordinals, sums, units = ordinals[allowed], sums[allowed], units[allowed]
-            elif self._groups is None and not dense:
+            elif self.groups is None and not dense:
                 return TopDocs(
                     distinct, first_keys(ordinals - (sums << SUM_BITS), min(k, distinct))
                 )
             dense_sums = sums_at(dense, ordinals)
-            if self._groups is None:  # a sum of 0 is that of a repeated ordinal
+            if self.groups is None:  # a sum of 0 is that of a repeated ordinal
                 total += int(np.count_nonzero((dense_sums == 0) & (sums > 0)))
             else:
                 total += self._count_others(units, bits)
@@ -131,7 +128,7 @@ class Accumulator(threading.local):
 
     def best(self, ordinals: Integers, sums: Integers, k: int) -> TopDocs:
         """Return the best documents of the k best units of ascending documents, and the count."""
-        units = self.units_of(ordinals)
+        units = units_of(ordinals, self.groups)
         keys = self._first_units(self._keys(ordinals, sums, units), k)
         return TopDocs(self._count_others(units, None), keys)
 
@@ -143,7 +140,7 @@ class Accumulator(threading.local):
         sparse, dense = _divide(lists)
         bits = self._union(dense, None) if dense else np.zeros_like(self._bits)
         if sparse:
-            matches = [self.units_of(each.ordinals) for each in sparse]
+            matches = [units_of(each.ordinals, self.groups) for each in sparse]
             for units in matches:
                 self._flags[units] = True
             bits = np.bitwise_or(bits, pack(self._flags, len(bits)), out=self._bits)
@@ -153,21 +150,17 @@ class Accumulator(threading.local):
             bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
         return bits
 
-    def units_of(self, ordinals: Integers) -> Units:
-        """Return the unit of each document."""
-        return ordinals if self._groups is None else self._groups.of_document.take(ordinals)
-
     def _keys(self, ordinals: Integers, sums: Integers, units: Units) -> Integers:
         """Return the sort keys of documents."""
-        if self._groups is not None:
-            sums = sums - self._groups.penalties.take(units)
+        if self.groups is not None:
+            sums = sums - self.groups.penalties.take(units)
         return ordinals - (sums << SUM_BITS)
 
     def _bits_of(self, term: DenseTerm) -> Bits:
-        return term.bits if self._groups is None else term.group_bits
+        return term.bits if self.groups is None else term.group_bits
 
     def _frequency_of(self, term: DenseTerm) -> int:
-        return term.frequency if self._groups is None else term.group_frequency
+        return term.frequency if self.groups is None else term.group_frequency
 
     def _union(self, dense: Sequence[DenseList], mask: Mask | None) -> Bits:
         """Return the bits of the units in the mask that have any of the terms; read-only."""
@@ -202,19 +195,15 @@ class Accumulator(threading.local):
         """Return the first keys of the k first units, sorted; the array is overwritten."""
         size = k
         while True:
-            size *= 2 if self._groups is None else SPREAD
-            first = self._distinct(first_keys(keys, size))
+            size *= 2 if self.groups is None else SPREAD
+            first = first_keys(keys, size)
+            units, order = units_of(first & ORDINAL_MASK, self.groups), np.arange(len(first))
+            # Of several values for one place the last is kept: that of the first key.
+            self._places[units[::-1]] = order[::-1]
+            is_first: Mask = self._places.take(units) == order
+            first = first[is_first]
             if len(first) >= k or size >= len(keys):
                 return first[:k]
-
-    def _distinct(self, keys: Integers) -> Integers:
-        """Return the first key of each unit, of sorted keys."""
-        units = self.units_of(keys & ORDINAL_MASK)
-        order = np.arange(len(keys))
-        # Of several values for one place the last is kept: that of the first key.
-        self._places[units[::-1]] = order[::-1]
-        is_first: Mask = self._places.take(units) == order
-        return keys[is_first]
 
     def _at_least(
         self, threshold: int, dense: Sequence[DenseList], k: int, mask: Mask | None
@@ -234,7 +223,7 @@ class Accumulator(threading.local):
         if not batches:
             return NO_ORDINALS
         ordinals, block_sums = map(np.concatenate, zip(*batches, strict=True))
-        sums, units = block_sums.astype(np.int64), self.units_of(ordinals)
+        sums, units = block_sums.astype(np.int64), units_of(ordinals, self.groups)
         keys = self._keys(ordinals, sums, units)
         return keys if mask is None else keys[mask.take(units)]
 
@@ -248,7 +237,7 @@ class Accumulator(threading.local):
             return 0
         terms = sorted(terms, key=lambda term: term.frequency)[:CHAMPION_TERMS]
         champions = np.concatenate([term.champions for term in terms])
-        units = self.units_of(champions)
+        units = units_of(champions, self.groups)
         keys = self._keys(champions, sums_at(dense, champions), units)
         if mask is not None:
             keys[~mask.take(units)] = LAST_KEY

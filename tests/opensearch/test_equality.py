@@ -160,7 +160,7 @@ def test_judged_queries_have_the_same_first_ten(
 
 def test_a_term_of_two_words_counts_twice(pair: Pair) -> None:
     query = pair.embedded.parser.parse("weathar wheather")
-    ((first, weight),), ((second, _),) = (each.terms[:1] for each in query.known)
+    ((first, weight),), ((second, _),) = (each.terms[:1] for each in query.expansions)
     assert first == second
     assert weight % FULL_WEIGHT  # so that the sum of two impacts is not their rounded sum
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import SnapshotDamaged
-from service.search.groups import Groups
+from service.search.groups import Groups, Units, units_of
 from service.search.postings import Integers, Mask
 from service.search.semantic.encoder import QueryVector
 from service.search.top_k import first_keys
@@ -35,7 +35,6 @@ STEPS = 1 << 16
 
 Rows = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float32]
-Ordinals = npt.NDArray[np.int32] | Integers
 
 
 class Candidates(NamedTuple):
@@ -61,9 +60,9 @@ class VectorIndex:
         lengths = np.sqrt(np.square(self._centroids, dtype=np.int32).sum(axis=1))
         self._centroid_lengths = np.maximum(lengths, 1).astype(np.float32)
         self._cells = np.arange(len(lengths))
-        self._groups = groups
+        self.groups = groups
 
-    def similarities(self, query: QueryVector, documents: Ordinals) -> Floats:
+    def similarities(self, query: QueryVector, documents: Units) -> Floats:
         """Return the cosine of the query and each of these documents, 0 without a vector."""
         return self._compare(query, self._positions.take(documents))
 
@@ -76,13 +75,7 @@ class VectorIndex:
         rows = self._probed_rows(query, mask, by_group=by_group)
         return Candidates(self._documents.take(rows).astype(np.int64), self._compare(query, rows))
 
-    def units_of(self, documents: Ordinals, *, by_group: bool) -> Ordinals:
-        """Return the group of each document, with `by_group`, or else the document."""
-        if self._groups is None or not by_group:
-            return documents
-        return self._groups.of_document.take(documents)
-
-    def _compare(self, query: QueryVector, rows: Ordinals) -> Floats:
+    def _compare(self, query: QueryVector, rows: Units) -> Floats:
         products = _products(self._rows.take(rows, axis=0), query)
         products *= self._inverse_lengths.take(rows)
         products *= np.float32(query.inverse_length)
@@ -101,16 +94,16 @@ class VectorIndex:
         if max(probed, LEAST_PROBED) >= documents * share:
             if mask is None:
                 return np.arange(documents)
-            if by_group and self._groups is not None:
-                mask = mask.take(self._groups.of_document)
+            if by_group and self.groups is not None:
+                mask = mask.take(self.groups.of_document)
             return self._positions.take(mask.nonzero()[0])
         keys, count = self._cell_keys(query), int(probed * (1 if mask is None else SLACK) / share)
         while True:
             rows = self._first_rows(keys, count)
             is_all = len(rows) < count
             if mask is not None:
-                units = self.units_of(self._documents.take(rows), by_group=by_group)
-                rows = rows[mask.take(units)]
+                groups = self.groups if by_group else None
+                rows = rows[mask.take(units_of(self._documents.take(rows), groups))]
             if len(rows) >= probed or is_all:
                 return rows[:probed]
             count *= 2

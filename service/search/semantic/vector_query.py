@@ -9,12 +9,12 @@ import numpy as np
 
 from service.search.analysis import query_words
 from service.search.config import SearchConfig
-from service.search.groups import is_among_first
+from service.search.groups import Units, is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
 from service.search.semantic.encoder import QueryVector, is_identifier
 from service.search.semantic.encoders import QueryEncoder
-from service.search.semantic.vector_index import STEPS, Floats, Ordinals, VectorIndex
+from service.search.semantic.vector_index import STEPS, Floats, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
 
 
@@ -33,19 +33,17 @@ class VectorQuery(NamedTuple):
         weight *= config.specific_weight if self.is_specific else 1
         return weight * config.impact_scale
 
-    def similarities(self, documents: Ordinals) -> Floats:
+    def similarities(self, documents: Units) -> Floats:
         """Return the cosine of the query and each of these documents."""
         return self.vectors.similarities(self.vector, documents)
 
-    def impacts(self, documents: Ordinals, *, by_group: bool) -> Integers:
+    def impacts(self, documents: Units, *, by_group: bool) -> Integers:
         """Return what similarity adds to the BM25F sum of each of these documents."""
         similarities = self.similarities(documents)
         similarities *= np.float32(self.weight(by_group=by_group))
         return np.rint(similarities, out=similarities).astype(np.int64)
 
-    def nearest(
-        self, count: int, matches: Ordinals, mask: Mask | None, *, by_group: bool
-    ) -> Integers:
+    def nearest(self, count: int, matches: Units, mask: Mask | None, *, by_group: bool) -> Integers:
         """Return the documents that few matches are filled up with, most similar first.
 
         `matches` are the units that match, which `mask` has flags for: groups with `by_group`, of
@@ -65,13 +63,13 @@ class VectorQuery(NamedTuple):
             similar = (similarities >= least).nonzero()[0]
             steps = np.rint(similarities.take(similar) * np.float32(STEPS)).astype(np.int64)
             nearest = top_k(candidates.take(similar), steps, len(similar))
-            groups = self.vectors.units_of(nearest, by_group=True)
+            groups = units_of(nearest, self.vectors.groups)
             nearest = nearest[is_among_first(groups, per_group)]
             if len(nearest) >= config.filled_up_to or k >= len(similarities):
                 break
             k *= 8
         nearest = nearest[: config.filled_up_to]
-        units = self.vectors.units_of(nearest, by_group=by_group)
+        units = units_of(nearest, self.vectors.groups if by_group else None)
         is_match = (units[:, np.newaxis] == matches).any(axis=1)
         others: Integers = nearest[~is_match]
         return others[:count]

@@ -67,5 +67,5 @@ def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_pa
     counted[dense] = np.bitwise_count(postings["bits"]).sum(axis=1)
     assert counted.tolist() == of_documents.tolist()
     assert (dense == np.flatnonzero(of_documents > 4000 * SEARCH_CONFIG.dense_share)).all()
-    (common,) = index.parser.parse("common").known
+    (common,) = index.parser.parse("common").expansions
     assert of_documents[common.terms[0][0]] == 4000

@@ -156,9 +156,6 @@ def test_the_nearest_documents_of_allowed_groups_are_found(
         assert allowed[found].all()
         recalls.append(np.isin(np.argsort(-every)[: min(K, int(allowed.sum()))], found).mean())
     assert np.mean(recalls) >= 0.9
-    every_document = np.arange(DOCUMENTS)
-    assert vectors.units_of(every_document, by_group=True).tolist() == of_document.tolist()
-    assert vectors.units_of(every_document, by_group=False).tolist() == every_document.tolist()
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.1, 0.02])

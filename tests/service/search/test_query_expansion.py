@@ -349,10 +349,10 @@ def test_rare_and_likely_words_are_those_of_few_and_of_many_services(tmp_path: P
         (expansion,) = expander.expand(query_words(word))
         return expansion
 
-    assert [expander.term(term) for term, _ in expand("weathar").terms] == ["weathar", "weather"]
+    assert [expander.terms[term] for term, _ in expand("weathar").terms] == ["weathar", "weather"]
     unfinished = expand("foreca")
     assert unfinished.alternative == "forecasts"
-    assert [expander.term(term) for term, _ in unfinished.terms] == ["forecasts", "forecaster"]
+    assert [expander.terms[term] for term, _ in unfinished.terms] == ["forecasts", "forecaster"]
     for word, is_specific in [("weathar", True), ("zebra", True), ("weather", False)]:
         assert expander.is_specific([expand(word)]) is is_specific
 

@@ -18,6 +18,7 @@ from service.errors import Overloaded
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.search import top_k
+from service.search.groups import Groups, Units, units_of
 from service.search.postings import BLOCK_SIZE, CHAMPIONS, DenseList, Integers, SparseList
 from service.search.searcher import GATHER_COST, SPARSE_COST
 from service.search.top_k import SPREAD, Accumulator
@@ -254,13 +255,12 @@ def test_the_cost_of_a_search_bounds_the_documents_that_reach_the_threshold(
     snapshot: Snapshot, query: str, monkeypatch: pytest.MonkeyPatch, *, is_filtered: bool
 ) -> None:
     reached: list[int] = []
-    units_of = Accumulator.units_of
 
-    def looked_up(own: Accumulator, ordinals: Integers) -> Any:
-        reached.append(len(ordinals))
-        return units_of(own, ordinals)
+    def looked_up(documents: Units, groups: Groups | None) -> Units:
+        reached.append(len(documents))
+        return units_of(documents, groups)
 
-    monkeypatch.setattr(Accumulator, "units_of", looked_up)
+    monkeypatch.setattr("service.search.top_k.units_of", looked_up)
     parsed, postings = snapshot.parser.parse(query), EmbeddedPostings(snapshot)
     for by_group in (True, False):
         units = snapshot.parser.header.groups if by_group else snapshot.parser.header.documents
