@@ -13,7 +13,7 @@ convert: a function that normalises an item of a list before it is compared with
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlencode
@@ -116,31 +116,37 @@ T = TypeVar("T", bound=Operation)
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter: its name, and the field of an operation that has its value."""
+    """A parameter: its name, and the field of an operation that has its value.
+
+    item: the type of the value, or of each value of a list
+    choices: the texts of all values, where they are few
+    convert: normalises a text of a list
+    """
 
     name: str
     field: str
     type: inspect.Type
     extra: dict[str, Any]
     default: Any
+    item: inspect.Type
+    choices: Sequence[str] = ()
+    convert: Callable[[str], str] = str
 
     def parse(self, texts: Sequence[str]) -> Any:
         """Return the value of a parameter that was given; raises InvalidParameter."""
-        if isinstance(self.type, inspect.VarTupleType):
-            return self._parse_list(texts, self.type.item_type)
-        text = self._single(texts)
-        if self.extra.get("is_blank_missing") and not text.strip():
-            return self.default
-        match self.type:
-            case inspect.IntType(ge=minimum):
-                return self._integer(text, minimum or 0)
-            case inspect.BoolType():
-                return self._choice(text, ("true", "false")) == "true"
-            case inspect.LiteralType(values=allowed):
-                return self._choice(text, [*map(str, allowed)])
-            case inspect.StrType() as limits:
-                return self._text(text, limits)
-        raise TypeError(f"{self.name} has a type that no query string has: {self.type}")
+        is_list = isinstance(self.type, inspect.VarTupleType)
+        is_joined = "is_joined" in self.extra
+        if len(texts) > 1 and (is_joined or not is_list):
+            raise self.invalid(f"was given {len(texts)} times; give it once")
+        if not is_list:
+            is_missing = "is_blank_missing" in self.extra and not texts[0].strip()
+            return self.default if is_missing else self._value(texts[0])
+        if is_joined:
+            texts = texts[0].split(",") if texts[0] else []
+        values = dict.fromkeys(map(self.convert, texts))
+        if len(values) > MAX_VALUES:
+            raise self.invalid(f"has {len(values):,} values; at most {MAX_VALUES} are compared")
+        return tuple(map(self._value, values))
 
     def format(self, value: Any) -> list[str]:
         """Return the texts of a value, none of the default."""
@@ -154,24 +160,18 @@ class Parameter(Struct, frozen=True):
         """Return an error that begins with the name."""
         return InvalidParameter(self.name, f"{self.name} {reason}")
 
-    def _parse_list(self, texts: Sequence[str], item: inspect.Type) -> tuple[str, ...]:
-        if self.extra.get("is_joined"):
-            texts = self._single(texts).split(",") if texts != [""] else []
-        item, extra, schema = _unwrap(item)
-        values = tuple(dict.fromkeys(map(extra.get("convert", str), texts)))
-        if len(values) > MAX_VALUES:
-            raise self.invalid(f"has {len(values):,} values; at most {MAX_VALUES} are compared")
-        for value in values:
-            if "enum" in schema:
-                self._choice(value, schema["enum"])
-            elif isinstance(item, inspect.StrType):
-                self._text(value, item)
-        return values
-
-    def _single(self, texts: Sequence[str]) -> str:
-        if len(texts) > 1:
-            raise self.invalid(f"was given {len(texts)} times; give it once")
-        return texts[0]
+    def _value(self, text: str) -> Any:
+        if self.choices and text not in self.choices:
+            choices = ", ".join(choice or "empty" for choice in self.choices)
+            raise self.invalid(f"must be one of: {choices}")
+        match self.item:
+            case inspect.IntType(ge=minimum):
+                return self._integer(text, minimum or 0)
+            case inspect.StrType() as limits:
+                return self._text(text, limits)
+            case inspect.BoolType():
+                return text == "true"
+        return text
 
     def _integer(self, text: str, minimum: int) -> int:
         """Return a plain decimal integer in ASCII digits, clamped to the maximum."""
@@ -182,12 +182,6 @@ class Parameter(Struct, frozen=True):
                 maximum: int = self.extra.get("maximum", MAX_INTEGER)
                 return min(value, maximum)
         raise self.invalid(f"must be an integer of at least {minimum}")
-
-    def _choice(self, text: str, allowed: Sequence[str]) -> str:
-        if text not in allowed:
-            choices = ", ".join(choice or "empty" for choice in allowed)
-            raise self.invalid(f"must be one of: {choices}")
-        return text
 
     def _text(self, text: str, limits: inspect.StrType) -> str:
         shortest, longest = limits.min_length or 0, limits.max_length or len(text)
@@ -205,15 +199,32 @@ class Parameter(Struct, frozen=True):
 @cache
 def parameters_of(kind: type[Operation]) -> Mapping[str, Parameter]:
     """Return the parameters of an operation by name."""
-    parameters, types = {}, get_type_hints(kind)
-    for field in inspect.type_info(kind).fields:  # type: ignore[attr-defined]
-        if field.name not in kind.FIXED:
-            type_, extra, _ = _unwrap(field.type)
-            if isinstance(type_, inspect.LiteralType):  # whose values are sorted
-                type_ = inspect.LiteralType(get_args(types[field.name]))
-            name = field.encode_name
-            parameters[name] = Parameter(name, field.name, type_, extra, field.default)
-    return parameters
+    types = get_type_hints(kind)
+    fields = inspect.type_info(kind).fields  # type: ignore[attr-defined]
+    return {
+        field.encode_name: _parameter_of(field, types[field.name])
+        for field in fields
+        if field.name not in kind.FIXED
+    }
+
+
+def _parameter_of(field: inspect.Field, hint: Any) -> Parameter:
+    """Return the parameter of a field; `hint` has the values of a literal in their order."""
+    kind, extra, _ = _unwrap(field.type)
+    if isinstance(kind, inspect.LiteralType):
+        kind = inspect.LiteralType(get_args(hint))
+    item, own, schema = _unwrap(kind.item_type if isinstance(kind, inspect.VarTupleType) else kind)
+    match item:
+        case inspect.BoolType():
+            choices = ["true", "false"]
+        case inspect.LiteralType(values=values):
+            choices = [*map(str, values)]
+        case inspect.IntType() | inspect.StrType():
+            choices = schema.get("enum", [])
+        case _:
+            raise TypeError(f"{field.name} has a type that no query string has: {item}")
+    name, default = field.encode_name, field.default
+    return Parameter(name, field.name, kind, extra, default, item, choices, own.get("convert", str))
 
 
 @cache

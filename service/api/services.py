@@ -92,10 +92,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     @property
     def is_expensive(self) -> bool:
         """Whether the page is more than a slice of a stored order."""
-        facets = self.category, self.network, self.scheme, self.integration_type, self.tag
-        bounds = (self.enriched, self.max_price, self.min_payers, self.alive)
-        is_bounded = any(bound is not None for bound in bounds)
-        return is_bounded or any((self.q, self.facets, *facets))
+        return bool(self.q or self.facets) or self.filters.has_conditions
 
 
 class ListServices(ServiceSelection, frozen=True, kw_only=True):
