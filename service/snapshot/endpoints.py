@@ -138,11 +138,13 @@ class Endpoints:
         """Return the member `ratecard` in pieces, after a comma; none without facts."""
         pieces: list[bytes | memoryview] = []
         observed = self.probes_of(ordinal)[1:-1]
-        for name, text in ((b"", observed), *self._profiles.members(ordinal, owner)):
+        own, of_service = self._profiles.of_endpoint(ordinal), self._profiles.of_service(owner)
+        members = ((b"", observed), (b'"profile":', own), (b'"serviceProfile":', of_service))
+        for name, text in members:
             if text:
                 pieces += (b"," if pieces else b',"ratecard":{', name, text)
         return [*pieces, b"}"] if pieces else []
 
     def url_of(self, ordinal: int) -> str:
         """Return the URL of an endpoint."""
-        return _url.decode(b"".join(self.item(ordinal, NONE))).url
+        return _url.decode(b"".join(self.item(ordinal, NONE, annotated=False))).url

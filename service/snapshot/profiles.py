@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -45,11 +44,6 @@ class Profiles:
         """Return the profile of an endpoint, or None."""
         text = self.of_endpoint(ordinal)
         return None if text is None else _decoder.decode(text)
-
-    def members(self, ordinal: int, service: int) -> Iterator[tuple[bytes, memoryview | None]]:
-        """Yield the names of members of `ratecard`, and their JSON or None, of an endpoint."""
-        yield b'"profile":', self.of_endpoint(ordinal)
-        yield b'"serviceProfile":', self.of_service(service)
 
     def _find(self, ordinals: memoryview, ordinal: int, first: int) -> memoryview | None:
         place = bisect_left(ordinals, ordinal)

@@ -80,7 +80,7 @@ class IdTable:
         return len(self._texts)
 
     def __getitem__(self, ordinal: int) -> str:
-        return self._texts.text(ordinal)[1:-1].decode("ascii")
+        return str(self._texts.view(ordinal)[1:-1], "ascii")
 
     def find(self, service_id: str) -> int | None:
         """Return the ordinal of a service, or None."""

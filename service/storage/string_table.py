@@ -41,7 +41,7 @@ class StringTable:
         """Return the number of a string, or -1."""
         encoded = string.encode()
         number = self._lower_bound(encoded, 0)
-        is_found = number < len(self) and self.encoded(number) == encoded
+        is_found = number < len(self._heads) and self.encoded(number) == encoded
         return number if is_found else -1
 
     def with_prefix(self, prefix: str) -> range:

@@ -182,4 +182,4 @@ def _result(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
 
 
 def _json(snapshot: Snapshot, ordinal: int, offer: int = NONE) -> bytes:
-    return b"".join(snapshot.endpoints.item(ordinal, offer))
+    return b"".join(snapshot.endpoints.item(ordinal, offer, annotated=False))

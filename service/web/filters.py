@@ -6,9 +6,9 @@ Links to pages with other filters are made from the parameters of the canonical 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -68,6 +68,8 @@ class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
 
 
 Listing: TypeAlias = BrowseServices | BrowseEndpoints
+Pairs: TypeAlias = list[tuple[str, str]]
+"""The parameters of a canonical query string, with their values."""
 L = TypeVar("L", BrowseServices, BrowseEndpoints)
 
 CONTROLS = {*ENDPOINT_PANELS, "q", "maxPrice", "sort"}
@@ -147,16 +149,13 @@ async def price_choices(snapshot: Snapshot, listing: Listing) -> list[Choice]:
     ]
 
 
-def hidden_fields(query: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters that the form has no control for."""
-    for name, value in _pairs(query):
-        if name not in CONTROLS and (name, value) != ("enriched", "true"):
-            yield name, value
+def hidden_fields(pairs: Pairs) -> Pairs:
+    """Return the parameters that the form has no control for."""
+    return [pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")]
 
 
-def chips(query: str) -> list[Chip]:
+def chips(pairs: Pairs) -> list[Chip]:
     """Return the first of the selected filters."""
-    pairs = _pairs(query)
     filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
     return [
         Chip(_label(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
@@ -164,9 +163,9 @@ def chips(query: str) -> list[Chip]:
     ]
 
 
-def shared_query(query: str) -> str:
+def shared_query(pairs: Pairs) -> str:
     """Return the query string of the page of endpoints for that of services, and vice versa."""
-    return urlencode([pair for pair in _pairs(query) if pair[0] in SHARED and pair != BY_NAME])
+    return urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME])
 
 
 async def _count_facet(snapshot: Snapshot, listing: Listing, name: str) -> FacetCount:
@@ -201,7 +200,3 @@ def _label(name: str, value: str) -> str:
         case "perService", number:
             return f"Up to {number} of a service"
     return value or "None"
-
-
-def _pairs(query: str) -> list[tuple[str, str]]:
-    return parse_qsl(query, keep_blank_values=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from msgspec.structs import replace
@@ -195,14 +195,14 @@ async def _controls(
     snapshot: Snapshot, listing: Listing, counts: FacetCounts | None
 ) -> dict[str, Any]:
     """Return the values of the filters, which pages of services and of endpoints share."""
-    query = format_query(replace(listing, offset=0))
+    pairs = parse_qsl(format_query(replace(listing, offset=0)), keep_blank_values=True)
     return {
         "listing": listing,
         "facets": await filters.facet_choices(snapshot, listing, counts),
         "prices": await filters.price_choices(snapshot, listing),
-        "hidden_fields": filters.hidden_fields(query),
-        "chips": filters.chips(query),
-        "other": filters.shared_query(query),
+        "hidden_fields": filters.hidden_fields(pairs),
+        "chips": filters.chips(pairs),
+        "other": filters.shared_query(pairs),
     }
 
 
