@@ -21,14 +21,15 @@ from typing import NamedTuple
 
 import httpx
 
+import service
 from service.app import create_app
 from service.search.query_expansion import QueryExpander
 from service.settings import Settings
 from tests.support.clients.mcp import headers_of, message_of
+from tests.support.running import SEEDS
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = (str(ROOT / "service"), str(ROOT / "indexer"))
-SEEDS = ("services.jsonl", "resources.jsonl")
+HOME = Path(*service.__path__).parent
+PACKAGES = (str(HOME / "service"), str(HOME / "indexer"))
 PLAN = QueryExpander.expand.__code__
 """The function that plans a query: each request calls it once at most."""
 FILTERS = {"max_price_usd": 0.05, "network": "Base"}
@@ -119,13 +120,11 @@ async def _send(client: httpx.AsyncClient, request: Request) -> None:
         raise RuntimeError(response.text)
 
 
-def build(folder: Path) -> Path:
-    """Build the sample catalogue."""
-    seeds = [str(ROOT / "seeds" / name) for name in SEEDS]
-    payments = str(ROOT / "seeds" / "transactions.jsonl")
-    command = [sys.executable, "-m", "indexer", "build", *seeds, "--transactions", payments]
-    subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True)
-    return folder
+def _build(folder: Path) -> None:
+    options = ("--transactions", SEEDS / "transactions.jsonl", "--out", folder)
+    sources = (SEEDS / "services.jsonl", SEEDS / "resources.jsonl", *options)
+    command = [sys.executable, "-m", "indexer", "build", *map(str, sources)]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def main() -> None:
@@ -134,7 +133,8 @@ def main() -> None:
     parser.add_argument("--names", action="store_true", help="list the functions of each walk")
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        counts = asyncio.run(count_walks(build(Path(folder))))
+        _build(Path(folder))
+        counts = asyncio.run(count_walks(Path(folder)))
     columns = ("calls", "functions", "modules", "plans")
     print(f"{'walk':24}" + "".join(f"{column:>10}" for column in columns))
     for name, count in counts.items():
@@ -143,7 +143,7 @@ def main() -> None:
         for name, count in counts.items():
             print(f"\n{name}")
             for code, calls in count.calls.items():
-                print(f"{calls:7} {Path(code.co_filename).relative_to(ROOT)} {code.co_qualname}")
+                print(f"{calls:7} {Path(code.co_filename).relative_to(HOME)} {code.co_qualname}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
 from msgspec import Struct
 
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS, OFFER_KEYS, ServiceFacet
@@ -57,10 +56,6 @@ class Selection(NamedTuple):
 
     mask: Mask | None
     offers: Mask | None
-
-    def mask_of(self, endpoints: int) -> Mask:
-        """Return the selected endpoints as a mask."""
-        return np.ones(endpoints, np.bool_) if self.mask is None else self.mask
 
 
 class EndpointFilterIndex(FilterIndex):

@@ -184,7 +184,7 @@ class ServiceFacet(Facet):
     def mask(self, values: Sequence[str]) -> Mask:
         """Return which endpoints any of these services has."""
         mask = np.zeros(len(self._services), np.bool_)
-        for number in map(self.number_of, values):
+        for number in map(self._ids.find, values):
             if number is not None:
                 mask[self._first[number] : self._first[number + 1]] = True
         return mask

@@ -133,8 +133,6 @@ class ServiceFilterIndex(FilterIndex):
 
     def mask(self, filters: Filters) -> Mask | None:
         """Return which services satisfy the filters, None for all; the mask is read-only."""
-        if filters is NO_FILTERS:
-            return None
         return self.satisfying(
             filters.facets,
             filters.enriched,

@@ -21,6 +21,8 @@ from service.storage.layouts import OFFERS
 from service.storage.string_table import StringTable
 
 NONE = -1
+UNKNOWN = NONE - 1
+"""The number of a string that no record has."""
 CHUNK = 8192
 """Offers that are put in order at a time."""
 
@@ -56,7 +58,9 @@ class Offers:
     def resolve(self, conditions: Conditions) -> Wanted:
         """Look up the values of conditions."""
         return {
-            name: np.array([self._number(OFFER_KEYS[name](value)) for value in values])
+            name: np.array(
+                [self._strings.find(OFFER_KEYS[name](value), UNKNOWN) for value in values]
+            )
             for name, values in conditions.items()
         }
 
@@ -172,8 +176,3 @@ class Offers:
             column = self._arrays[name][span]
             mask &= column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers)
         return mask
-
-    def _number(self, value: str) -> int:
-        """Return the number of a string, or one that no offer has."""
-        number = self._strings.find(value)
-        return number if number >= 0 else NONE - 1

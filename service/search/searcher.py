@@ -21,10 +21,9 @@ from service.search.postings import (
     Integers,
     Mask,
     PostingLists,
-    SparseList,
 )
 from service.search.query import ParsedQuery
-from service.search.top_k import Accumulator, TopDocs, intersect, pack
+from service.search.top_k import Accumulator, TopDocs, divide, intersect, pack
 
 SPARSE_COST, GATHER_COST = 24, 4
 """Costs of a posting that is merged, and of an impact that is looked up in a dense column."""
@@ -103,8 +102,8 @@ class Searcher:
         """
         own = [self._postings.of_word(each.terms) for each in query.expansions]
         lists = [*chain.from_iterable(own)]
-        sparse = sum(each.frequency for each in lists if isinstance(each, SparseList))
-        dense = [each for each in lists if isinstance(each, DenseList)]
+        sparse_lists, dense = divide(lists)
+        sparse = sum(each.frequency for each in sparse_lists)
         cost = sum(each.term.impacts.size for each in dense)
         if match_all:
             words = zip(query.expansions, own, strict=True)

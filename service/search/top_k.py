@@ -90,7 +90,7 @@ class Accumulator(threading.local):
 
     def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopDocs:
         """Return the best documents of the k best units, and the count of units in any list."""
-        sparse, dense = _divide(lists)
+        sparse, dense = divide(lists)
         if len(dense) == 1 and not sparse and mask is None and self._has_champions:
             term, weight = dense[0]
             total = self._frequency_of(term)
@@ -137,7 +137,7 @@ class Accumulator(threading.local):
 
         The array is valid until the next call in the same thread.
         """
-        sparse, dense = _divide(lists)
+        sparse, dense = divide(lists)
         bits = self._union(dense, None) if dense else np.zeros_like(self._bits)
         if sparse:
             matches = [units_of(each.ordinals, self.groups) for each in sparse]
@@ -245,7 +245,8 @@ class Accumulator(threading.local):
         return -(min(int(np.partition(part, k - 1)[k - 1]) for part in parts) >> SUM_BITS)
 
 
-def _divide(lists: Iterable[ImpactList]) -> tuple[list[SparseList], list[DenseList]]:
+def divide(lists: Iterable[ImpactList]) -> tuple[list[SparseList], list[DenseList]]:
+    """Return the lists of rare terms, and those of frequent ones."""
     sparse: list[SparseList] = []
     dense: list[DenseList] = []
     for each in lists:

@@ -89,13 +89,9 @@ class Endpoints:
         resource = int(self._resources[ordinal])
         return None if resource == NONE else resource
 
-    def probes_of(self, ordinal: int) -> memoryview:
-        """Return what probers saw of an endpoint, as the JSON of `ProbeFacts`, or nothing."""
-        return self._probes.view(ordinal)
-
     def probe_facts(self, ordinal: int) -> ProbeFacts:
         """Return what probers saw of an endpoint."""
-        text = self.probes_of(ordinal)
+        text = self._probes.view(ordinal)
         return _probe_facts.decode(text) if text else NO_PROBE_FACTS
 
     def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
@@ -137,7 +133,7 @@ class Endpoints:
     def _facts_of(self, ordinal: int, owner: int) -> list[bytes | memoryview]:
         """Return the member `ratecard` in pieces, after a comma; none without facts."""
         pieces: list[bytes | memoryview] = []
-        observed = self.probes_of(ordinal)[1:-1]
+        observed = self._probes.view(ordinal)[1:-1]
         own, of_service = self._profiles.of_endpoint(ordinal), self._profiles.of_service(owner)
         members = ((b"", observed), (b'"profile":', own), (b'"serviceProfile":', of_service))
         for name, text in members:

@@ -148,16 +148,7 @@ class Engine:
         """Return what `search` does, in this thread."""
         data = self._data
         mask = data.filters.mask(filters)
-        scorer = self._postings.scorer(query, mask, by_group=True, match_all=filters.match_all)
-        ranking = Ranking(
-            query,
-            scorer,
-            self._config,
-            mask,
-            data.groups,
-            by_group=True,
-            is_filled=not filters.match_all,
-        )
+        ranking = self._rank(query, mask, by_group=True, match_all=filters.match_all)
         if filters.sort == "relevance":
             total, documents = await ranking.page(limit, offset)
             facets = None
@@ -241,7 +232,9 @@ class Engine:
     ) -> EndpointHits:
         """Return one page of the endpoints that satisfy the filters, in this thread."""
         selected = self._data.endpoints.filters.select(filters)
-        mask = selected.mask_of(len(self._data.endpoints))
+        mask = selected.mask
+        if mask is None:
+            mask = np.ones(len(self._data.endpoints), np.bool_)
         return await self._page_of(mask, selected, limit, offset, filters)
 
     async def _count_excluded(
@@ -263,14 +256,19 @@ class Engine:
         mask: Mask = data.endpoints.mask_of_resources(data.resources.matches(filters))
         if len(mask) != self._header.documents:  # of services alone
             return data.resources.page(0, [])
-        ranking = self._rank_documents(query, mask, match_all=False)
+        ranking = self._rank(query, mask, by_group=False, match_all=False)
         total, documents = await ranking.page(limit, offset)
         return data.resources.page(total, data.endpoints.resources_of(documents).tolist())
 
-    def _rank_documents(self, query: ParsedQuery, mask: Mask | None, *, match_all: bool) -> Ranking:
-        scorer = self._postings.scorer(query, mask, by_group=False, match_all=match_all)
+    def _rank(
+        self, query: ParsedQuery, mask: Mask | None, *, by_group: bool, match_all: bool
+    ) -> Ranking:
+        """Rank services, with `by_group`, or else documents."""
+        scorer = self._postings.scorer(query, mask, by_group=by_group, match_all=match_all)
+        groups = self._data.groups if by_group else None
+        is_filled = not match_all
         return Ranking(
-            query, scorer, self._config, mask, None, by_group=False, is_filled=not match_all
+            query, scorer, self._config, mask, groups, by_group=by_group, is_filled=is_filled
         )
 
     def _rank_endpoints(
@@ -282,7 +280,7 @@ class Engine:
             mask = self._data.is_endpoint
         elif others:
             mask = np.concatenate((mask, np.zeros(others, np.bool_)))
-        return self._rank_documents(query, mask, match_all=match_all)
+        return self._rank(query, mask, by_group=False, match_all=match_all)
 
     async def _matching_endpoints(self, ranking: Ranking) -> Mask:
         if not self._header.endpoints:  # an index of services alone

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from service.filtering.filters import in_order, intersection, page_of, verdict_mask
-from service.filtering.offers import NONE, Offers
+from service.filtering.offers import UNKNOWN, Offers
 from service.filtering.urls import Urls
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
@@ -119,7 +119,7 @@ class Resources:
     def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""
         if filters.type is not None:
-            yield self._arrays["types"] == self._number(filters.type)
+            yield self._arrays["types"] == self._strings.find(filters.type, UNKNOWN)
         if filters.extensions:
             numbers = self._numbers(filters.extensions)
             yield self._count("extension", numbers) == len(numbers)
@@ -138,7 +138,7 @@ class Resources:
         wanted = {"networks": filters.network, "schemes": filters.scheme}
         for name, value in wanted.items():
             if value is not None:
-                yield self._arrays[name] == self._number(value)
+                yield self._arrays[name] == self._strings.find(value, UNKNOWN)
         if filters.offers:
             yield self._offers.entry_mask(filters.offers)
         if filters.max_usd_price is not None:
@@ -151,12 +151,7 @@ class Resources:
         return count_in_rows(self._arrays[f"{name}_offsets"], is_wanted)
 
     def _numbers(self, values: Sequence[str]) -> Integers:
-        return np.unique([self._number(value) for value in values])
-
-    def _number(self, value: str) -> int:
-        """Return the number of a string, or one that no resource has."""
-        number = self._strings.find(value)
-        return number if number >= 0 else NONE - 1
+        return np.unique([self._strings.find(value, UNKNOWN) for value in values])
 
 
 def count_in_rows(offsets: Integers, mask: Mask) -> Integers:

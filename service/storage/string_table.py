@@ -37,12 +37,12 @@ class StringTable:
         """Return the UTF-8 bytes of a string."""
         return self._utf8[self._offsets[number] : self._offsets[number + 1]].tobytes()
 
-    def find(self, string: str) -> int:
-        """Return the number of a string, or -1."""
+    def find(self, string: str, missing: int = -1) -> int:
+        """Return the number of a string, or `missing`."""
         encoded = string.encode()
         number = self._lower_bound(encoded, 0)
         is_found = number < len(self._heads) and self.encoded(number) == encoded
-        return number if is_found else -1
+        return number if is_found else missing
 
     def with_prefix(self, prefix: str) -> range:
         """Return the numbers of all strings that begin with a prefix."""
