@@ -51,11 +51,7 @@ class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
     is_slow = True
     PANELS = SERVICE_PANELS
     max_price: FormPrice | None = None
-
-    @property
-    def is_expensive(self) -> bool:
-        """Whether the page is refused under load: always, since it counts the choices."""
-        return True
+    is_expensive = True  # counts the choices
 
 
 class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):

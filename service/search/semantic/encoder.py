@@ -66,8 +66,7 @@ class Encoder:
             return None
         # `einsum` adds integers in one pass, and starts no threads.
         rows, factors = self.rows.take(pieces, axis=0), self._factors.take(pieces)
-        components, squares = quantise(np.einsum("p,pd->d", factors, rows))
-        return QueryVector(components, 1 / sqrt(squares)) if squares else None
+        return quantise(np.einsum("p,pd->d", factors, rows))
 
 
 class WordPieces:
@@ -113,13 +112,13 @@ def scale_rows(rows: npt.NDArray[np.int8], scales: npt.NDArray[np.int16]) -> npt
     return rows * scales.astype(np.int32)[:, np.newaxis]
 
 
-def quantise(sums: npt.NDArray[np.int32]) -> tuple[Vector, int]:
-    """Return the integers of -127 to 127 in the direction of sums, and the sum of their squares."""
+def quantise(sums: npt.NDArray[np.int32]) -> QueryVector | None:
+    """Return the vector in the direction of sums, None where all are 0."""
     largest = int(np.abs(sums).max(initial=0))
     if not largest:
-        return np.zeros(len(sums), np.float32), 0
+        return None
     components = np.rint(sums * (LARGEST / largest))
-    return components.astype(np.float32), int(np.dot(components, components))
+    return QueryVector(components.astype(np.float32), 1 / sqrt(np.dot(components, components)))
 
 
 def check_encoder(
