@@ -34,12 +34,13 @@ from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
-from indexer.sources.findings import Findings, State
+from indexer.sources.findings import Finding, Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
 from indexer.x402.readings import Readings
 from indexer.x402.resource import Rules, subject_of
 from service.schema.demand import DemandInputs
+from service.schema.listings import Fate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -143,7 +144,7 @@ class Assembler:
                     held |= self._decisions.served_ids
                 describe = partial(normaliser.services, discovery, policy=rules.policy)
                 catalogue.identify(discovery, self._decisions, held, describe, self._findings)
-                self._report_dropped(discovery)
+                self._report_merged(discovery)
             with open_payments(
                 self._staging,
                 payment_inputs(inputs.payments),
@@ -276,12 +277,18 @@ class Assembler:
             of_service += claims.of_listings(text, owner, trusted)
             yield of_service
 
-    def _report_dropped(self, discovery: Discovery) -> None:
+    def _report_merged(self, discovery: Discovery) -> None:
+        """Report resources that others replace, and sources that contradict each other."""
         for dropped in discovery.dropped:
             fault = LeftOut(dropped.rule, "$.resource", dropped.reason)
             self._withdraw(discovery, dropped.place, fault)
         for conflict in sorted(self._decisions.conflicts):
             self._findings.note_conflict(conflict)
+        for place, notice in discovery.remarks:
+            tally, outline = self._findings.tallies[place.source], discovery.outline(place)
+            where = (tally.source, place.position, outline.identity)
+            finding = Finding(*where, notice.path, notice.reason, Fate.NOTED)
+            self._findings.note(tally, notice.kind, finding, subject_of(outline))
 
     def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
         """Count the resources of a service that was taken down."""

@@ -6,61 +6,28 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
-
 from indexer.documents.amounts import find_currency, read_amount, read_base_units
 from indexer.errors import InvalidRecord
-from indexer.x402.prices import UNKNOWN_ASSET, base_units
+from indexer.options import Kind
+from indexer.x402.offers import CHARGE, MAX_NAME, MAX_OFFERS, MPP, USD, X402
+from indexer.x402.prices import base_units
 from indexer.x402.stablecoins import Stablecoins
-from indexer.x402.untrusted import line, mapping
+from indexer.x402.untrusted import line, mapping, text
+from service.schema.offers import PaymentOffer
 
 EXTENSION = "x-payment-info"
 PAYMENT_REQUIRED = "402"
-MAX_OFFERS = 32  # of one operation
-MAX_NAME = 100  # characters
-MAX_EXTENSION = 16 * 1024  # bytes
+MAX_DESCRIPTION = 500  # characters
 PRICE_KEYS = frozenset(("protocols", "price", "pricingMode", "minPrice", "maxPrice"))
 MPP_KEYS = frozenset(("intent", "method"))
-USD = "USD"
-X402, MPP = "x402", "mpp"
-EXACT, DYNAMIC, CHARGE = "exact", "dynamic", "charge"
-
-_encode = msgspec.json.Encoder(decimal_format="number").encode
-
-
-class PaymentOffer(Struct, kw_only=True):
-    """A way to pay for a request; texts are empty where the document states nothing.
-
-    scheme: `exact` or `dynamic` of x402, the method of MPP, such as `tempo`, or another protocol
-    amount: a fixed one, in units of the currency
-    min_amount, max_amount: bounds of a dynamic price
-    fault: why an amount is not comparable
-    """
-
-    scheme: str
-    amount: str = ""
-    min_amount: str = ""
-    max_amount: str = ""
-    currency: str = ""
-    fault: tuple[str, str] | None = None
+UNIT = "unit of use"
+"""The unit of another intent than a charge, where an offer names none."""
 
 
 def is_paid(operation: dict[str, Any]) -> bool:
     """Whether an operation states a payment, or a response that asks for one."""
     has_extension = operation.get(EXTENSION) not in (None, False)
     return has_extension or PAYMENT_REQUIRED in mapping(operation, "responses")
-
-
-def encode_payment(operation: dict[str, Any], path: str) -> Raw | UnsetType:
-    """Return the extension of an operation as it came; raises InvalidRecord for a long one."""
-    if EXTENSION not in operation:
-        return UNSET
-    encoded = _encode(operation[EXTENSION])
-    if len(encoded) > MAX_EXTENSION:
-        reason = f"has {len(encoded):,} bytes; at most {MAX_EXTENSION:,} are read"
-        raise InvalidRecord(_path(path), reason)
-    return Raw(encoded)
 
 
 def read_offers(
@@ -97,11 +64,12 @@ def _read_price(info: dict[str, Any], path: str) -> Iterator[PaymentOffer]:
     )
     currency = line(price.get("currency"), MAX_NAME) or USD
     for protocol, details in _protocols(info.get("protocols")):
-        scheme = line(details.get("method"), MAX_NAME) or protocol
-        if protocol == X402:
-            scheme = EXACT if amount else DYNAMIC
         yield PaymentOffer(
-            scheme=scheme,
+            protocol=protocol,
+            stated_by=Kind.OPENAPI,
+            method=line(details.get("method"), MAX_NAME),
+            intent=line(details.get("intent"), MAX_NAME),
+            asset=line(details.get("currency"), MAX_NAME),
             amount=amount,
             min_amount="" if amount else least,
             max_amount="" if amount else most,
@@ -154,18 +122,25 @@ def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> P
     method, intent, name = (
         line(offer.get(key), MAX_NAME) for key in ("method", "intent", "currency")
     )
-    read = PaymentOffer(scheme=method or MPP)
-    if offer.get("amount") is None:
-        return read
     currency = find_currency(stablecoins, method, name)
+    digits = amount = ""
     try:
-        if currency is None:
-            base_units(offer["amount"])
-            reason = f"is not a currency whose decimals are known: {name or 'there is none'}"
-            read.fault = UNKNOWN_ASSET, reason
-        elif intent in {"", CHARGE}:
-            read.amount = read_base_units(offer["amount"], currency.decimals)
-            read.currency = currency.currency
+        if offer.get("amount") is not None:
+            digits = base_units(offer["amount"])
+            amount = read_base_units(digits, currency.decimals) if currency else ""
     except ValueError as error:
         raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
-    return read
+    unit = "" if intent in {"", CHARGE} else line(offer.get("unitType"), MAX_NAME) or UNIT
+    return PaymentOffer(
+        protocol=MPP,
+        stated_by=Kind.OPENAPI,
+        method=method,
+        intent=intent,
+        amount=amount,
+        currency=currency.currency if currency else "",
+        unit=unit if digits else "",
+        asset=name,
+        decimals=currency.decimals if currency else None,
+        base_amount="" if amount else digits,
+        description=text(offer.get("description"), MAX_DESCRIPTION),
+    )

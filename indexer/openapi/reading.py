@@ -12,8 +12,7 @@ from indexer.documents.document import Document
 from indexer.documents.resource import DescribedOperation, encode_resource
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi.parameters import Parameters
-from indexer.openapi.payment import encode_payment, is_paid, read_offers
-from indexer.openapi.prices import price
+from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
 from indexer.openapi.servers import Servers
 from indexer.sources.records import SourceRecord
@@ -121,13 +120,8 @@ class _Reader:
             reason = f"follows {MAX_OPERATIONS:,} paid operations, the most of one document"
             raise LeftOut(SIZE, place, reason)
         self._count += 1
-        pricing, notices = price(read_offers(operation, place, self._stablecoins), place)
-        described.described = Described(
-            pricing=pricing,
-            notices=notices,
-            payment=encode_payment(operation, place),
-            service=self._texts,
-        )
+        offers = read_offers(operation, place, self._stablecoins)
+        described.described = Described(offers, place, self._texts)
         described.service_name = self._name
         described.category = self._category
         described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]

@@ -1,4 +1,4 @@
-"""Resources that documents of other formats describe: their price, and texts on their service.
+"""Resources that documents of other formats describe: their offers, and texts on their service.
 
 The reader of a document writes these values as the first member of a resource, so that resources of
 all formats are merged, judged and grouped alike.
@@ -6,14 +6,20 @@ all formats are merged, judged and grouped alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import Raw, Struct, field
+from msgspec.structs import astuple, replace
 
 from indexer.sources.records import DESCRIBED, DESCRIBED_START
-from indexer.x402.prices import Accepted, Notice
-from service.schema.records import Pricing
+from indexer.x402.offers import find_contradiction, merge_offers, price_of
+from indexer.x402.prices import UNKNOWN_ASSET, Accepted, Notice
+from service.schema.offers import PaymentOffer
+
+CONTRADICTION = "contradicting prices"
+PRICE_NOT_LISTED = "price not listed"
 
 Fields = dict[str, Raw]
 
@@ -30,16 +36,14 @@ class ServiceTexts(Struct, array_like=True):
     info: bytes = b""
 
 
-class Described(Struct):
+class Described(Struct, omit_defaults=True):
     """The values of a resource that a document describes.
 
-    notices: remarks on its price
-    payment: the member `x-payment-info`, as the document has it
+    place: JSON path of the payment in the document, for notices
     """
 
-    pricing: Pricing
-    notices: list[Notice] = []
-    payment: Raw | UnsetType = UNSET
+    offers: list[PaymentOffer] = []
+    place: str = "$"
     service: ServiceTexts = field(default_factory=ServiceTexts)
 
 
@@ -48,6 +52,7 @@ class _Marked(Struct):
 
 
 _marked = msgspec.json.Decoder(_Marked)
+_described = msgspec.json.Decoder(Described)
 _fields = msgspec.json.Decoder(Fields)
 
 
@@ -70,15 +75,36 @@ def encode_fields(fields: Fields) -> bytes:
     return msgspec.json.encode(first | fields)
 
 
+def merge_described(values: Iterable[Raw]) -> Raw:
+    """Return what several documents say, the first before the others."""
+    documents = [_described.decode(each) for each in values]
+    offers = merge_offers(each.offers for each in documents)
+    texts = zip(*(astuple(each.service) for each in documents), strict=True)
+    service = ServiceTexts(*(next(filter(None, each), each[0]) for each in texts))
+    return Raw(msgspec.json.encode(Described(offers, documents[0].place, service)))
+
+
 def price_described(accepted: Accepted, described: Described | None) -> Accepted:
-    """Return the payments of a resource, with the price of its document where none is listed."""
-    if described is None or accepted.entries:
+    """Return the payments of a resource, with the price of its documents where none is listed.
+
+    The notices say what is not known of a price, and which prices contradict each other.
+    """
+    if described is None:
         return accepted
-    pricing = described.pricing
+    place = described.place
+    contradiction = find_contradiction(accepted, described.offers)
+    notices = [Notice(CONTRADICTION, place, contradiction)] if contradiction else []
+    if accepted.entries:
+        return replace(accepted, notices=accepted.notices + notices)
+    pricing, best = price_of(described.offers)
+    if best is None:
+        reason = "asks for a payment, and the document states no price"
+        notices.append(Notice(PRICE_NOT_LISTED, place, reason))
+    elif best.base_amount:
+        name = best.asset or "there is none"
+        reason = f"is not a currency whose decimals are known: {name}"
+        notices.append(Notice(UNKNOWN_ASSET, place, reason))
     amount = pricing.amount or pricing.max_amount or pricing.min_amount
-    return msgspec.structs.replace(
-        accepted,
-        pricing=pricing,
-        amount=Decimal(amount) if amount else None,
-        notices=described.notices,
+    return replace(
+        accepted, pricing=pricing, amount=Decimal(amount) if amount else None, notices=notices
     )

@@ -19,6 +19,7 @@ from indexer.x402.described import decode_fields
 from indexer.x402.endpoints import Endpoints, pair_endpoints
 from indexer.x402.listing import Listing
 from indexer.x402.merging import Candidate, merge
+from indexer.x402.prices import Notice
 from indexer.x402.readings import Readings, ReadResource
 from indexer.x402.resource import Outline
 
@@ -80,6 +81,13 @@ class Dropped(NamedTuple):
     reason: str
 
 
+class Remark(NamedTuple):
+    """A notice on a resource that several sources list: its place, and the notice."""
+
+    place: Place
+    notice: Notice
+
+
 class FoundResources:
     """The resources of one source, the newest of each URL, method and tool, in the spool.
 
@@ -125,6 +133,7 @@ class Discovery:
         self._merged: dict[str, list[Place]] = {}
         self._groups: list[list[Place]] = []
         self.dropped: list[Dropped] = []
+        self.remarks: list[Remark] = []
 
     def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
         """Write the text of a resource to the spool; returns its place."""
@@ -337,6 +346,9 @@ class Discovery:
             place = self.spool(first.source, first.trust, record, reading)
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             place = first
+        known = {notice for each in places for notice in self.outline(each).notices}
+        notices = (notice for notice in self.outline(place).notices if notice not in known)
+        self.remarks += (Remark(first, notice) for notice in notices)
         place.others = tuple(each for each in places if each is not first)
         return key, place
 

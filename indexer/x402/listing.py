@@ -16,6 +16,7 @@ from indexer.sources.records import DESCRIBED
 from indexer.x402.prices import Accepted
 from indexer.x402.untrusted import mapping
 from service.schema.discovery import ListedEndpoint, ResourceFacts
+from service.schema.offers import PaymentOffer
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import Profile
 from service.schema.records import Pricing
@@ -61,6 +62,7 @@ class Listing(Struct, array_like=True):
     tool: the MCP tool that it declares, or empty
     url: the member `resource` of the text
     type, tags, extensions, entries: the values that filters compare
+    offers: ways to pay beside `accepts`, whose prices `contradicts` says contradict each other
     """
 
     text: bytes
@@ -73,6 +75,8 @@ class Listing(Struct, array_like=True):
     tags: list[str]
     extensions: list[str]
     entries: list[EntryKeys]
+    offers: list[PaymentOffer]
+    contradicts: bool
 
     def encode(
         self,
@@ -90,6 +94,8 @@ class Listing(Struct, array_like=True):
             endpoint=self.endpoint,
             in_record=UNSET if in_record else False,
             price=self.price or UNSET,
+            payment_offers=self.offers or UNSET,
+            prices_contradict=self.contradicts or UNSET,
             resource={name: Raw(text) for name, text in self.displaced.items()} or UNSET,
             profile=profile or UNSET,
             service_profile=service_profile or UNSET,
@@ -105,6 +111,8 @@ def make_listing(
     accepted: Accepted,
     *,
     tool: str,
+    offers: list[PaymentOffer],
+    contradicts: bool,
     description: str,
     updated: datetime | None,
 ) -> Listing:
@@ -157,6 +165,8 @@ def make_listing(
         tags=[tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
         extensions=[*mapping(values, "extensions")],
         entries=[*_entries(fields, accepted)],
+        offers=offers,
+        contradicts=contradicts,
     )
 
 

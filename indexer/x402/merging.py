@@ -10,11 +10,12 @@ from msgspec import Raw, Struct
 
 from indexer.sources.decisions import Conflict, Decisions
 from indexer.sources.denials import fold_address
-from indexer.x402.described import Fields, encode_fields
+from indexer.sources.records import DESCRIBED
+from indexer.x402.described import Fields, encode_fields, merge_described
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from service.networks import network_key
 
-KEPT_APART = frozenset(("accepts", "quality", "resource"))
+KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
 
@@ -153,6 +154,8 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
                 joined[name] = value
     if entries := [entry.text for choice in choices.values() for entry in choice.entries]:
         joined["accepts"] = Raw(msgspec.json.encode(entries))
+    if described := [each.fields[DESCRIBED] for each in taken if DESCRIBED in each.fields]:
+        joined[DESCRIBED] = merge_described(described)
     return joined
 
 

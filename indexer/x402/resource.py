@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy, Stablecoin
@@ -25,7 +25,13 @@ from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import Address, Subject
 from indexer.x402.advice import advise
 from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
-from indexer.x402.described import Described, ServiceTexts, price_described, read_described
+from indexer.x402.described import (
+    CONTRADICTION,
+    Described,
+    ServiceTexts,
+    price_described,
+    read_described,
+)
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, Listing, make_listing
 from indexer.x402.metadata import Metadata, read_metadata
 from indexer.x402.output import declared_outputs, read_output
@@ -35,6 +41,7 @@ from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import decode_object, mapping
 from service.schema.discovery import ListedEndpoint
 from service.schema.listings import Advice
+from service.schema.offers import PaymentOffer
 from service.schema.records import Endpoint, EndpointQuality
 from service.schema.values import format_timestamp
 from service.snapshot.listings import host_hash, payee_hash
@@ -133,7 +140,8 @@ class DiscoveredEndpoint(Endpoint, rename="camel", kw_only=True):
 
     pay_to: str | UnsetType = UNSET
     tool: str | UnsetType = UNSET
-    payment_info: Raw | UnsetType = msgspec.field(name="x-payment-info", default=UNSET)
+    payment_offers: list[PaymentOffer] | UnsetType = UNSET
+    prices_contradict: bool | UnsetType = UNSET
 
 
 class Usage(Struct, array_like=True):
@@ -248,6 +256,8 @@ def read_resource(
             ListedEndpoint(url, declared.method),
             accepted,
             tool=declared.tool,
+            offers=document.offers if document else [],
+            contradicts=_contradicts(accepted),
             description=metadata.description,
             updated=None if updated == NEVER else EPOCH + updated * MICROSECOND,
         )
@@ -440,9 +450,15 @@ def _endpoint(
         tags=metadata.tags or UNSET,
         pay_to=accepted.pay_to or UNSET,
         tool=declared.tool or UNSET,
-        payment_info=document.payment if document else UNSET,
+        payment_offers=document.offers if document and document.offers else UNSET,
+        prices_contradict=_contradicts(accepted) or UNSET,
     )
     return msgspec.json.encode(endpoint)
+
+
+def _contradicts(accepted: Accepted) -> bool:
+    """Whether two documents, or a document and a feed, state prices that cannot both hold."""
+    return any(each.kind == CONTRADICTION for each in accepted.notices)
 
 
 def _quality(usage: Usage) -> EndpointQuality | UnsetType:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from service.schema.offers import PaymentOffer
 from service.schema.profiles import EndpointFacts
 from service.schema.records import Pricing
 from service.schema.responses import AcceptsEntry
@@ -25,16 +26,19 @@ class ListedEndpoint(Struct):
 class ResourceFacts(EndpointFacts, kw_only=True):
     """Facts of this catalogue about a listed resource.
 
-    `price` is left out where none is known. `inRecord` is false for an endpoint beyond the bounds
-    of the record of its service, and left out otherwise. Where the feed has an object
-    `resource`, its members became members of the listed resource; those whose names were taken are
-    here.
+    `price` is left out where none is known. `paymentOffers` are ways to pay that documents state,
+    beside `accepts`; `pricesContradict` is true where two prices of one way to pay cannot both
+    hold. `inRecord` is false for an endpoint beyond the bounds of the record of its service, and
+    left out otherwise. Where the feed has an object `resource`, its members became members of the
+    listed resource; those whose names were taken are here.
     """
 
     service: ServiceId
     endpoint: ListedEndpoint
     in_record: bool | UnsetType = field(name="inRecord", default=UNSET)
     price: Pricing | UnsetType = UNSET
+    payment_offers: list[PaymentOffer] | UnsetType = field(name="paymentOffers", default=UNSET)
+    prices_contradict: bool | UnsetType = field(name="pricesContradict", default=UNSET)
     resource: dict[str, Any] | UnsetType = UNSET
 
 

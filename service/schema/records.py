@@ -6,7 +6,7 @@ rewritten.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -34,6 +34,19 @@ class Pricing(Struct, rename="camel", kw_only=True):
     ) = UNSET
     max_amount: Amount | UnsetType = UNSET
     min_amount: Amount | UnsetType = UNSET
+    unit_type: (
+        Annotated[
+            Any,
+            Meta(
+                description="The unit of `unitAmount` where a request costs no fixed price.",
+                examples=["token", "second"],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    unit_amount: (
+        Annotated[Any, Meta(description="The price of one unit, a decimal string.")] | UnsetType
+    ) = UNSET
 
 
 class ParameterDescriptor(Struct, rename="camel", kw_only=True):

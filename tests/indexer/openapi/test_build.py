@@ -85,7 +85,7 @@ def test_a_document_is_one_service_with_the_members_of_the_document(client: Any)
     assert paint["x-service-info"] == SERVICE_INFO
     assert (paint["category"], paint["tags"]) == ("compute", ["media"])
     for endpoint in (*weather["endpoints"], *paint["endpoints"]):
-        assert endpoint.keys() - PUBLIC == {"x-payment-info"}
+        assert endpoint.keys() - PUBLIC == {"paymentOffers"}
     assert {each["url"]: each["pricing"]["amount"] for each in paint["endpoints"]} == {
         "https://paint.example/images": "5",
         "https://paint.example/sounds": "7",
@@ -147,19 +147,21 @@ def test_a_feed_of_equal_trust_adds_its_ways_to_pay_and_the_document_its_words(
     tides = next(each for each in record["endpoints"] if each["url"] == TIDES)
     assert tides["pricing"]["amount"] == "0.02"
     assert tides["description"] == "Tide tables"
-    assert tides["x-payment-info"] == X402SCAN["paths"]["/tides"]["post"]["x-payment-info"]
+    bounds = {"statedBy": "openapi", "minAmount": "0.01", "maxAmount": "1", "currency": "USD"}
+    tempo = {"protocol": "mpp", "method": "tempo", "intent": "charge"}
+    assert tides["paymentOffers"] == [{"protocol": "x402"} | bounds, tempo | bounds]
+    assert "pricesContradict" not in tides
     assert record["description"] == "Forecasts and tide tables for any coast."
 
 
 def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts: Path) -> None:
     forged = {
         "x-ratecard": {
-            "pricing": {"amount": "7", "currency": "USD"},
-            "payment": {"a": 1},
+            "offers": [{"protocol": "mpp", "statedBy": "openapi", "amount": "7"}],
             "service": ["Forged description", "Forged guidance", ""],
         },
         "resource": TIDES,
-        "x-payment-info": {"a": 1},
+        "paymentOffers": [{"protocol": "mpp"}],
         "accepts": [],
     }
     lines = artifacts.parent / "forged.jsonl"
@@ -169,7 +171,7 @@ def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts:
     assert build(lines, [same], options=("--no-semantic", "--no-downloads")) == 0
     assert b"Forged" not in b"".join(path.read_bytes() for path in artifacts.rglob("records.json"))
     (record,) = records_of(artifacts).values()
-    assert record["endpoints"][0].keys().isdisjoint({"x-payment-info", "x-ratecard"})
+    assert record["endpoints"][0].keys().isdisjoint({"paymentOffers", "x-ratecard"})
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -113,9 +113,8 @@ def test_paid_operations_are_resources_with_texts_and_parameters() -> None:
         ("query", "days"),
         ("path", "city"),
     ]
-    assert (
-        endpoint["x-payment-info"] == X402SCAN["paths"]["/forecast/{city}"]["get"]["x-payment-info"]
-    )
+    offer = {"protocol": "x402", "statedBy": "openapi", "amount": "0.05", "currency": "USD"}
+    assert endpoint["paymentOffers"] == [offer]
 
 
 def test_free_operations_are_left_out_with_their_url() -> None:

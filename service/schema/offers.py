@@ -1,0 +1,31 @@
+"""The schema of ways to pay that documents state, beside the entries of `accepts` of x402."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from service.schema.values import Amount
+
+
+class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """A way to pay for a request; members are left out where the document has none.
+
+    `protocol` is `x402`, `mpp` or another one; `method` and `intent` are terms of MPP. `amount` is
+    a fixed one in units of `currency`, `minAmount` and `maxAmount` are bounds; each pays for one
+    `unit`, where there is one, and else for a request. `baseAmount` is in base units of an `asset`
+    whose `decimals` are not known. `statedBy` is the kind of the document.
+    """
+
+    protocol: str
+    stated_by: str
+    method: str = ""
+    intent: str = ""
+    amount: Amount = ""
+    min_amount: Amount = ""
+    max_amount: Amount = ""
+    currency: str = ""
+    unit: str = ""
+    asset: str = ""
+    decimals: int | None = None
+    base_amount: str = ""
+    description: str = ""

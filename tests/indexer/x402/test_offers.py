@@ -1,0 +1,127 @@
+"""Offers of documents: merged by rail, priced, and compared with each other and with `accepts`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.options import Kind
+from indexer.x402.offers import MAX_OFFERS, find_contradiction, merge_offers, price_of
+from indexer.x402.prices import Accepted, read_accepts
+from service.schema.offers import PaymentOffer
+from tests.support.intake import CatalogueFolder, source
+from tests.support.running import serve
+from tests.support.sources.openapi import SERVER, charge, document, fixed, offered
+from tests.support.sources.x402 import accept, v2
+
+URL = f"{SERVER}/a"
+
+
+def x402(amount: str = "", **members: Any) -> PaymentOffer:
+    given = {"protocol": "x402", "stated_by": Kind.OPENAPI, "currency": "USD"} | members
+    return PaymentOffer(amount=amount, **given)
+
+
+def tempo(amount: str, stated_by: str = "mpp", **members: Any) -> PaymentOffer:
+    return x402(amount, protocol="mpp", method="tempo", stated_by=stated_by, **members)
+
+
+def accepted(*entries: Any) -> Accepted:
+    text = json.dumps({"accepts": entries}).encode()
+    return read_accepts([*entries], text)
+
+
+@pytest.mark.parametrize(
+    ("entries", "offers", "contradiction"),
+    [
+        ([accept("20000")], [x402("0.02")], ""),
+        ([accept("20000")], [x402("0.020")], ""),
+        ([accept("20000")], [x402("0.05")], "0.05 of openapi and 0.02 of accepts are in USD"),
+        ([accept("20000"), accept("50000")], [x402("0.05")], ""),
+        ([accept("20000")], [x402(min_amount="0.01", max_amount="1")], ""),
+        (
+            [accept("20000")],
+            [x402(min_amount="0.03")],
+            "at least 0.03 of openapi and 0.02 of accepts are in USD",
+        ),
+        ([accept("20000")], [x402("0.05", currency="EUR")], ""),
+        ([accept("20000")], [x402("0.05", unit="token")], ""),
+        ([accept("20000")], [tempo("0.05")], ""),
+        ([accept("20000") | {"scheme": "upto"}], [x402("0.01")], ""),
+        ([], [tempo("0.05"), tempo("0.05", "openapi")], ""),
+        (
+            [],
+            [tempo("0.05"), tempo("0.06", "openapi")],
+            "0.05 of mpp and 0.06 of openapi are in USD",
+        ),
+        ([], [tempo("0.05"), tempo("0.06")], ""),
+        ([], [tempo("0.05", intent="charge"), tempo("0.06", "openapi", intent="session")], ""),
+    ],
+)
+def test_prices_of_one_rail_that_cannot_both_hold_contradict(
+    entries: list[Any], offers: list[PaymentOffer], contradiction: str
+) -> None:
+    assert find_contradiction(accepted(*entries), offers) == contradiction
+
+
+def test_offers_of_one_rail_and_kind_come_whole_from_the_first_document() -> None:
+    first, other = tempo("0.01"), tempo("0.02")
+    card = x402("0.03", protocol="mpp", stated_by="mpp", method="card")
+    opened = tempo("0.02", "openapi")
+    assert merge_offers([[first], [other, card, opened]]) == [first, card, opened]
+    many = [x402("1", protocol=f"p{number}") for number in range(MAX_OFFERS + 5)]
+    assert merge_offers([many]) == many[:MAX_OFFERS]
+
+
+def test_a_fixed_price_of_a_request_comes_before_bounds_and_these_before_other_units() -> None:
+    offers = [x402(), tempo("0.001", unit="token"), x402(min_amount="1"), tempo("0.2")]
+    for count, expected in enumerate(["", "", "", "0.2"]):
+        pricing, _ = price_of(offers[: count + 1])
+        assert pricing.amount == expected
+    per_unit, _ = price_of(offers[:2])
+    assert (per_unit.amount, per_unit.unit_type, per_unit.unit_amount) == ("", "token", "0.001")
+
+
+def test_a_resource_of_several_kinds_has_all_its_ways_to_pay(tmp_path: Path) -> None:
+    folder = CatalogueFolder(tmp_path)
+    openapi = document({"/a": {"get": fixed("0.05")}, "/b": {"get": offered(charge("5"))}})
+    (tmp_path / "api.json").write_text(json.dumps(openapi))
+    entry = accept("20000")
+    feed = [v2({"method": "GET"}) | {"resource": URL, "accepts": [entry]}]
+    assert (
+        folder.build(
+            {"name": "api", "path": "api.json", "trust": 1},
+            source("feed", feed, kind="resources", trust=1),
+        )
+        == 0
+    )
+    with serve(folder.artifacts) as client:
+        (resource,) = client.get("/discovery/resources").json()["items"]
+        (service,) = client.get("/v1/services").json()["services"]
+        fates = client.get("/v1/listings", params={"url": URL}).json()
+    offer = {"protocol": "x402", "statedBy": "openapi", "amount": "0.05", "currency": "USD"}
+    assert resource["accepts"] == [entry]
+    assert "x-ratecard" not in resource
+    assert resource["ratecard"]["paymentOffers"] == [offer]
+    assert resource["ratecard"]["pricesContradict"] is True
+    first, second = sorted(service["endpoints"], key=lambda each: str(each["url"]))
+    assert first["paymentOffers"] == [offer]
+    assert (first["pricing"]["amount"], first["pricesContradict"]) == ("0.02", True)
+    assert second["pricing"]["amount"] == "0.05"
+    assert "pricesContradict" not in second
+    reasons = [each["reason"] for each in fates["notes"]]
+    assert any("0.05 of openapi and 0.02 of accepts" in each for each in reasons)
+
+
+def test_a_less_trusted_document_adds_no_way_to_pay(tmp_path: Path) -> None:
+    folder = CatalogueFolder(tmp_path)
+    (tmp_path / "api.json").write_text(json.dumps(document({"/a": {"get": fixed("0.05")}})))
+    feed = [v2({"method": "GET"}) | {"resource": URL, "accepts": [accept("20000")]}]
+    given = {"name": "api", "path": "api.json", "trust": 0, "hosts": ["api.weather.example"]}
+    assert folder.build(given, source("feed", feed, kind="resources", trust=1)) == 0
+    with serve(folder.artifacts) as client:
+        (resource,) = client.get("/discovery/resources").json()["items"]
+    assert "paymentOffers" not in resource["ratecard"]
