@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from service.schema.offers import PaymentOffer
 from service.schema.records import PriceSummary, Pricing
 from service.schema.responses import AcceptsEntry
 
@@ -15,6 +16,7 @@ EXACT = "exact"
 """The scheme of fixed prices, and that of a price that names none."""
 NOT_FIXED = "no fixed price"
 NOT_LISTED = "price not listed"
+CONTRADICTION = "its sources state prices that contradict each other"
 
 
 class Price(NamedTuple):
@@ -31,14 +33,30 @@ def endpoint_price(pricing: Pricing) -> Price:
     """Return the price of a request, which is a ceiling in the scheme `upto`.
 
     The scheme `exact` has a fixed price, known to the seller alone where no amount is given.
+    Without a price of a request, the price of another unit is given with it.
     """
     ceiling = pricing.max_amount or pricing.amount
     if is_upto(pricing) and ceiling:
         return Price(f"at most {ceiling}", pricing.currency)
     if amount := pricing.amount or _range(pricing.min_amount, pricing.max_amount):
         return Price(amount, pricing.currency)
+    price, unit = pricing.unit_amount, pricing.unit_type
+    if isinstance(price, str) and isinstance(unit, str) and price and unit:
+        return Price(price, f"{pricing.currency} per {unit}".strip())
     is_exact = (pricing.scheme or EXACT).casefold() == EXACT
     return Price(NOT_LISTED if is_exact else NOT_FIXED, "")
+
+
+def describe_offer(offer: PaymentOffer) -> str:
+    """Return a way to pay in words: protocol, price, and the kind of the document."""
+    name = " ".join(filter(None, (offer.protocol, offer.method, offer.intent)))
+    price = offer.amount or _range(offer.min_amount, offer.max_amount)
+    if price:
+        price = f"{price} {offer.currency}".strip()
+    elif offer.base_amount:
+        price = f"{offer.base_amount} base units of {offer.asset or 'an unknown token'}"
+    unit = f" per {offer.unit}" if offer.unit and price else ""
+    return f"{name}: {price or NOT_FIXED}{unit} ({offer.stated_by})"
 
 
 def service_price(summary: PriceSummary | UnsetType | None, *, is_ceiling: bool = False) -> Price:

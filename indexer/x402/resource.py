@@ -41,7 +41,6 @@ from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import decode_object, mapping
 from service.schema.discovery import ListedEndpoint
 from service.schema.listings import Advice
-from service.schema.offers import PaymentOffer
 from service.schema.records import Endpoint, EndpointQuality
 from service.schema.values import format_timestamp
 from service.snapshot.listings import host_hash, payee_hash
@@ -140,8 +139,6 @@ class DiscoveredEndpoint(Endpoint, rename="camel", kw_only=True):
 
     pay_to: str | UnsetType = UNSET
     tool: str | UnsetType = UNSET
-    payment_offers: list[PaymentOffer] | UnsetType = UNSET
-    prices_contradict: bool | UnsetType = UNSET
 
 
 class Usage(Struct, array_like=True):

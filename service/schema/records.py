@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from service.schema.offers import PaymentOffer
 from service.schema.values import Amount, Count, GivenTime, NonEmpty, ServiceId, Whole
 
 
@@ -87,6 +88,14 @@ class Endpoint(Struct, rename="camel", kw_only=True):
     parameters: list[ParameterDescriptor] | UnsetType = UNSET
     service_name: str | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
+    payment_offers: (
+        Annotated[list[PaymentOffer], Meta(description="Ways to pay that documents state.")]
+        | UnsetType
+    ) = UNSET
+    prices_contradict: (
+        Annotated[bool, Meta(description="Whether two prices of one way to pay cannot both hold.")]
+        | UnsetType
+    ) = UNSET
 
 
 class PriceSummary(Struct, rename="camel", kw_only=True):

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
 from service.networks import network_label
-from service.prices import endpoint_price, is_upto, offer_pricing
+from service.prices import CONTRADICTION, describe_offer, endpoint_price, is_upto, offer_pricing
 from service.probes import describe_liveness, warnings_of
 from service.schema.probes import ProbeFacts
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
@@ -43,11 +43,13 @@ class EndpointLine(Struct, kw_only=True):
 class EndpointRow(EndpointLine, kw_only=True):
     """The texts of an endpoint on the page of its service; brief ones have no parameters.
 
+    offers: ways to pay that documents state
     profile: the labels and the words of the operator
     """
 
     number: int
     curl: str
+    offers: list[str]
     parameters: list[ParameterRow]
     is_brief: bool
     profile: list[tuple[str, str]] = []
@@ -85,12 +87,15 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 def row_of(endpoint: Endpoint, number: int, facts: ProbeFacts, *, is_brief: bool) -> EndpointRow:
     """Return the row of an endpoint on the page of its service."""
-    texts = _texts(endpoint, endpoint.pricing)
+    texts, observed = _texts(endpoint, endpoint.pricing), _probe_texts(facts)
+    if endpoint.prices_contradict is True:
+        observed["warnings"].insert(0, _sentence(CONTRADICTION))
     return EndpointRow(
         **(_cut(texts) if is_brief else texts),
-        **_probe_texts(facts),
+        **observed,
         number=number,
         curl="" if is_brief else curl(endpoint),
+        offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
         parameters=[] if is_brief else [*map(_parameter_row, endpoint.parameters or [])],
         is_brief=is_brief,
     )
@@ -123,9 +128,12 @@ def split_url(url: str) -> tuple[str, str]:
 
 def _probe_texts(facts: ProbeFacts) -> dict[str, Any]:
     """Return the fields of `EndpointLine` that probers saw."""
-    warnings = [f"{warning[0].upper()}{warning[1:]}." for warning in warnings_of(facts)]
     liveness = "" if facts.alive is False else describe_liveness(facts)
-    return {"liveness": liveness, "warnings": warnings}
+    return {"liveness": liveness, "warnings": [*map(_sentence, warnings_of(facts))]}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, str]:

@@ -26,6 +26,7 @@ from service.mcp.tools.rows import (
     endpoint_text,
 )
 from service.mcp.tools.texts import clean, decode_printable
+from service.prices import CONTRADICTION, describe_offer
 from service.probes import warnings_of
 from service.schema.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
@@ -36,6 +37,7 @@ MAX_VALUE = 500  # bytes of an example
 MAX_LONG_SAYS = 200
 MAX_COMMAND = 8000
 MAX_ACCEPTS = 8 * 1024  # bytes
+MAX_DOCUMENTED = 16  # ways to pay
 
 PAYS_WITH = (
     "Python: x402[httpx]; TypeScript: @x402/fetch or @x402/axios, with @x402/evm or @x402/svm"
@@ -75,6 +77,7 @@ class Instructions(Struct, kw_only=True, omit_defaults=True):
     parameters_left_out: int = 0
     accepts: list[Any]
     accepts_left_out: int = 0
+    documents_say: list[Says] = []
     price_usd: float | UnsetType = UNSET
     price: str = ""
     network: str = ""
@@ -116,6 +119,9 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
     filled = [each for each in undescribed if each.name in values]
     sent = replace(endpoint, parameters=[*(endpoint.parameters or []), *filled])
     command = command_of(curl(sent, values), MAX_COMMAND)
+    offers = endpoint.payment_offers or []
+    documented = [clean(describe_offer(each), MAX_LONG_SAYS) for each in offers[:MAX_DOCUMENTED]]
+    contradictions = [CONTRADICTION] if endpoint.prices_contradict is True else []
     instructions = Instructions(
         id=row.id,
         method=row.method,
@@ -126,11 +132,12 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
         parameters_left_out=len(parameters) - len(described),
         accepts=accepts,
         accepts_left_out=accepts_left_out,
+        documents_say=documented,
         price_usd=row.price_usd,
         price=row.price,
         network=row.network,
         scheme=row.scheme,
-        warnings=[*warnings_of(snapshot.endpoints.probe_facts(ordinal))],
+        warnings=[*contradictions, *warnings_of(snapshot.endpoints.probe_facts(ordinal))],
         pays_with=PAYS_WITH,
         note=NOTE,
     )
@@ -146,6 +153,7 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
         if accepts
         else "its 402 says how it is paid",
         *_omitted(accepts_left_out, "ways to pay"),
+        *(f"paid by; seller: {each}" for each in documented),
         f"pays with {PAYS_WITH}",
         NOTE,
     ]

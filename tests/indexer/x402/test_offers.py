@@ -12,6 +12,10 @@ from indexer.options import Kind
 from indexer.x402.offers import MAX_OFFERS, find_contradiction, merge_offers, price_of
 from indexer.x402.prices import Accepted, read_accepts
 from service.schema.offers import PaymentOffer
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+
+from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, source
 from tests.support.running import serve
 from tests.support.sources.openapi import SERVER, charge, document, fixed, offered
@@ -102,6 +106,8 @@ def test_a_resource_of_several_kinds_has_all_its_ways_to_pay(tmp_path: Path) -> 
         (resource,) = client.get("/discovery/resources").json()["items"]
         (service,) = client.get("/v1/services").json()["services"]
         fates = client.get("/v1/listings", params={"url": URL}).json()
+        page = client.get(f"/services/{service['id']}").text
+    how = structured(folder.artifacts, "how_to_call", endpoint=URL)
     offer = {"protocol": "x402", "statedBy": "openapi", "amount": "0.05", "currency": "USD"}
     assert resource["accepts"] == [entry]
     assert "x-ratecard" not in resource
@@ -112,6 +118,12 @@ def test_a_resource_of_several_kinds_has_all_its_ways_to_pay(tmp_path: Path) -> 
     assert (first["pricing"]["amount"], first["pricesContradict"]) == ("0.02", True)
     assert second["pricing"]["amount"] == "0.05"
     assert "pricesContradict" not in second
+    assert how["accepts"] == [entry]
+    assert how["documents_say"] == ["x402: 0.05 USD (openapi)"]
+    assert how["warnings"] == ["its sources state prices that contradict each other"]
+    assert page.count("Its sources state prices that contradict each other.") == 1
+    assert "<bdi>x402: 0.05 USD (openapi)</bdi>" in page
+    assert "<bdi>mpp stripe charge: 0.05 USD (openapi)</bdi>" in page
     reasons = [each["reason"] for each in fates["notes"]]
     assert any("0.05 of openapi and 0.02 of accepts" in each for each in reasons)
 
