@@ -138,8 +138,9 @@ class Endpoint(Struct, rename="camel", gc=False):
         before, scheme, address = self.url.partition("://")
         path = (address if scheme else before).partition("/")[2].partition("?")[0]
         words = unquote(path).replace("/", " ")
+        is_named = self.tool is NULL or before == "mcp"  # whose path is the tool
         return (
-            words if self.tool is NULL else f"{words} {string_of(self.tool)}",
+            words if is_named else f"{words} {string_of(self.tool)}",
             self.description,
             " ".join([parameter.name for parameter in self.parameters]),
             " ".join(self.tags),
@@ -176,7 +177,8 @@ class Service(Struct, rename="camel", gc=False):
         """Return the searched texts; the host is that of the first endpoint without a domain."""
         host = self.domain
         if not host and self.endpoints:
-            host = self.endpoints[0].url.partition("://")[2].partition("/")[0]
+            scheme, _, address = self.endpoints[0].url.partition("://")
+            host = "" if scheme == "mcp" else address.partition("/")[0]
         labels = " ".join(host_labels(host)) if host else ""
         profile, profile_of = searched_text(annotations.profile), annotations.endpoint_profiles.get
         outputs = chain(annotations.outputs, repeat(""))

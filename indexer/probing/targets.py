@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
+from msgspec.structs import replace
 
-from indexer.errors import InvalidRecord
 from indexer.x402.endpoints import pair_endpoints
 from indexer.x402.naming import registrable_domain
-from indexer.x402.parameters import path_parameters
-from indexer.x402.untrusted import decode_object, mapping, text
+from indexer.x402.parameters import is_template
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.snapshot.snapshot import Snapshot
@@ -52,17 +50,18 @@ Site = list[list[Target]]
 
 
 class _Endpoint(Struct):
-    """An endpoint with its listing, which is empty where no feed lists it."""
-
     url: str
     method: str
     parameters: list[ParameterDescriptor] = []
-    listing: bytes = b""
 
 
 class _Facts(Struct):
+    """Facts of the listing of an endpoint; `tool` is the MCP tool that it is."""
+
     endpoint: _Endpoint
     in_record: bool = field(name="inRecord", default=True)
+    example_url: str = field(name="exampleUrl", default="")
+    tool: Raw = NULL
 
 
 class _Listing(Struct):
@@ -76,11 +75,12 @@ _listing = msgspec.json.Decoder(_Listing)
 def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Listed]:
     """Yield each endpoint once that GET calls, or with `post` POST: a Target if it can be visited.
 
-    Templates without an example, other schemes than http and https, URLs with credentials, and
-    bodies without an example cannot.
+    Templates without an example, MCP tools, other schemes than http and https, URLs with
+    credentials, and bodies without an example cannot.
     """
     seen: set[tuple[str, str]] = set()
-    for endpoint in _endpoints(snapshot):
+    for facts in _endpoints(snapshot):
+        endpoint = facts.endpoint
         methods = {method for _, method in pair_endpoints([""], endpoint.method)}
         method = next((each for each in ("GET", "POST")[: 1 + post] if each in methods), None)
         if method is None:
@@ -91,7 +91,7 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Listed]:
             continue
         seen.add(key)
         body = _example_body(endpoint.parameters) if method == "POST" else None
-        visited = _visited(parsed, endpoint.listing) if parsed else None
+        visited = _visited(parsed, facts) if parsed else None
         if visited is None or (method == "POST" and body is None):
             yield Listed(endpoint.url, method)
         else:
@@ -99,20 +99,18 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Listed]:
             yield Target(endpoint.url, method, visited.host, origin, visited.rest, body)
 
 
-def _endpoints(snapshot: Snapshot) -> Iterator[_Endpoint]:
+def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
     """Yield the endpoints of all records, then those that are beyond the bounds of a record."""
     endpoints, listings = snapshot.endpoints, snapshot.resources.texts
     for ordinal in range(len(endpoints)):
         endpoint = _endpoint.decode(b"".join(endpoints.item(ordinal, NONE)))
         listed = endpoints.resource_of(ordinal)
-        endpoint.listing = b"" if listed is None else listings.text(listed)
-        yield endpoint
+        facts = None if listed is None else _listing.decode(listings.view(listed)).ratecard
+        yield _Facts(endpoint) if facts is None else replace(facts, endpoint=endpoint)
     for listed in range(len(listings)):
-        listing = listings.text(listed)
-        facts = _listing.decode(listing).ratecard
+        facts = _listing.decode(listings.view(listed)).ratecard
         if not facts.in_record:
-            facts.endpoint.listing = listing
-            yield facts.endpoint
+            yield facts
 
 
 def group_by_site(targets: Iterable[Target]) -> list[Site]:
@@ -133,34 +131,16 @@ def _parse(url: str) -> ParsedUrl | None:
     return parsed if parsed.scheme in DEFAULT_PORTS and not parsed.has_credentials else None
 
 
-def _visited(listed: ParsedUrl, listing: bytes) -> ParsedUrl | None:
+def _visited(listed: ParsedUrl, facts: _Facts) -> ParsedUrl | None:
     """Return the URL to visit: as listed, or for a template the example of the same origin."""
-    if not _is_template(listed):
-        return listed
-    example = _parse(_example_url(listing))
-    if example is None or _is_template(example) or _origin(example) != _origin(listed):
+    if facts.tool is not NULL:
         return None
-    return example
+    return _parse(facts.example_url) if is_template(listed.rest) else listed
 
 
 def _origin(parsed: ParsedUrl) -> str:
     host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
     return f"{parsed.scheme}://{host}{'' if parsed.port is None else f':{parsed.port}'}"
-
-
-def _is_template(parsed: ParsedUrl) -> bool:
-    return any(mark in parsed.rest for mark in ("{", "%7B")) or bool(path_parameters(parsed.rest))
-
-
-def _example_url(listing: bytes) -> str:
-    """Return the URL that a listing gives as an example of its template, or an empty one."""
-    if b'"exampleUrl"' not in listing:
-        return ""
-    try:
-        values: dict[str, Any] = decode_object(listing)
-    except InvalidRecord:
-        return ""
-    return text(mapping(values.get("extensions"), "bazaar").get("exampleUrl"))
 
 
 def _example_body(parameters: Iterable[ParameterDescriptor]) -> bytes | None:

@@ -10,12 +10,16 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import astuple
 
 from indexer.x402.described import ServiceTexts
+from indexer.x402.metadata import MAX_NAME
 from indexer.x402.naming import readable_name
 from indexer.x402.resource import Resource
 from indexer.x402.testnets import is_test_network
+from indexer.x402.tools import is_seller
+from indexer.x402.untrusted import line
 from service.networks import network_key
 
 MAX_TAGS = 20
+NAMED_TOOLS = 2  # MCP tools in the name of a service that gives none
 MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
@@ -37,7 +41,7 @@ class DiscoveredService(Struct, rename="camel", kw_only=True):
 
     name: str
     description: str
-    domain: str
+    domain: str | UnsetType
     networks: list[str]
     endpoints: list[Raw]
     category: str | UnsetType
@@ -81,12 +85,12 @@ def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> 
     namers = [each for each in leading if each.texts is not None] or _of_commonest_payee(leading)
     agree = partial(_agreed, count=len(namers), least=1 if len(leading) <= FEW else 2)
     given_name = agree(each.metadata.service_name for each in namers)
-    name = given_name or readable_name(domain)
+    name = given_name or _name_of(domain, leading)
     texts = _texts(leading)
     return DiscoveredService(
         name=name,
         description=texts.description or _description(name, leading),
-        domain=domain,
+        domain=UNSET if is_seller(domain) else domain,
         networks=_networks(resources),
         endpoints=_endpoints(grouped, limit),
         category=agree(each.metadata.category for each in namers) or UNSET,
@@ -109,6 +113,14 @@ def _endpoints(grouped: list[GroupedResource], count: int) -> list[Raw]:
             each.number = len(endpoints)
             endpoints.append(Raw(each.resource.endpoint))
     return endpoints
+
+
+def _name_of(domain: str, resources: list[Resource]) -> str:
+    """Return a name for a service that gives none: of its host, or of its first MCP tools."""
+    if not is_seller(domain):
+        return readable_name(domain)
+    tools = list(dict.fromkeys(line(each.tool, MAX_NAME) for each in resources))
+    return ", ".join(filter(None, tools[:NAMED_TOOLS])) or domain
 
 
 def _of_commonest_payee(resources: list[Resource]) -> list[Resource]:

@@ -13,7 +13,9 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict
 
 from indexer.sources.records import DESCRIBED
+from indexer.x402.calls import Call
 from indexer.x402.prices import Accepted
+from indexer.x402.tools import tool_of_url
 from indexer.x402.untrusted import mapping
 from service.schema.discovery import ListedEndpoint, ResourceFacts
 from service.schema.offers import PaymentOffer
@@ -59,7 +61,7 @@ class Listing(Struct, array_like=True):
     text: its JSON, without the member `ratecard`
     endpoint, price, displaced: facts for `ratecard`; `displaced` are members of an object
         `resource` whose names the resource itself has, with other values
-    tool: the MCP tool that it declares, or empty
+    call: how it is called
     url: the member `resource` of the text
     type, tags, extensions, entries: the values that filters compare
     offers: ways to pay beside `accepts`, whose prices `contradicts` says contradict each other
@@ -69,7 +71,7 @@ class Listing(Struct, array_like=True):
     endpoint: ListedEndpoint
     price: Pricing | None
     displaced: dict[str, bytes]
-    tool: str
+    call: Call
     url: str
     type: str
     tags: list[str]
@@ -77,6 +79,11 @@ class Listing(Struct, array_like=True):
     entries: list[EntryKeys]
     offers: list[PaymentOffer]
     contradicts: bool
+
+    @property
+    def tool(self) -> str:
+        """The name of the MCP tool that it is, or an empty string."""
+        return self.call.tool.name if self.call.tool else ""
 
     def encode(
         self,
@@ -96,6 +103,9 @@ class Listing(Struct, array_like=True):
             price=self.price or UNSET,
             payment_offers=self.offers or UNSET,
             prices_contradict=self.contradicts or UNSET,
+            example_url=self.call.example_url or UNSET,
+            tool=self.call.tool or UNSET,
+            requires=self.call.requires or UNSET,
             resource={name: Raw(text) for name, text in self.displaced.items()} or UNSET,
             profile=profile or UNSET,
             service_profile=service_profile or UNSET,
@@ -110,7 +120,7 @@ def make_listing(
     endpoint: ListedEndpoint,
     accepted: Accepted,
     *,
-    tool: str,
+    call: Call,
     offers: list[PaymentOffer],
     contradicts: bool,
     description: str,
@@ -119,7 +129,6 @@ def make_listing(
     """List a resource that has entries of `accepts`.
 
     text, values: its valid JSON, and the same decoded
-    tool: the MCP tool that it declares, or empty
     updated: the time that its `lastUpdated` means, None if that is missing or no time
 
     The members of an object `resource` become members of the resource itself, and its URL takes
@@ -135,8 +144,8 @@ def make_listing(
     fields.pop("ratecard", None)
     fields.pop(DESCRIBED, None)
     type_ = text_of(values, "type")
-    if not type_:
-        type_ = "mcp" if tool else "http"
+    if not type_ or tool_of_url(url):
+        type_ = "mcp" if call.tool else "http"
         fields["type"] = _raw(type_)
     version = values.get("x402Version")
     if type(version) is not int or version not in VERSIONS:  # true equals 1 in Python
@@ -153,13 +162,14 @@ def make_listing(
         members = _fields.decode(fields["metadata"]) if metadata else {}
         members["description"] = _raw(description[:MAX_DESCRIPTION])
         fields["metadata"] = _raw(members)
-    price, tags = accepted.pricing, values.get("tags")
+    price = accepted.pricing
+    tags = values.get("tags", mapping(mapping(values, "extensions"), "bazaar").get("tags"))
     return Listing(
         text=msgspec.json.encode(fields),
         endpoint=endpoint,
         price=price if price.amount or price.max_amount else None,
         displaced=displaced,
-        tool=tool,
+        call=call,
         url=url,
         type=type_,
         tags=[tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from indexer.x402.tools import MAX_TOOL
 from indexer.x402.untrusted import mapping, text
 from service.schema.records import ParameterDescriptor
 
@@ -21,7 +22,6 @@ Group = Literal["body", "query", "path"]
 Type = Literal["string", "number", "boolean", "array", "object"]
 
 MAX_METHOD = 32  # characters
-MAX_TOOL = 256
 MAX_DEPTH = 32  # levels of nested JSON in an example, an enum value or a default
 
 _GROUPS: dict[str, Group] = {
@@ -117,6 +117,11 @@ def names_type(value: Any) -> bool:
         isinstance(name, str) and (name.removesuffix(" parameter").lower() in _TYPES or "|" in name)
         for name in (value if isinstance(value, list) else [value])
     )
+
+
+def is_template(rest: str) -> bool:
+    """Whether the path or the query of a URL has a placeholder."""
+    return any(mark in rest for mark in ("{", "%7B")) or bool(path_parameters(rest))
 
 
 def _collect(declarations: Declarations, fields: Any, declared: Any, *, examples: bool) -> None:

@@ -24,6 +24,7 @@ from indexer.sources.denials import Denials, TakenDown, fold_address
 from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import Address, Subject
 from indexer.x402.advice import advise
+from indexer.x402.calls import read_call
 from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.described import (
     CONTRADICTION,
@@ -38,6 +39,7 @@ from indexer.x402.output import declared_outputs, read_output
 from indexer.x402.parameters import DeclaredInput, read_input
 from indexer.x402.prices import Accepted, Notice, read_accepts
 from indexer.x402.stablecoins import Stablecoins
+from indexer.x402.tools import Seller, find_seller, server_of, tool_of_url
 from indexer.x402.untrusted import decode_object, mapping
 from service.schema.discovery import ListedEndpoint
 from service.schema.listings import Advice
@@ -156,7 +158,8 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
 
     given: its normalised URL
     identity, method, tool: what distinguishes it from other resources; `identity` is the
-        normalised URL, with its route template if it has one
+        normalised URL, with its route template if it has one; of a tool that is identified by
+        its name it is the server, or the seller
     domain: what the resources of one service share
     updated: microseconds of Unix time, or NEVER
     latest: of all its dates, likewise
@@ -226,7 +229,9 @@ def read_resource(
         raise LeftOut(SIZE, "$", reason)
     values = decode_object(source.text)
     path, given_url, described = url_of(values)
-    parsed = _check_url(path, given_url, rules)
+    tool = tool_of_url(given_url)
+    server = server_of(values, described) if tool else given_url
+    parsed = _check_url(path, server, rules) if server else None
     document = read_described(source.text)
     accepted = read_accepts(values.get("accepts"), source.text, rules.stablecoins)
     accepted = price_described(accepted, document)
@@ -235,12 +240,19 @@ def read_resource(
     )
     _check_accepted(accepted, payees, rules)
     extension = mapping(values.get("extensions"), "bazaar")
-    url, given = with_route(given_url, extension.get("routeTemplate")), parsed.identity
-    if url != given_url:
-        parsed = _check_url(path, url, rules)
+    url = given_url if tool else with_route(given_url, extension.get("routeTemplate"))
     declared = read_input(extension, _output_schema(accepted), url)
-    declared.method = declared.method or method
-    metadata = _metadata(values, described, accepted, declared)
+    declared.method = "" if tool else declared.method or method
+    declared.tool = declared.tool or tool
+    metadata = _metadata(values, described, accepted, declared, extension)
+    if parsed is None:
+        host, (domain, given) = "", _seller(declared.tool, payees, metadata, rules)
+        identity = given
+    else:
+        host, domain, given = parsed.host, parsed.domain, parsed.identity
+        if url != given_url:
+            parsed = _check_url(path, url, rules)
+        identity = parsed.identity
     usage, last_called = _usage(values.get("quality"), rules)
     updated = rules.read_time(values.get("lastUpdated") or described.get("lastUpdated"))
     rules.check_age(updated)
@@ -252,21 +264,27 @@ def read_resource(
             given_url,
             ListedEndpoint(url, declared.method),
             accepted,
-            tool=declared.tool,
             offers=document.offers if document else [],
             contradicts=_contradicts(accepted),
+            call=read_call(
+                values,
+                None if tool else parsed,
+                declared.tool,
+                server if declared.tool else "",
+                len(accepted.entries),
+            ),
             description=metadata.description,
             updated=None if updated == NEVER else EPOCH + updated * MICROSECOND,
         )
     resource = Resource(
         given=given,
-        identity=parsed.identity,
+        identity=identity,
         method=declared.method,
         tool=declared.tool,
-        host=parsed.host,
-        domain=parsed.domain,
-        is_http=parsed.scheme == "http",
-        is_private=parsed.is_private,
+        host=host,
+        domain=domain,
+        is_http=parsed is not None and parsed.scheme == "http",
+        is_private=parsed is not None and parsed.is_private,
         updated=updated,
         latest=max(updated, last_called),
         payees=payees,
@@ -366,6 +384,14 @@ def check_price(path: str, amount: Decimal | None, currency: str, rules: Rules) 
         raise LeftOut("implausible prices", path, reason)
 
 
+def _seller(tool: str, payees: list[str], metadata: Metadata, rules: Rules) -> Seller:
+    """Return the seller of an MCP tool whose server is unknown; raises LeftOut."""
+    seller = find_seller(tool, payees, metadata.service_name)
+    if denial := rules.denials.find(domain=seller.domain, urls=[seller.identity]):
+        raise TakenDown("$.resource", denial)
+    return seller
+
+
 def with_route(url: str, route: Any) -> str:
     """Replace the path of a URL by its route template, such as `/v1/:id`, if the path matches."""
     if not isinstance(route, str) or not _route.fullmatch(route) or ".." in unquote(route):
@@ -392,7 +418,11 @@ def _output_schemas(accepted: Accepted) -> Iterator[Any]:
 
 
 def _metadata(
-    values: dict[str, Any], described: dict[str, Any], accepted: Accepted, declared: DeclaredInput
+    values: dict[str, Any],
+    described: dict[str, Any],
+    accepted: Accepted,
+    declared: DeclaredInput,
+    extension: dict[str, Any],
 ) -> Metadata:
     return read_metadata(
         [
@@ -402,6 +432,7 @@ def _metadata(
             values.get("metadata"),
             accepted.chosen.get("extra"),
             *({"description": entry.get("description")} for entry in accepted.entries),
+            {name: extension.get(name) for name in ("category", "tags")},
         ]
     )
 

@@ -23,14 +23,34 @@ class ListedEndpoint(Struct):
     method: str
 
 
+class ToolFacts(Struct, kw_only=True):
+    """An MCP tool: its name, and the URL of the server that has it where the listing names one."""
+
+    name: str
+    transport: Literal["streamable-http", "sse"]
+    server: str | UnsetType = UNSET
+
+
+class Requirement(Struct, kw_only=True):
+    """A registration or a sign-in before payment, by any of these methods.
+
+    `some` is true where some of the ways to pay need none.
+    """
+
+    methods: list[str]
+    some: bool | UnsetType = UNSET
+
+
 class ResourceFacts(EndpointFacts, kw_only=True):
     """Facts of this catalogue about a listed resource.
 
     `price` is left out where none is known. `paymentOffers` are ways to pay that documents state,
     beside `accepts`; `pricesContradict` is true where two prices of one way to pay cannot both
     hold. `inRecord` is false for an endpoint beyond the bounds of the record of its service, and
-    left out otherwise. Where the feed has an object `resource`, its members became members of the
-    listed resource; those whose names were taken are here.
+    left out otherwise. `exampleUrl` can be called in place of a template, `tool` is the MCP tool,
+    and `requires` is what has to be done before paying; each is left out where the listing does not
+    say so. Where the feed has an object `resource`, its members became members of the listed
+    resource; those whose names were taken are here.
     """
 
     service: ServiceId
@@ -39,6 +59,9 @@ class ResourceFacts(EndpointFacts, kw_only=True):
     price: Pricing | UnsetType = UNSET
     payment_offers: list[PaymentOffer] | UnsetType = field(name="paymentOffers", default=UNSET)
     prices_contradict: bool | UnsetType = field(name="pricesContradict", default=UNSET)
+    example_url: str | UnsetType = field(name="exampleUrl", default=UNSET)
+    tool: ToolFacts | UnsetType = UNSET
+    requires: list[Requirement] | UnsetType = UNSET
     resource: dict[str, Any] | UnsetType = UNSET
 
 

@@ -14,8 +14,10 @@ from service.api.endpoints import EndpointSummary
 from service.networks import network_label
 from service.prices import CONTRADICTION, describe_offer, endpoint_price, is_upto, offer_pricing
 from service.probes import describe_liveness, warnings_of
+from service.schema.discovery import ToolFacts
 from service.schema.probes import ProbeFacts
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
+from service.snapshot.call_facts import TOOL_URL, CallFacts, tool_of
 from service.web.card import MAX_TEXT, quantity
 
 MAX_VALUES = 50
@@ -44,12 +46,18 @@ class EndpointRow(EndpointLine, kw_only=True):
     """The texts of an endpoint on the page of its service; brief ones have no parameters.
 
     offers: ways to pay that documents state
+    tool: how it is called as an MCP tool, empty for any other endpoint
+    example: a URL that can be called in place of a template
+    sign_in: the methods of what has to be done before paying
     profile: the labels and the words of the operator
     """
 
     number: int
     curl: str
     offers: list[str]
+    tool: str
+    example: str
+    sign_in: str
     parameters: list[ParameterRow]
     is_brief: bool
     profile: list[tuple[str, str]] = []
@@ -85,17 +93,23 @@ _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def row_of(endpoint: Endpoint, number: int, facts: ProbeFacts, *, is_brief: bool) -> EndpointRow:
+def row_of(
+    endpoint: Endpoint, number: int, observed: ProbeFacts, facts: CallFacts, *, is_brief: bool
+) -> EndpointRow:
     """Return the row of an endpoint on the page of its service."""
-    texts, observed = _texts(endpoint, endpoint.pricing), _probe_texts(facts)
+    texts, probed = _texts(endpoint, endpoint.pricing), _probe_texts(observed)
     if endpoint.prices_contradict is True:
-        observed["warnings"].insert(0, _sentence(CONTRADICTION))
+        probed["warnings"].insert(0, _sentence(CONTRADICTION))
+    tool = tool_of(endpoint.url, facts)
     return EndpointRow(
         **(_cut(texts) if is_brief else texts),
-        **observed,
+        **probed,
         number=number,
-        curl="" if is_brief else curl(endpoint),
+        curl="" if is_brief or tool else curl(endpoint),
+        tool=_tool(tool) if tool else "",
+        example=facts.example_url,
         offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
+        sign_in="; or ".join(" or ".join(each.methods) for each in facts.requires),
         parameters=[] if is_brief else [*map(_parameter_row, endpoint.parameters or [])],
         is_brief=is_brief,
     )
@@ -121,7 +135,7 @@ def result_of(
 
 def split_url(url: str) -> tuple[str, str]:
     """Return the host and the path of a URL; a URL without a path counts as a path."""
-    match = _url.fullmatch(url)
+    match = None if url.startswith(TOOL_URL) else _url.fullmatch(url)
     host, path = match.groups() if match else ("", url)
     return (host, path) if path else ("", host)
 
@@ -142,7 +156,7 @@ def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, 
     quality = endpoint.quality
     calls = quality.l30_days_total_calls if quality else UNSET
     return {
-        "method": endpoint.method or "GET",
+        "method": endpoint.method or ("MCP" if endpoint.url.startswith(TOOL_URL) else "GET"),
         "path": path,
         "price": price.amount,
         "currency": price.currency,
@@ -152,6 +166,11 @@ def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, 
         "network": network_label(pricing.network) if pricing.network else "",
         "calls": f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
     }
+
+
+def _tool(tool: ToolFacts) -> str:
+    server = f" of {tool.server}" if tool.server else ", of a server that the listing does not name"
+    return f"MCP tool {tool.name}{server}, over {tool.transport}"
 
 
 def _cut(texts: dict[str, str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from service.filtering.offers import NONE
 from service.schema.records import Endpoint
 from service.search.analysis import term_of, words_of
 from service.snapshot import Snapshot
+from service.snapshot.call_facts import CallFacts, listing_of
 from service.snapshot.engine import EndpointHits
 from service.web.card import profile_facts
 from service.web.endpoint_rows import (
@@ -167,8 +168,10 @@ def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[E
     for ordinal in ordinals:
         text = _json(snapshot, ordinal)
         room -= len(text)
-        facts = snapshot.endpoints.probe_facts(ordinal)
-        rows.append(row_of(_endpoint.decode(text), ordinal - start, facts, is_brief=room < 0))
+        observed = snapshot.endpoints.probe_facts(ordinal)
+        facts = CallFacts() if room < 0 else listing_of(snapshot, ordinal).ratecard
+        endpoint = _endpoint.decode(text)
+        rows.append(row_of(endpoint, ordinal - start, observed, facts, is_brief=room < 0))
         rows[-1].profile = profile_facts(snapshot.profiles.read_endpoint(ordinal))
     return rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from urllib.parse import quote, unquote_plus, urlencode
@@ -46,11 +46,9 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
     if not endpoint.url.lower().startswith(("http://", "https://")):
         return ""
     parameters = endpoint.parameters or []
-    body = [parameter for parameter in parameters if parameter.group == "body"]
-    default_method = "POST" if body else "GET"
+    content = body_of(parameters, values)
+    default_method = "POST" if content else "GET"
     method = _method(endpoint.method, default_method)
-    sent = [each for each in body if each.required is True or each.name in values] or body
-    content = {each.name: _value(each, values) for each in sent}
     query = {
         each.name: _value(each, values)
         for each in parameters
@@ -70,10 +68,20 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
     elif method != default_method:
         words += ["-X", method]
     words.append(url)
-    if body:
+    if content:
         words += ["-H", "Content-Type: application/json"]
         words += ["-d", escape_json(msgspec.json.encode(content).decode())]
     return shlex.join(words)
+
+
+def body_of(parameters: Sequence[ParameterDescriptor], values: Mapping[str, Raw]) -> dict[str, Raw]:
+    """Return the values of a body: those given, and examples of the required parameters.
+
+    Without any of these, examples of all.
+    """
+    body = [parameter for parameter in parameters if parameter.group == "body"]
+    sent = [each for each in body if each.required is True or each.name in values] or body
+    return {each.name: _value(each, values) for each in sent}
 
 
 def path_parameters(url: str) -> list[str]:

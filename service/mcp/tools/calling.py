@@ -26,10 +26,13 @@ from service.mcp.tools.rows import (
     endpoint_text,
 )
 from service.mcp.tools.texts import clean, decode_printable
+from service.mcp.tools.tool_calls import PAYS_WITH as TOOL_PAYS_WITH
+from service.mcp.tools.tool_calls import ToolCall, sign_ins, tool_call, tool_lines
 from service.prices import CONTRADICTION, describe_offer
 from service.probes import warnings_of
 from service.schema.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
+from service.snapshot.call_facts import listing_of, tool_of
 
 MAX_PARAMETER_BYTES = 12 * 1024  # bytes
 MAX_ALLOWED = 20
@@ -42,6 +45,8 @@ MAX_DOCUMENTED = 16  # ways to pay
 PAYS_WITH = (
     "Python: x402[httpx]; TypeScript: @x402/fetch or @x402/axios, with @x402/evm or @x402/svm"
 )
+NO_COMMAND = "no command: the URL is not HTTP, or the values are too long"
+EXAMPLE = "a URL that can be called in place of the template; seller: {}"
 LISTED = "call without values for all parameters"
 NOTE = (
     "The live 402 is authoritative: compare its amount, network and payee with your budget before "
@@ -62,17 +67,22 @@ class Parameter(Struct, kw_only=True, omit_defaults=True):
 
 
 class Instructions(Struct, kw_only=True, omit_defaults=True):
-    """How to call an endpoint.
+    """How to call an endpoint: by a curl command, or as an MCP tool.
 
-    `accepts` are the ways to pay as the seller's feed has them, `accepts_left_out` counts those
-    that are too long. `warnings` are what probers saw: a dead endpoint, or other terms than listed.
+    `first` is what has to be done before paying, and `example_url` can be called in place of a
+    template. `accepts` are the ways to pay as the seller's feed has them, `accepts_left_out` counts
+    those that are too long. `warnings` are what probers saw: a dead endpoint, or other terms than
+    listed.
     """
 
     id: str
     method: str
     url: str
     seller_says: Says
+    first: list[str] = []
     curl: str
+    example_url: str = ""
+    tool: ToolCall | None = None
     parameters: list[Parameter]
     parameters_left_out: int = 0
     accepts: list[Any]
@@ -96,13 +106,8 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-class _Accepts(Struct):
-    accepts: list[Raw] = []
-
-
 _identifier = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _endpoint = msgspec.json.Decoder(Endpoint)
-_accepts = msgspec.json.Decoder(_Accepts)
 
 
 async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
@@ -113,21 +118,28 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
     parameters = [*(endpoint.parameters or []), *undescribed]
     values = encode_values(parameters, call.values)
     row = endpoint_row(snapshot, ordinal, _filters(snapshot, ordinal, call.network))
-    accepts, accepts_left_out = _read_accepts(snapshot, ordinal)
+    listing = listing_of(snapshot, ordinal)
+    facts = listing.ratecard
+    accepts, accepts_left_out = _fit(listing.accepts)
     described = _describe_all(parameters)
+    tool = tool_of(endpoint.url, facts)
+    of_tool = None if tool is None else tool_call(tool, parameters, values)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
     filled = [each for each in undescribed if each.name in values]
     sent = replace(endpoint, parameters=[*(endpoint.parameters or []), *filled])
-    command = command_of(curl(sent, values), MAX_COMMAND)
     offers = endpoint.payment_offers or []
     documented = [clean(describe_offer(each), MAX_LONG_SAYS) for each in offers[:MAX_DOCUMENTED]]
     contradictions = [CONTRADICTION] if endpoint.prices_contradict is True else []
+    command = "" if of_tool else command_of(curl(sent, values), MAX_COMMAND)
     instructions = Instructions(
         id=row.id,
         method=row.method,
         url=clean(endpoint.url, MAX_COMMAND),
         seller_says=clean(endpoint.description or row.seller_says, MAX_LONG_SAYS),
+        first=sign_ins(facts.requires),
         curl=command,
+        example_url=clean(facts.example_url, MAX_COMMAND),
+        tool=of_tool,
         parameters=described,
         parameters_left_out=len(parameters) - len(described),
         accepts=accepts,
@@ -138,15 +150,19 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
         network=row.network,
         scheme=row.scheme,
         warnings=[*contradictions, *warnings_of(snapshot.endpoints.probe_facts(ordinal))],
-        pays_with=PAYS_WITH,
+        pays_with=TOOL_PAYS_WITH if of_tool else PAYS_WITH,
         note=NOTE,
     )
     lines = [
         endpoint_line(replace(row, seller_says=instructions.seller_says), MAX_URL, MAX_LONG_SAYS),
         *(f"warning: {warning}" for warning in instructions.warnings),
-        CALL.format("it", command)
-        if command
-        else "no command: the URL is not HTTP, or the values are too long",
+        *(f"first: {each}" for each in instructions.first),
+        *(
+            tool_lines(of_tool)
+            if of_tool
+            else [CALL.format("it", command) if command else NO_COMMAND]
+        ),
+        *([EXAMPLE.format(instructions.example_url)] if facts.example_url else []),
         *map(_parameter_line, described),
         *_omitted(instructions.parameters_left_out, "parameters"),
         f"accepts; seller: {msgspec.json.encode(accepts).decode()}"
@@ -154,7 +170,7 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
         else "its 402 says how it is paid",
         *_omitted(accepts_left_out, "ways to pay"),
         *(f"paid by; seller: {each}" for each in documented),
-        f"pays with {PAYS_WITH}",
+        f"pays with {instructions.pays_with}",
         NOTE,
     ]
     return instructions, "\n".join(lines)
@@ -290,12 +306,8 @@ def _omitted(count: int, things: str) -> list[str]:
     return [f"{count} {things} are too long and left out"] if count else []
 
 
-def _read_accepts(snapshot: Snapshot, ordinal: int) -> tuple[list[Any], int]:
-    """Return the ways to pay that a feed lists, as far as they fit, and how many do not."""
-    resource = snapshot.endpoints.resource_of(ordinal)
-    if resource is None:
-        return [], 0
-    entries = _accepts.decode(snapshot.resources.texts.view(resource)).accepts
+def _fit(entries: Sequence[Raw]) -> tuple[list[Any], int]:
+    """Return the ways to pay as far as they fit, and how many do not."""
     fitting: list[Any] = []
     room = MAX_ACCEPTS
     for entry in entries:

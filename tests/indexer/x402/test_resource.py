@@ -25,6 +25,7 @@ from indexer.x402.discovery import Discovery, FoundResources
 from indexer.x402.listing import MAX_LISTING
 from indexer.x402.readings import Readings
 from indexer.x402.resource import SIZE, Rules, read_resource
+from indexer.x402.tools import NO_SELLER
 from service.schema.discovery import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
@@ -329,7 +330,13 @@ def test_a_public_address_is_listed(host: str) -> None:
             Policy(max_price=Decimal("10000.000001")),
         ),
         (resource("https://api.example@evil.example/"), "URLs with credentials", None),
-        (resource("mcp://tool/weather"), "resources not over https", None),
+        (resource("mcp://server/weather"), "resources not over https", None),
+        (resource("mcp://tool/weather", accept(payTo="")), NO_SELLER, None),
+        (
+            resource("mcp://tool/weather", metadata={"serverUrl": "http://mcp.example/mcp"}),
+            "http resources",
+            Policy(allow_http=True),
+        ),
     ],
 )
 def test_a_resource_is_left_out_by_a_rule_unless_an_option_allows_it(

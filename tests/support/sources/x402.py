@@ -26,6 +26,8 @@ USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 TEST_USDC = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
 SOLANA_USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 URL = "https://api.weather-data.example/v1/forecast"
+TOOL = "mcp://tool/forecast"
+SERVER = "https://mcp.weather-data.example/mcp"
 RULES = Rules(Policy())
 """The rules of a build without options and without a date."""
 
@@ -57,6 +59,17 @@ def v2(declaration: Json, schema: Json | None = None, **fields: Any) -> Json:
     properties = {"properties": {"input": {"properties": schema or {}}}}
     bazaar = {"info": {"input": {"type": "http"} | declaration}, "schema": properties}
     return resource(extensions={"bazaar": bazaar | fields})
+
+
+def tool(
+    *accepts: Json, server: str = "", url: str = TOOL, name: str = "forecast", **fields: Any
+) -> Json:
+    """Return a listing of a paid MCP tool, with its server where one is given."""
+    schema = {"properties": {"city": {"type": "string"}}, "required": ["city"]}
+    declared: Json = {"type": "mcp", "toolName": name, "description": "Tomorrow's weather"}
+    declared |= {"inputSchema": schema} | ({"serverUrl": server} if server else {})
+    bazaar = {"info": {"input": declared}}
+    return resource({"url": url}, *accepts, type="mcp", extensions={"bazaar": bazaar}) | fields
 
 
 def read(record: Json | bytes, rules: Rules | None = None) -> Resource:

@@ -1,0 +1,87 @@
+"""Paid MCP tools: whose tool an identifier such as `mcp://tool/forecast` names.
+
+The identifier is no address, and servers of different sellers share it: it identifies a tool
+beside the server that sells it, or else beside the addresses that are paid and the name of the
+service.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from indexer.errors import LeftOut
+from indexer.x402.untrusted import line, mapping, text
+from service.urls import DEFAULT_PORTS, parse_url
+
+MAX_TOOL = 256  # characters
+MAX_SLUG = 12
+HASH_DIGITS = 8
+SELLERS = "mcp-"
+"""How the domains of sellers begin that name no server; no public host has their form."""
+SERVER_MEMBERS = ("serverUrl", "server_url", "mcpUrl", "mcp_url", "server", "endpoint")
+NO_SELLER = "MCP tools without a seller"
+
+_tool = re.compile(r"mcp://tool/([^/?#\s]{1,768})", re.IGNORECASE)
+_no_letter = re.compile(r"[^a-z0-9]+")
+
+
+class Seller(NamedTuple):
+    """The seller of a tool that has no server: a domain, and what identifies the tool there."""
+
+    domain: str
+    identity: str
+
+
+def tool_of_url(url: str) -> str:
+    """Return the name of the tool that a URL identifies, empty for any other URL."""
+    match = _tool.fullmatch(url)
+    name = unquote(match[1]) if match else ""
+    return name if len(name) <= MAX_TOOL and name.isprintable() else ""
+
+
+def server_of(values: dict[str, Any], described: dict[str, Any]) -> str:
+    """Return the URL of the MCP server that a resource names, or an empty string."""
+    extension = mapping(values.get("extensions"), "bazaar")
+    info = mapping(extension, "info")
+    metadata = values.get("metadata")
+    for place in (mapping(info, "input"), info, extension, metadata, described, values):
+        for url in _urls(place):
+            try:
+                is_address = parse_url(url).scheme in DEFAULT_PORTS
+            except ValueError:
+                continue
+            if is_address:
+                return url
+    return ""
+
+
+def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> Seller:
+    """Return the seller whom these addresses pay; raises LeftOut where there are none.
+
+    Tools of one seller have equal sets of addresses, so that no other listing adds an address to
+    those that are paid for a tool.
+    """
+    addresses = sorted(payees)
+    if not addresses:
+        reason = "names neither the server that sells the tool nor an address that is paid"
+        raise LeftOut(NO_SELLER, "$.resource", reason)
+    name = line(service_name, MAX_TOOL).casefold()
+    digest = hashlib.sha256("\n".join((name, *addresses)).encode()).hexdigest()[:HASH_DIGITS]
+    slug = _no_letter.sub("-", name or addresses[0].lower()).strip("-")[:MAX_SLUG].strip("-")
+    domain = f"{SELLERS}{slug}-{digest}" if slug else f"{SELLERS}{digest}"
+    return Seller(domain, f"mcp://{domain}/tool/{quote(tool, safe='')}")
+
+
+def is_seller(domain: str) -> bool:
+    """Whether a domain stands for a seller, and is no host."""
+    return domain.startswith(SELLERS) and "." not in domain
+
+
+def _urls(place: Any) -> Iterator[str]:
+    for name in SERVER_MEMBERS if isinstance(place, dict) else ():
+        value = place.get(name)
+        yield text(value.get("url") if isinstance(value, dict) else value)

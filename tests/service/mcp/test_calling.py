@@ -1,0 +1,110 @@
+"""How to call paid MCP tools, templates, and endpoints that want a sign-in first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+
+from indexer.__main__ import main
+from tests.support.clients.mcp import call_in_process, structured, text_of
+from tests.support.running import Json, write_lines
+from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
+
+LISBON = "https://api.places.example/v1/places/lisbon"
+REQUIRED = [{"acceptIndexes": [0], "methods": [{"type": "oauth2"}, {"type": "sign-in-with-x"}]}]
+RESOURCES = [
+    tool(accept("2000"), server=SERVER, serviceName="Weather"),
+    tool(accept("3000", payTo="0xSecond"), serviceName="Second"),
+    v2({"method": "GET"}, exampleUrl=LISBON)
+    | {"resource": "https://api.places.example/v1/places/:place"},
+    resource(
+        "https://closed.example/soil",
+        accept(),
+        accept(network="eip155:137", asset="0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359"),
+        extensions={"auth-hints": {"info": {"authRequirements": REQUIRED}}},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of the resources."""
+    folder = tmp_path_factory.mktemp("calling")
+    source = write_lines(folder / "feed.jsonl", RESOURCES)
+    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
+    return folder / "artifacts"
+
+
+def instructions(artifacts: Path, query: str, price: float, **arguments: Any) -> tuple[Json, str]:
+    """Return the instructions for the endpoint of this price, and their text."""
+    rows = structured(artifacts, "search_endpoints", query=query)["endpoints"]
+    (row,) = [each for each in rows if each["price_usd"] == price]
+    call = {"endpoint": row["id"]} | arguments
+    text = text_of(call_in_process(artifacts, "how_to_call", **call))
+    return structured(artifacts, "how_to_call", **call), text
+
+
+def test_a_tool_is_called_with_arguments_and_paid_in_meta(artifacts: Path) -> None:
+    found, text = instructions(artifacts, "forecast", 0.002, values={"city": "Lisbon"})
+    assert found["url"] == TOOL
+    assert found["curl"] == ""
+    call = found["tool"]
+    assert (call["name"], call["server"], call["transport"]) == (
+        "forecast",
+        SERVER,
+        "streamable-http",
+    )
+    assert call["arguments"] == {"city": "Lisbon"}
+    assert '_meta["x402/payment"]' in call["payment"]
+    assert "@x402/mcp" in found["pays_with"]
+    assert found["accepts"][0]["amount"] == "2000"
+    line = next(each for each in text.splitlines() if each.startswith("MCP tool over"))
+    facts, words = line.split("; seller: ")
+    assert facts == "MCP tool over streamable-http"
+    assert words == (
+        f'tools/call {{"name":"forecast","arguments":{{"city":"Lisbon"}}}} at {SERVER}'
+    )
+    assert "curl" not in text
+
+
+def test_a_tool_whose_server_is_unknown_says_so(artifacts: Path) -> None:
+    found, text = instructions(artifacts, "forecast", 0.003)
+    assert "server" not in found["tool"]
+    assert found["tool"]["arguments"] == {"city": "..."}
+    assert "the listing names no server" in text
+
+
+def test_an_identifier_that_several_sellers_have_asks_for_an_id(artifacts: Path) -> None:
+    result = call_in_process(artifacts, "how_to_call", endpoint=TOOL)
+    assert result.is_error
+    assert "2 sellers have a tool of this name" in text_of(result)
+
+
+def test_the_first_row_has_no_curl_for_a_tool(artifacts: Path) -> None:
+    first = structured(artifacts, "search_endpoints", query="forecast")["endpoints"][0]
+    assert first["url"] == TOOL
+    assert "curl" not in first
+    assert first["parameters"] == ["city*: string in body"]
+
+
+def test_a_template_has_an_example_that_can_be_called(artifacts: Path) -> None:
+    found = structured(
+        artifacts, "how_to_call", endpoint="https://api.places.example/v1/places/:place"
+    )
+    assert found["example_url"] == LISBON
+    assert "tool" not in found
+    assert "first" not in found
+
+
+def test_a_sign_in_comes_first(artifacts: Path) -> None:
+    found = structured(artifacts, "how_to_call", endpoint="https://closed.example/soil")
+    sentence = "register or sign in before paying, by oauth2 or sign-in-with-x"
+    assert found["first"] == [f"{sentence}; some ways to pay need none"]
+    text = text_of(
+        call_in_process(artifacts, "how_to_call", endpoint="https://closed.example/soil")
+    )
+    assert text.splitlines()[1] == f"first: {found['first'][0]}"
