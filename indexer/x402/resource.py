@@ -21,6 +21,7 @@ from msgspec import UNSET, Struct, UnsetType
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy, Stablecoin
 from indexer.sources.denials import Denials, TakenDown, fold_address
+from indexer.sources.fates import NO_HOST
 from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import Address, Subject
 from indexer.x402.advice import advise
@@ -167,6 +168,7 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     price: in units of the currency, 0 where none is known
     is_listed: whether there is an entry of `accepts`
     advice: to its seller, as bits
+    tool_url: the identifier of a tool, where the resource has one for its URL
     """
 
     given: str
@@ -184,6 +186,7 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     notices: list[Notice]
     is_listed: bool
     advice: int
+    tool_url: str
 
     @property
     def key(self) -> str:
@@ -231,7 +234,7 @@ def read_resource(
     path, given_url, described = url_of(values)
     tool = tool_of_url(given_url)
     server = server_of(values, described) if tool else given_url
-    parsed = _check_url(path, server, rules) if server else None
+    parsed = None if tool and not server else _check_url(path, server, rules)
     document = read_described(source.text)
     accepted = read_accepts(values.get("accepts"), source.text, rules.stablecoins)
     accepted = price_described(accepted, document)
@@ -292,6 +295,7 @@ def read_resource(
         notices=accepted.notices,
         is_listed=listing is not None,
         advice=advise(values, accepted.entries, given_url, declared, metadata.description),
+        tool_url=parse_url(given_url).key if tool else "",
         listing=b"" if listing is None else _encode(listing),
         endpoint=_endpoint(url, declared, accepted, metadata, usage, document),
         networks=accepted.networks,
@@ -329,12 +333,12 @@ def _check_url(path: str, url: str, rules: Rules) -> ParsedUrl:
 
 
 def subject_of(outline: Outline) -> Subject:
-    """Return what a resource names: its URL, and its route template."""
+    """Return what a resource names: its URL and route template, or the server and URL of a tool."""
     host = host_hash(outline.host)
-    addresses = [
-        Address(text_hash(url), host)
-        for url in dict.fromkeys((key_of(outline.given), key_of(outline.identity)))
-    ]
+    urls = dict.fromkeys((key_of(outline.given), key_of(outline.identity)))
+    addresses = [Address(text_hash(url), host) for url in urls]
+    if outline.tool_url:
+        addresses.append(Address(text_hash(outline.tool_url), NO_HOST))
     payees = tuple(map(payee_hash, outline.payees))
     return Subject(tuple(addresses), payees, Advice(outline.advice))
 
