@@ -110,7 +110,10 @@ def write_endpoints(
     owners = np.concatenate((of_entries, of_prices))
     of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
     popularity = _popularity(columns, payers, alive)
-    _write_filters(folder, columns, of_offers, popularity)
+    registration = np.zeros(len(columns.endpoints), np.bool_)
+    requiring = join.owners[listed.registration]
+    registration[requiring[requiring != NONE]] = True
+    _write_filters(folder, columns, of_offers, popularity, registration)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
     enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
     prior = popularity.prior(enriched)
@@ -178,6 +181,7 @@ def _write_filters(
     columns: RecordColumns,
     of_offers: dict[str, FacetValues],
     popularity: Popularity,
+    registration: npt.NDArray[np.bool_],
 ) -> None:
     """Write the values that endpoints are filtered and ordered by."""
     endpoints, counts = columns.endpoints, columns.services["endpoints"]
@@ -188,6 +192,7 @@ def _write_filters(
             write_facet(writer, name, ENDPOINT_KEYS[name], values_of(columns))
         writer.write("prices", endpoints["price"])
         writer.write("enriched", np.repeat(columns.services["enriched"], counts))
+        writer.write("registration", registration)
         writer.write("payers", popularity.stored_payers)
         writer.write("alive", popularity.alive)
         writer.write("by_popularity", popularity.order)

@@ -28,12 +28,14 @@ class ListedResources(NamedTuple):
     keys: uint64[resources], hashes of what identifies their endpoints, as `endpoint_key` returns
     offers: int64[resources + 1], the offer that is the first entry of `accepts` of each
     alive: int8[resources], the verdict of probers on the endpoint of each
+    registration: bool[resources], which require a registration or a sign-in
     """
 
     services: npt.NDArray[np.int32]
     keys: npt.NDArray[np.uint64]
     offers: npt.NDArray[np.int64]
     alive: npt.NDArray[np.int8]
+    registration: npt.NDArray[np.bool_]
 
 
 class ServiceListing(NamedTuple):
@@ -86,7 +88,11 @@ def write_resources(
     arrays = columns.arrays(folder / "strings") | {"alive": verdicts, "beyond": beyond}
     write_arrays(folder / "resources", RESOURCES, arrays)
     return ListedResources(
-        np.asarray(services, np.int32), np.asarray(keys), arrays["entry_offsets"], verdicts
+        np.asarray(services, np.int32),
+        np.asarray(keys),
+        arrays["entry_offsets"],
+        verdicts,
+        arrays["registration"],
     )
 
 
@@ -100,6 +106,7 @@ class _Columns:
             name: array("i") for name in ("types", "networks", "schemes", "extensions", "tags")
         }
         self._offsets = {name: array("q", [0]) for name in ("entry", "extension", "tag")}
+        self._registration = bytearray()
         self._urls = bytearray()
         self._url_starts = array("q")
         self._position = 0
@@ -117,6 +124,7 @@ class _Columns:
             self._append("tags", tag)
         for name, items in (("entry", "networks"), ("extension", "extensions"), ("tag", "tags")):
             self._offsets[name].append(len(self._numbered[items]))
+        self._registration.append(bool(listing.call.requires))
         self._url_starts.append(len(self._urls))
         self._urls += listing.url.lower().encode() + b"\n"
         self._position += size + 1
@@ -127,6 +135,7 @@ class _Columns:
         arrays = {name: sorted_numbers[given] for name, given in self._numbered.items()}
         for name, offsets in self._offsets.items():
             arrays[f"{name}_offsets"] = np.asarray(offsets, np.int64)
+        arrays["registration"] = np.frombuffer(self._registration, np.bool_)
         arrays["url_starts"] = np.asarray(self._url_starts, np.int64)
         arrays["urls"] = np.frombuffer(self._urls, np.uint8)
         return arrays

@@ -43,6 +43,10 @@ NETWORK = "Only with this network on an entry of `accepts`, by any of its names.
 ASSET = "Only with this asset, in any case, on the same entry."
 EXTENSIONS = "Only with this key in `extensions`, or with all of several."
 ALIVE = "Only with an endpoint that probers found alive, or dead."
+REGISTRATION = (
+    "Only resources that require a registration or a sign-in before payment, or with `false` only "
+    "the others."
+)
 PRICE = "The most that the same entry may cost in US dollars, paid in a known stablecoin."
 Kind = Annotated[Text, about("Only resources of this type, such as `http` or `mcp`.")]
 PayTo = Annotated[
@@ -69,6 +73,7 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     scheme: Annotated[Text | None, about("Only with this scheme, on the same entry.")] = None
     pay_to: PayTo | None = None
     extensions: Annotated[Text | None, about("Only with this key in `extensions`.")] = None
+    registration: Annotated[bool | None, about(REGISTRATION)] = None
     snapshot: PublishedSnapshot = None
 
     @property
@@ -80,6 +85,7 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
             scheme=self.scheme,
             offers={} if self.pay_to is None else {"payTo": [self.pay_to]},
             extensions=() if self.extensions is None else (self.extensions,),
+            registration=self.registration,
         )
 
     @property
@@ -103,6 +109,7 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
     tags: Annotated[Texts, about("Only with this tag, or with any of several.")] = ()
     url_substring: UrlPart | None = None
     alive: Annotated[bool | None, about(ALIVE)] = None
+    registration: Annotated[bool | None, about(REGISTRATION)] = None
     limit: Limit = 20
     cursor: Cursor | None = None
     snapshot: PublishedSnapshot = None
@@ -131,6 +138,7 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
                 if value is not None
             },
             max_usd_price=None if self.max_usd_price is None else float(self.max_usd_price),
+            registration=self.registration,
         )
 
 

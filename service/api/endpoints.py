@@ -42,11 +42,16 @@ from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.resources import MAX_PAGE
 
-CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", "enriched", "maxPrice", "minPayers", "alive")
+BOUNDS = ("enriched", "maxPrice", "minPayers", "alive", "registration")
+CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", *BOUNDS)
 """The filters: `q` is required without any of them."""
 CURATED = "Only endpoints of services that are curated, or not."
 PAYERS = "The least number of payers that count, in 30 days."
 ALIVE = "Only endpoints that probers found alive, or dead."
+REGISTRATION = (
+    "Only endpoints whose listing requires a registration or a sign-in before payment, or with "
+    "`false` only the others."
+)
 ORDER = "The order; endpoints without a price come last."
 PER_SERVICE = "The most endpoints of one service that are listed; 0 lists all."
 OFFER = " Those of an entry of `accepts` must hold together."
@@ -88,6 +93,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     max_price: Annotated[Price | None, about(PRICE)] = None
     min_payers: Annotated[Payers | None, about(PAYERS)] = None
     alive: Annotated[bool | None, about(ALIVE)] = None
+    registration: Annotated[bool | None, about(REGISTRATION)] = None
     sort: Annotated[EndpointSort, about(ORDER)] = "relevance"
     per_service: Annotated[Offset, about(PER_SERVICE)] = 3
     facets: Annotated[tuple[EndpointFacet, ...], FACETS] = ()
@@ -107,6 +113,7 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
             max_price=None if self.max_price is None else float(self.max_price),
             min_payers=self.min_payers,
             alive=self.alive,
+            registration=self.registration,
             sort=self.sort,
             per_service=self.per_service,
             counted=self.facets,

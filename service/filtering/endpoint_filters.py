@@ -25,8 +25,9 @@ class EndpointFilters(Struct, frozen=True):
     `network`, `scheme`, `asset` and `payTo`. `max_price` is compared with the cheapest offer that
     satisfies them, or with the price of the endpoint without such conditions. `max_usd_price` is
     compared with the offers that have a price in US dollars. `min_payers` is compared with
-    the payers of an endpoint. `alive` is the verdict of probers. `match_all` requires every word of
-    a query. Of each service at most `per_service` endpoints are listed; 0 lists all.
+    the payers of an endpoint. `alive` is the verdict of probers, and `registration` is whether it
+    requires a registration or a sign-in. `match_all` requires every word of a query. Of each
+    service at most `per_service` endpoints are listed; 0 lists all.
     """
 
     offers: dict[str, list[str]] = {}
@@ -37,6 +38,7 @@ class EndpointFilters(Struct, frozen=True):
     max_usd_price: float | None = None
     min_payers: int | None = None
     alive: bool | None = None
+    registration: bool | None = None
     match_all: bool = False
     sort: EndpointSort = "relevance"
     per_service: int = 3
@@ -46,8 +48,9 @@ class EndpointFilters(Struct, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether any endpoint might be left out."""
-        bounds = (self.enriched, self.max_price, self.max_usd_price, self.min_payers, self.alive)
-        given = (bound is not None for bound in bounds)
+        bounds = (self.max_price, self.max_usd_price, self.min_payers)
+        verdicts = (self.enriched, self.alive, self.registration)
+        given = (each is not None for each in (*bounds, *verdicts))
         return any((self.offers, self.facets, self.services, *given))
 
 
@@ -63,7 +66,9 @@ class EndpointFilterIndex(FilterIndex):
 
     def __init__(self, path: Path, offers: Offers, services: ServiceFacet) -> None:
         keys = {name: OFFER_KEYS[name] for name in OFFER_FACETS} | {**ENDPOINT_KEYS}
-        super().__init__(open_arrays(path, ENDPOINT_FILTERS), keys)
+        arrays = open_arrays(path, ENDPOINT_FILTERS)
+        super().__init__(arrays, keys)
+        self._registration: Mask = arrays["registration"]
         self.facets["service"] = services
         self._offers = offers
 
@@ -72,17 +77,27 @@ class EndpointFilterIndex(FilterIndex):
         values = dict(filters.facets)
         if filters.services:
             values["service"] = filters.services
-        enriched, rest = filters.enriched, (filters.min_payers, filters.alive)
         if not filters.offers and filters.max_usd_price is None:
-            return Selection(self.satisfying(values, enriched, filters.max_price, *rest), None)
+            return Selection(self._satisfying(values, filters, filters.max_price), None)
         bounds = (filters.max_price, filters.max_usd_price)
         is_facet = len(filters.offers) == 1 and filters.offers.keys() <= set(OFFER_FACETS)
         if is_facet and bounds == (None, None) and filters.sort != "price":
-            return Selection(self.satisfying(filters.offers | values, enriched, None, *rest), None)
+            return Selection(self._satisfying(filters.offers | values, filters, None), None)
         offers = self._offers.select(self._offers.resolve(filters.offers), *bounds)
-        others = self.satisfying(values, enriched, None, *rest)
+        others = self._satisfying(values, filters, None)
         masks = [self._offers.endpoints_of(offers), *([] if others is None else [others])]
         return Selection(intersection(masks), offers)
+
+    def _satisfying(
+        self, values: dict[str, list[str]], filters: EndpointFilters, max_price: float | None
+    ) -> Mask | None:
+        """Return which endpoints satisfy all conditions but those of offers, None without any."""
+        bounds = (filters.enriched, max_price, filters.min_payers, filters.alive)
+        mask = self.satisfying(values, *bounds)
+        if filters.registration is None:
+            return mask
+        requirement: Mask = self._registration == filters.registration
+        return intersection([requirement, *([] if mask is None else [mask])])
 
     def page(
         self,

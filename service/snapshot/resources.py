@@ -36,7 +36,8 @@ class ResourceFilters(Struct, frozen=True):
     The conditions on entries of `accepts` must hold together on one of them: `network` and
     `scheme`, compared as they are given, `offers`, compared by their keys, and `max_usd_price`.
     `extensions` must all be keys of the extensions, one of `tags` a tag, and `url_part` a part of
-    the URL in any case. `alive` is the verdict of probers on the endpoint.
+    the URL in any case. `alive` is the verdict of probers on the endpoint, and `registration` is
+    whether a registration or a sign-in is required.
     """
 
     type: str | None = None
@@ -48,6 +49,7 @@ class ResourceFilters(Struct, frozen=True):
     offers: dict[str, list[str]] = {}
     max_usd_price: float | None = None
     alive: bool | None = None
+    registration: bool | None = None
 
 
 NO_RESOURCE_FILTERS = ResourceFilters()
@@ -109,7 +111,7 @@ class Resources:
 
     def cost(self, filters: ResourceFilters) -> int:
         """Return how many numbers and bytes are looked at to find the matches."""
-        conditions = sum(bool(value) for value in astuple(filters))
+        conditions = sum(value not in (None, (), {}) for value in astuple(filters))
         return conditions * len(self) + (len(self._urls) if filters.url_part is not None else 0)
 
     def _select(self, encoded: bytes) -> Mask | None:
@@ -125,6 +127,8 @@ class Resources:
             yield self._count("extension", numbers) == len(numbers)
         if filters.tags:
             yield self._count("tag", self._numbers(filters.tags)) > 0
+        if filters.registration is not None:
+            yield self._arrays["registration"] == filters.registration
         if filters.url_part is not None:
             yield self._urls.containing(filters.url_part)
         if filters.alive is not None:

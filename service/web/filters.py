@@ -185,6 +185,8 @@ def _label(name: str, value: str) -> str:
             return f"Up to {price}"
         case "enriched", flag:
             return "Curated" if flag == "true" else "Not curated"
+        case "registration", flag:
+            return "With registration" if flag == "true" else "Without registration"
         case "minPayers", number:
             return f"{number} payers or more"
         case "alive", flag:

@@ -1,0 +1,131 @@
+"""Paid MCP tools, examples of templates and sign-ins: over HTTP, on pages and to agents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from indexer.__main__ import main
+from indexer.probing.targets import Target, find_targets
+from service.snapshot import open_snapshot
+from tests.support.running import Json, serve, write_lines
+from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
+
+HINTS = {"auth-hints": {"info": {"authRequirements": [{"methods": [{"type": "oauth2"}]}]}}}
+PLACES = "https://api.places.example/v1/places/:place"
+LISBON = "https://api.places.example/v1/places/lisbon"
+OPEN = "https://api.open.example/v1/soil"
+CLOSED = "https://api.closed.example/v1/soil"
+RESOURCES = [
+    tool(accept("2000"), server=SERVER, serviceName="Weather"),
+    tool(accept("3000", payTo="0xSecond"), serviceName="Second seller"),
+    tool(accept("4000", payTo="0xThird"), url="mcp://tool/a%3Cb%3E", name="a<b>"),
+    v2({"type": "mcp", "toolName": "tides"}) | {"type": "mcp", "resource": "https://sea.example/m"},
+    v2({"method": "GET"}, exampleUrl=LISBON) | {"resource": PLACES, "description": "A place"},
+    resource(OPEN, description="Soil survey"),
+    resource(CLOSED, description="Soil survey", extensions=HINTS),
+    resource("https://wallet.example/soil", description="Soil survey", requires=["sign-in-with-x"]),
+]
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of the resources."""
+    folder = tmp_path_factory.mktemp("calls")
+    source = write_lines(folder / "feed.jsonl", RESOURCES)
+    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
+    return folder / "artifacts"
+
+
+@pytest.fixture(scope="module")
+def client(artifacts: Path) -> Iterator[httpx.Client]:
+    """Serve the resources."""
+    with serve(artifacts) as client:
+        yield client
+
+
+def get(client: httpx.Client, path: str, **parameters: Any) -> Json:
+    response = client.get(path, params=parameters)
+    assert response.status_code == 200, response.text
+    body: Json = response.json()
+    return body
+
+
+def test_the_type_mcp_finds_the_tools_of_all_sellers(client: httpx.Client) -> None:
+    listed = get(client, "/discovery/resources", type="mcp")["items"]
+    assert [each["resource"] for each in listed].count(TOOL) == 2
+    assert len(listed) == 4
+    assert len({each["ratecard"]["service"] for each in listed}) == 4
+    servers = {each["ratecard"]["tool"].get("server") for each in listed}
+    assert servers == {SERVER, "https://sea.example/m", None}
+    found = get(client, "/discovery/search", type="mcp", query="forecast")["resources"]
+    assert {each["resource"] for each in found[:2]} == {TOOL}
+
+
+def test_tools_are_found_by_their_texts(client: httpx.Client) -> None:
+    found = get(client, "/v1/search/endpoints", q="forecast tomorrow's weather")["endpoints"]
+    assert [each["url"] for each in found[:2]] == [TOOL, TOOL]
+    assert len({each["service"]["id"] for each in found[:2]}) == 2
+
+
+def test_records_have_no_facts_of_calls(client: httpx.Client) -> None:
+    for service in get(client, "/v1/services", limit=200)["services"]:
+        assert "ratecard" not in service
+        for endpoint in service["endpoints"]:
+            known = {"url", "method", "pricing", "description", "parameters", "payTo", "tool"}
+            assert endpoint.keys() <= known | {"serviceName"}
+
+
+def test_endpoints_that_require_a_registration_can_be_left_out(client: httpx.Client) -> None:
+    def urls(**parameters: Any) -> set[str]:
+        found = get(client, "/v1/search/endpoints", perService=0, **parameters)["endpoints"]
+        return {each["url"] for each in found}
+
+    requiring = {CLOSED, "https://wallet.example/soil"}
+    assert urls(q="soil survey", registration="true") == urls(registration="true") == requiring
+    assert OPEN in urls(q="soil survey", registration="false")
+    assert urls(registration="false").isdisjoint(requiring)
+    assert urls(registration="false", network="base").isdisjoint(requiring)
+    assert urls(registration="true", network="base", maxPrice="1") == requiring
+    assert client.get("/v1/search/endpoints?registration=perhaps").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/discovery/resources", "/discovery/search"])
+def test_resources_that_require_a_registration_can_be_left_out(
+    client: httpx.Client, path: str
+) -> None:
+    members = {"/discovery/resources": "items", "/discovery/search": "resources"}
+    with_one, without = (
+        get(client, path, registration=flag)[members[path]] for flag in ("true", "false")
+    )
+    assert {each["resource"] for each in with_one} == {CLOSED, "https://wallet.example/soil"}
+    assert all(each["ratecard"]["requires"] for each in with_one)
+    assert len(without) == len(RESOURCES) - 2
+    assert all("requires" not in each["ratecard"] for each in without)
+
+
+def test_pages_show_tools_examples_and_sign_ins_and_link_to_none(client: httpx.Client) -> None:
+    services = get(client, "/v1/services", limit=200)["services"]
+    paths = ["/endpoints", *(f"/services/{each['id']}" for each in services)]
+    text = "\n".join(client.get(path).text for path in paths)
+    assert not re.search(r"href=.?mcp:", text, re.IGNORECASE)
+    assert f"MCP tool forecast of {SERVER}, over streamable-http" in text
+    assert "MCP tool a&lt;b&gt;, of a server that the listing does not name" in text
+    assert f"For example <code>{LISBON}</code>" in text
+    assert "Register or sign in before paying, by <bdi>oauth2</bdi>" in text
+    assert "curl -i mcp:" not in text
+    assert "https://sea.example/m -d" not in text
+
+
+def test_a_probe_visits_no_tool_and_the_example_of_a_template(artifacts: Path) -> None:
+    targets = [*find_targets(open_snapshot(artifacts), post=True)]
+    visited = {each.url: each.request for each in targets if isinstance(each, Target)}
+    assert visited[PLACES] == LISBON
+    assert visited[OPEN] == OPEN
+    skipped = {each.url for each in targets} - visited.keys()
+    assert skipped == {TOOL, "mcp://tool/a%3Cb%3E", "https://sea.example/m"}
