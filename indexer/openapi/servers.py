@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urljoin
 
-from indexer.errors import InvalidRecord
+from indexer.documents.base import Base
 from indexer.options import SourceOptions
 from indexer.x402.untrusted import line, mapping
 from service.urls import MAX_URL
@@ -21,9 +20,7 @@ class Servers:
 
     def __init__(self, values: dict[str, Any], source: SourceOptions) -> None:
         self._servers = values.get("servers")
-        self._base = source.url
-        if not source.url and len(source.hosts) == 1 and "*" not in source.hosts[0]:
-            self._base = f"https://{source.hosts[0]}/"
+        self._base = Base(source)
 
     def url_of(self, path: str, item: dict[str, Any], operation: dict[str, Any], place: str) -> str:
         """Return the URL of an operation on its first server; raises InvalidRecord.
@@ -38,13 +35,6 @@ class Servers:
             lambda match: line(mapping(variables, match[1]).get("default"), MAX_DEFAULT),
             line(server.get("url"), MAX_URL) or "/",
         )
-        if "://" not in url:
-            if not self._base:
-                reason = "its server has a relative URL; name the host in `hosts` of the source"
-                raise InvalidRecord(place, reason)
-            try:
-                url = urljoin(self._base, url)
-            except ValueError as error:
-                raise InvalidRecord(place, f"is not a URL: {error}") from error
+        url = self._base.resolve(url, place)
         url = url.partition("#")[0].partition("?")[0]
         return f"{url.rstrip('/')}/{path.lstrip('/')}"
