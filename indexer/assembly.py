@@ -27,6 +27,7 @@ from indexer.payments.database import open_payments
 from indexer.payments.demand import ServiceDemand
 from indexer.payments.figures import describe_demand, describe_inputs
 from indexer.payments.files import PaymentInput
+from indexer.probes.pointers import quote_pointers
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.segments.reuse import KeptRecords
@@ -37,6 +38,7 @@ from indexer.sources.denials import Denials, TakenDown
 from indexer.sources.findings import Finding, Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
+from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
 from indexer.x402.resource import Rules, subject_of
 from service.schema.demand import DemandInputs
@@ -139,11 +141,14 @@ class Assembler:
             self._read(inputs, intake)
             with self._progress.stage("merge"):
                 discovery.merge()
+                join_pointers(discovery)
+                quote_pointers(inputs.probes, discovery, rules, self._now)
                 held = set(_taken_down(denied))
                 if any(each.state is State.SKIPPED for each in self._findings.tallies):
                     held |= self._decisions.served_ids
                 describe = partial(normaliser.services, discovery, policy=rules.policy)
                 catalogue.identify(discovery, self._decisions, held, describe, self._findings)
+                drop_pointers(discovery)
                 self._report_merged(discovery)
             with open_payments(
                 self._staging,
@@ -280,8 +285,7 @@ class Assembler:
     def _report_merged(self, discovery: Discovery) -> None:
         """Report resources that others replace, and sources that contradict each other."""
         for dropped in discovery.dropped:
-            fault = LeftOut(dropped.rule, "$.resource", dropped.reason)
-            self._withdraw(discovery, dropped.place, fault)
+            self._withdraw(discovery, dropped.place, dropped.fault)
         for conflict in sorted(self._decisions.conflicts):
             self._findings.note_conflict(conflict)
         for place, notice in discovery.remarks:

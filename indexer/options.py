@@ -25,6 +25,7 @@ class Kind(StrEnum):
     RESOURCES = "resources"
     RECORDS = "records"
     OPENAPI = "openapi"
+    MANIFEST = "manifest"
     PAYMENTS = "payments"
     OVERLAY = "overlay"
     PROBES = "probes"
@@ -83,8 +84,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
         Meta(
             title=f"one of {', '.join(Kind)}",
             description="`resources` (what a URL gives by default), `records`, `openapi`, "
-            "`payments`, `overlay` or `probes`; without it the content of a file says which of the "
-            "first three it is",
+            "`manifest`, `payments`, `overlay` or `probes`; without it the content of a file says "
+            "which of the first four it is",
         ),
     ] = None
     trust: Annotated[
@@ -165,7 +166,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     @property
     def is_listed(self) -> bool:
         """Whether the source gives services or resources."""
-        return self.kind in {None, Kind.RESOURCES, Kind.RECORDS, Kind.OPENAPI}
+        return self.kind not in {Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES}
 
     def takes(self, key: str) -> bool:
         """Whether a key of SCOPES, or any other, means something for this source."""

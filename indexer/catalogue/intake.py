@@ -27,6 +27,7 @@ from indexer.errors import (
     SourceFailed,
     TooManyRejects,
 )
+from indexer.manifests.reading import read_manifest
 from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
@@ -43,7 +44,10 @@ from service.schema.listings import Fate
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
-READERS: Mapping[Kind, Reader] = {Kind.OPENAPI: read_openapi}
+READERS: Mapping[Kind, Reader] = {
+    Kind.OPENAPI: read_openapi,
+    Kind.MANIFEST: read_manifest,
+}
 """The readers of documents; lists are read item by item."""
 
 

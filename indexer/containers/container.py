@@ -70,11 +70,12 @@ class Container(Struct, frozen=True):
     pagination: Pagination = NONE
 
 
-def open_container(file: io.BufferedReader, max_bytes: int) -> Container:
+def open_container(file: io.BufferedReader, max_bytes: int, kind: Kind | None = None) -> Container:
     """Read JSON lines as a stream, and an array, an envelope or a document whole.
 
     An envelope is an object with one of LIST_KEYS and none of RECORD_KEYS; null is an empty list. A
-    document has the members of one of FORMATS. Both have up to `max_bytes`.
+    document has the members of one of FORMATS. Both have up to `max_bytes`. `kind` is what the
+    operator declares it to be, where an envelope may be either.
     Raises NoList, BeyondBounds and DamagedText.
     """
     number, line = _first_line(file)
@@ -91,7 +92,7 @@ def open_container(file: io.BufferedReader, max_bytes: int) -> Container:
     # Blank lines are replaced, so that a fault keeps its line.
     text = _read_rest(file, line + b"\n" * min(skipped, MAX_RECORD), max_bytes)
     del line
-    return _open_text(text, number)
+    return _open_text(text, number, kind)
 
 
 def open_lines(file: io.BufferedReader) -> Container:
@@ -140,13 +141,13 @@ def _is_document(line: bytes, following: bytes) -> bool:
     if start != b"{":
         return start == b"["
     try:
-        keys = decode_members(line).keys()
+        members = decode_members(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if not following:
             return any(f'"{key}"'.encode() in line for key in (*LIST_KEYS, *KEYS))
         return line.rstrip().endswith(OPEN_ENDS) or following in CONTINUATIONS
-    is_list = any(key in keys for key in LIST_KEYS)
-    return not RECORD_KEYS & keys and (is_list or recognise(keys) is not None)
+    is_list = any(key in members for key in LIST_KEYS)
+    return not RECORD_KEYS & members.keys() and (is_list or recognise(members) is not None)
 
 
 def _starts_document(prefix: bytes) -> bool:
@@ -198,21 +199,21 @@ def _read_rest(file: io.BufferedReader, start: bytes, max_bytes: int) -> bytes:
     return text.getvalue()
 
 
-def _open_text(text: bytes, first_line: int) -> Container:
+def _open_text(text: bytes, first_line: int, kind: Kind | None) -> Container:
     try:
-        return _open_document(text, text, first_line)
+        return _open_document(text, text, first_line, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         offset = _offset.search(str(error))
         line = first_line + text.count(b"\n", 0, int(offset[1]) if offset else len(text.rstrip()))
         fault = DamagedText(str(error), line)
     masked = mask_surrogates(text)
     try:
-        return _open_document(masked, text, first_line)
+        return _open_document(masked, text, first_line, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise fault from error
 
 
-def _open_document(masked: bytes, text: bytes, first_line: int) -> Container:
+def _open_document(masked: bytes, text: bytes, first_line: int, kind: Kind | None) -> Container:
     """Open a JSON text that is decoded as `masked`; raises DecodeError for a malformed one."""
     try:
         if opening := _opening.match(text):
@@ -229,7 +230,7 @@ def _open_document(masked: bytes, text: bytes, first_line: int) -> Container:
         ) from error
     if RECORD_KEYS & members.keys():
         return Container(iter([(f"line {first_line}", text.strip())]))
-    if document := recognise(members):
+    if document := recognise(members, kind):
         return _open_described(document, text)
     key = next((key for key in LIST_KEYS if key in members), "")
     if not key:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.options import Kind
+
+Members = Mapping[str, Raw]
+LAST_UPDATED = "lastUpdated"
 
 
 class Format(Struct, frozen=True):
@@ -16,12 +20,62 @@ class Format(Struct, frozen=True):
     keys: members of the object, all of which a document has
     kind: the kind of source that gives such documents, None where they are not read
     advice: for a format that is not read
+    fits: whether an object with these members is no envelope, None where no envelope has them
     """
 
     name: str
     keys: frozenset[str]
     kind: Kind | None = None
     advice: str = "name a list of services or resources instead"
+    fits: Callable[[Members], bool] | None = None
+
+
+class _Entry(Struct):
+    """The members that tell an entry of a manifest from one of a feed."""
+
+    url: Raw | UnsetType = UNSET
+    resource: Raw | UnsetType = UNSET
+    endpoints: Raw | UnsetType = UNSET
+
+
+class _First(Struct, array_like=True):
+    """The first element of a list, whose others are skipped."""
+
+    element: Raw | UnsetType = UNSET
+
+
+_first = msgspec.json.Decoder(_First)
+_entry = msgspec.json.Decoder(_Entry)
+
+
+def _lists_addresses(members: Members) -> bool:
+    """Whether `resources` begins with a URL, or with an object that has one as `url`."""
+    element = _first_of(members["resources"])
+    if element.startswith(b'"'):
+        return True
+    entry = _entry_of(element)
+    return entry.url is not UNSET and entry.resource is UNSET and entry.endpoints is UNSET
+
+
+def _lists_described(members: Members) -> bool:
+    """Whether `items` begins with an object `resource`, and nothing states a pagination."""
+    if members.keys() != {"items", LAST_UPDATED}:
+        return False
+    resource = _entry_of(_first_of(members["items"])).resource
+    return resource is not UNSET and bytes(resource).startswith(b"{")
+
+
+def _first_of(value: Raw) -> bytes:
+    """Return the first element of a list, empty where there is none."""
+    try:
+        element = _first.decode(value).element
+    except (msgspec.ValidationError, RecursionError):
+        return b""
+    return b"" if element is UNSET else bytes(element)
+
+
+def _entry_of(element: bytes) -> _Entry:
+    return _entry.decode(element) if element.startswith(b"{") else _Entry()
 
 
 FORMATS = (
@@ -35,14 +89,28 @@ FORMATS = (
     Format("an AsyncAPI document", frozenset(("asyncapi",))),
     Format("an OpenRPC document", frozenset(("openrpc",))),
     Format("a linkset", frozenset(("linkset",)), advice="name the documents that it links to"),
+    Format("a manifest", frozenset(("resources",)), Kind.MANIFEST, fits=_lists_addresses),
+    Format("a manifest", frozenset(("items",)), Kind.MANIFEST, fits=_lists_described),
 )
-KEYS = tuple(dict.fromkeys(key for each in FORMATS for key in sorted(each.keys)))
+KEYS = tuple(
+    dict.fromkeys(key for each in FORMATS if each.fits is None for key in sorted(each.keys))
+)
 """Members that tell a format, beside those of envelopes and records."""
+OTHER_KEYS = (LAST_UPDATED,)
+"""Members that tell a format by what stands beside them alone."""
 
 
-def recognise(members: Collection[str]) -> Format | None:
-    """Return the format of an object with these members, None for a list or a record."""
-    return next((each for each in FORMATS if each.keys.issubset(members)), None)
+def recognise(members: Members, kind: Kind | None = None) -> Format | None:
+    """Return the format of an object with these members, None for a list or a record.
+
+    kind: what the operator declares it to be, where its members leave that open
+    """
+    for each in FORMATS:
+        is_declared = kind is not None and each.kind is kind
+        has_keys = each.keys.issubset(members)
+        if has_keys and (each.fits is None or is_declared or each.fits(members)):
+            return each
+    return None
 
 
 def describe_kind(kind: Kind) -> str:

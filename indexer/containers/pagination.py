@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, defstruct
 
-from indexer.containers.documents import KEYS
+from indexer.containers.documents import KEYS, OTHER_KEYS
 from indexer.text import RECORD_KEYS
 
 LIST_KEYS = ("services", "resources", "items")
@@ -75,6 +75,7 @@ _NAMES = (
     *LIST_KEYS,
     *RECORD_KEYS,
     *KEYS,
+    *OTHER_KEYS,
     *TOTALS,
     *CURSORS,
     *FLAGS,

@@ -50,11 +50,15 @@ def encode_resource(operation: DescribedOperation) -> bytes:
     return _encode({name: value for name, value in fields.items() if value})
 
 
-def _declare(operation: DescribedOperation) -> Schema:
-    """Return the extension that declares the input of an operation."""
-    schemas = {GROUPS[group]: schema for group, schema in operation.parameters.items()}
+def declare_input(declared: Schema, schemas: Schema) -> Schema:
+    """Return an extension that declares an input, with JSON Schemas by their members."""
     properties = {"input": {"type": "object", "properties": schemas}}
     return {
-        "info": {"input": {"type": "http", "method": operation.method}},
+        "info": {"input": {"type": "http"} | declared},
         "schema": {"type": "object", "properties": properties},
     }
+
+
+def _declare(operation: DescribedOperation) -> Schema:
+    schemas = {GROUPS[group]: schema for group, schema in operation.parameters.items()}
+    return declare_input({"method": operation.method}, schemas)

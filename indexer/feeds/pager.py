@@ -18,7 +18,7 @@ from indexer.feeds.walk import Walk, walk_feed, walk_links, walk_offsets
 from indexer.options import Kind, Limits, SourceOptions
 
 PAGE_SIZE = 200
-PLAIN = (Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES)
+PLAIN = (Kind.MANIFEST, Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES)
 """Kinds of sources that are files and never pages."""
 MAX_DIGITS = 15  # of a number in a URL
 

@@ -31,7 +31,7 @@ TermsOf = Callable[[int], list[Terms]]
 """Returns the listed ways to pay of an endpoint, by its number."""
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """An observation of listed endpoints, and when it was made."""
 
     observation: Observation
@@ -83,7 +83,7 @@ class _Reader:
         self._targets, self._rules = targets, rules
         self._findings, self._progress = findings, progress
 
-    def lines(self, each: Input, tally: Tally) -> Iterator[_Line]:
+    def lines(self, each: Input, tally: Tally) -> Iterator[Line]:
         """Yield the observations of a file; raises SourceError."""
         if each.failure is not None:
             raise each.failure
@@ -94,33 +94,35 @@ class _Reader:
             tally.records += 1
             url: str | None = None
             try:
-                observation = _decode(record)
+                observation = decode_line(record)
                 url = observation.url
-                line = self._judge(observation)
+                line = judge_line(observation, self._targets, self._rules)
             except InvalidRecord as fault:
                 self._findings.refuse(tally, record.position, url, fault)
             else:
                 tally.published += 1
                 yield line
 
-    def _judge(self, observation: Observation) -> _Line:
-        """Return an observation of listed endpoints; raises InvalidRecord."""
-        url = _parse(observation.url)
-        moment = self._rules.read_time(observation.given_time)
-        if moment == NEVER and observation.moment == NEVER:
-            raise LeftOut(UNDATED, "$.observed_at", "is no time")
-        if moment == NEVER:
-            raise LeftOut(FUTURE, "$.observed_at", "is more than an hour in the future")
-        targets = [*self._targets.matching(url, observation.method)]
-        if not targets:
-            raise LeftOut(UNLISTED, "$.url", "is listed by no source with this method")
-        return _Line(observation, moment, targets)
 
-
-def _decode(record: SourceRecord) -> Observation:
+def decode_line(record: SourceRecord) -> Observation:
+    """Return the observation of a line; raises InvalidRecord."""
     if record.fault:
         raise record.fault
     return decode_observation(record.text)
+
+
+def judge_line(observation: Observation, targets: Targets, rules: Rules) -> Line:
+    """Return an observation of some of these endpoints; raises InvalidRecord for another one."""
+    url = _parse(observation.url)
+    moment = rules.read_time(observation.given_time)
+    if moment == NEVER and observation.moment == NEVER:
+        raise LeftOut(UNDATED, "$.observed_at", "is no time")
+    if moment == NEVER:
+        raise LeftOut(FUTURE, "$.observed_at", "is more than an hour in the future")
+    numbers = [*targets.matching(url, observation.method)]
+    if not numbers:
+        raise LeftOut(UNLISTED, "$.url", "is listed by no source with this method")
+    return Line(observation, moment, numbers)
 
 
 def _parse(url: str) -> ParsedUrl:
@@ -131,7 +133,7 @@ def _parse(url: str) -> ParsedUrl:
 
 
 def _add(
-    trusted: TrustedLines, line: _Line, prober: str, targets: Targets, terms_of: TermsOf
+    trusted: TrustedLines, line: Line, prober: str, targets: Targets, terms_of: TermsOf
 ) -> None:
     """Add a line of a trusted prober."""
     observation, moment, numbers = line

@@ -94,7 +94,7 @@ def read_records(
         source = decompress(file)
         if fault := describe_encoding(source.peek(2)[:2]):
             raise SourceError(f"{name}: {fault}")
-        container = open_lines(source) if is_lines else open_container(source, MAX_DOCUMENT)
+        container = open_lines(source) if is_lines else open_container(source, MAX_DOCUMENT, kind)
         count = 0
         for count, record in enumerate(_open_records(container, kind, read_document), 1):
             if count > max_items:

@@ -27,24 +27,29 @@ Fields = dict[str, Raw]
 class ServiceTexts(Struct, array_like=True):
     """The texts of a document on its service, empty where there are none.
 
-    guidance: `info.x-guidance`, instructions for agents
+    guidance: `info.x-guidance` or `instructions`, for agents
     info: the object `x-service-info` as JSON
+    has_names: whether the service is named by the resources of the document alone
     """
 
     description: str = ""
     guidance: str = ""
     info: bytes = b""
+    has_names: bool = True
 
 
 class Described(Struct, omit_defaults=True):
     """The values of a resource that a document describes.
 
-    place: JSON path of the payment in the document, for notices
+    place: JSON path of the payment in the document, for notices; empty without one
+    service: None for a document without texts on its service
+    is_pointer: whether the document has its URL alone, without a way to pay
     """
 
     offers: list[PaymentOffer] = []
-    place: str = "$"
-    service: ServiceTexts = field(default_factory=ServiceTexts)
+    place: str = ""
+    service: ServiceTexts | None = None
+    is_pointer: bool = False
 
 
 class _Marked(Struct):
@@ -79,9 +84,11 @@ def merge_described(values: Iterable[Raw]) -> Raw:
     """Return what several documents say, the first before the others."""
     documents = [_described.decode(each) for each in values]
     offers = merge_offers(each.offers for each in documents)
-    texts = zip(*(astuple(each.service) for each in documents), strict=True)
-    service = ServiceTexts(*(next(filter(None, each), each[0]) for each in texts))
-    return Raw(msgspec.json.encode(Described(offers, documents[0].place, service)))
+    services = [astuple(each.service) for each in documents if each.service is not None]
+    texts = (next(filter(None, each), each[0]) for each in zip(*services, strict=True))
+    service = ServiceTexts(*texts) if services else None
+    place = next((each.place for each in documents if each.place), "")
+    return Raw(msgspec.json.encode(Described(offers, place, service)))
 
 
 def price_described(accepted: Accepted, described: Described | None) -> Accepted:
@@ -97,10 +104,10 @@ def price_described(accepted: Accepted, described: Described | None) -> Accepted
     if accepted.entries:
         return replace(accepted, notices=accepted.notices + notices)
     pricing, best = price_of(described.offers)
-    if best is None:
+    if best is None and place:
         reason = "asks for a payment, and the document states no price"
         notices.append(Notice(PRICE_NOT_LISTED, place, reason))
-    elif best.base_amount:
+    elif best is not None and best.base_amount:
         name = best.asset or "there is none"
         reason = f"is not a currency whose decimals are known: {name}"
         notices.append(Notice(UNKNOWN_ASSET, place, reason))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from msgspec import Struct
 
-from indexer.errors import InvalidRecord
+from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
 from indexer.sources.records import SourceRecord
 from indexer.x402.described import decode_fields
@@ -22,8 +22,15 @@ from indexer.x402.merging import Candidate, merge
 from indexer.x402.prices import Notice
 from indexer.x402.readings import Readings, ReadResource
 from indexer.x402.resource import Outline
+from service.urls import key_of
 
 LEAST_TRUST = -(2**62)
+PATH = "$.resource"
+OUTRANKED = LeftOut(
+    "URLs that a more trusted source lists otherwise",
+    PATH,
+    "a more trusted source lists this URL",
+)
 
 
 class Place(Struct, gc=False):
@@ -40,6 +47,7 @@ class Place(Struct, gc=False):
     position: str
     method: str
     is_listed: bool
+    is_pointer: bool
     number: int
     start: int
     stop: int
@@ -74,11 +82,10 @@ class Worse(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """A resource that is not listed because of another one: its place, and why."""
+    """A resource that is not listed although its source was accepted: its place, and why."""
 
     place: Place
-    rule: str
-    reason: str
+    fault: LeftOut
 
 
 class Remark(NamedTuple):
@@ -120,7 +127,8 @@ class FoundResources:
 class Discovery:
     """Resources of all sources; in memory are only their places.
 
-    `names` are those of the sources by number, and `readings` has the resources.
+    `names` are those of the sources by number, and `readings` has the resources. `pointers` are
+    those of which nothing says more yet, by URL, after `merge`.
     """
 
     def __init__(self, spool: BinaryIO, readings: Readings, decisions: Decisions) -> None:
@@ -134,6 +142,7 @@ class Discovery:
         self._groups: list[list[Place]] = []
         self.dropped: list[Dropped] = []
         self.remarks: list[Remark] = []
+        self.pointers: dict[str, list[Place]] = defaultdict(list)
 
     def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
         """Write the text of a resource to the spool; returns its place."""
@@ -147,6 +156,7 @@ class Discovery:
             position=record.position,
             method=outline.method,
             is_listed=outline.is_listed,
+            is_pointer=outline.is_pointer,
             number=number,
             start=start,
             stop=self._end,
@@ -168,12 +178,35 @@ class Discovery:
         for domain, found in self._hosts.items():
             by_address: dict[str, list[tuple[str, Place]]] = defaultdict(list)
             for key, place in found:
-                by_address[address_of(key)].append((key, place))
+                if place.is_pointer:
+                    self.pointers[url_of(key)].append(place)
+                else:
+                    by_address[address_of(key)].append((key, place))
+            if not by_address:
+                continue
             self._drop_outranked(by_address)
             merged = chain.from_iterable(map(self._merge_address, by_address.values()))
             in_order = sorted(merged, key=itemgetter(0))
             self._merged[domain] = [place for _, place in in_order]
         self._hosts.clear()
+
+    def of_domain(self, domain: str) -> list[Place]:
+        """Return the merged resources of a domain."""
+        return self._merged.get(domain, [])
+
+    def replace(self, domain: str, places: Iterable[Place]) -> None:
+        """Replace the merged resources of a domain."""
+        self._merged[domain] = sorted(places, key=lambda place: self.outline(place).key)
+
+    def wait(self, url: str, pointers: list[Place]) -> None:
+        """Replace the pointers to a URL of which nothing says more."""
+        self.pointers[url] = pointers
+        if not pointers:
+            del self.pointers[url]
+
+    def take(self, place: Place) -> None:
+        """Note that a resource is served as its source has it."""
+        self._decisions.take(self.outline(place).key, self._names[place.source])
 
     def domains(self) -> list[str]:
         """Return the domains that have resources, by the first of their most trusted sources."""
@@ -223,7 +256,7 @@ class Discovery:
             payees = {payee for pair in named for payee in endpoints[pair]}
             is_other = bool(payees) and payees.isdisjoint(outline.payees)
             if place.trust < trust and (is_other if named else spellings & urls):
-                self._outrank(place)
+                self.outrank(place)
             else:
                 (claimed if named else others).append(place)
         self._groups.append(claimed)
@@ -234,7 +267,12 @@ class Discovery:
     def drop(self, domain: str, rule: str, reason: str) -> None:
         """Leave out the resources of a domain that nothing has claimed."""
         for place in self._merged.pop(domain, ()):
-            self.dropped += [Dropped(each, rule, reason) for each in (place, *place.others)]
+            fault = LeftOut(rule, PATH, reason)
+            self.dropped += [Dropped(each, fault) for each in (place, *place.others)]
+
+    def outrank(self, place: Place) -> None:
+        """Leave out a resource whose URL a more trusted source lists otherwise."""
+        self.dropped.append(Dropped(place, OUTRANKED))
 
     def services(self) -> Iterator[Grouped]:
         """Yield the services of the resources that nothing has claimed, by domain."""
@@ -282,7 +320,7 @@ class Discovery:
             for key, place in found:
                 outline = self.outline(place)
                 if leading < max(trusts[outline.given], trusts[outline.identity]):
-                    self._outrank(place)
+                    self.outrank(place)
                 else:
                     kept.append((key, place))
             by_address[address] = kept
@@ -307,7 +345,7 @@ class Discovery:
             if method in leading:
                 by_method[method].append((key, place))
             else:
-                self._outrank(place)
+                self.outrank(place)
         merged = []
         for method, candidates in by_method.items():
             if len(candidates) == 1:
@@ -317,10 +355,6 @@ class Discovery:
             else:
                 merged.append(self._merge(method, [place for _, place in candidates]))
         return merged
-
-    def _outrank(self, place: Place) -> None:
-        rule = "URLs that a more trusted source lists otherwise"
-        self.dropped.append(Dropped(place, rule, "a more trusted source lists this URL"))
 
     def _merge(self, method: str, places: list[Place]) -> tuple[str, Place]:
         """Return the place of the resource that these become, after its key."""
@@ -351,6 +385,11 @@ class Discovery:
         self.remarks += (Remark(first, notice) for notice in notices)
         place.others = tuple(each for each in places if each is not first)
         return key, place
+
+
+def url_of(key: str) -> str:
+    """Return the URL of the key of a resource, equal for all spellings of its placeholders."""
+    return key_of(key.partition("\n")[0])
 
 
 def address_of(key: str) -> str:

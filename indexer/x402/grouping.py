@@ -82,7 +82,8 @@ def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> 
     trust = max(each.trust for each in grouped)
     resources = [each.resource for each in grouped]
     leading = [each.resource for each in grouped if each.trust == trust]
-    namers = [each for each in leading if each.texts is not None] or _of_commonest_payee(leading)
+    described = [each for each in leading if each.texts is not None and each.texts.has_names]
+    namers = described or _of_commonest_payee(leading)
     agree = partial(_agreed, count=len(namers), least=1 if len(leading) <= FEW else 2)
     given_name = agree(each.metadata.service_name for each in namers)
     name = given_name or _name_of(domain, leading)

@@ -169,6 +169,7 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     is_listed: whether there is an entry of `accepts`
     advice: to its seller, as bits
     tool_url: the identifier of a tool, where the resource has one for its URL
+    is_pointer: whether it is a bare pointer, of which another source has to say more
     """
 
     given: str
@@ -187,6 +188,7 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     is_listed: bool
     advice: int
     tool_url: str
+    is_pointer: bool
 
     @property
     def key(self) -> str:
@@ -259,8 +261,9 @@ def read_resource(
     usage, last_called = _usage(values.get("quality"), rules)
     updated = rules.read_time(values.get("lastUpdated") or described.get("lastUpdated"))
     rules.check_age(updated)
+    is_pointer = document is not None and document.is_pointer
     listing = None
-    if accepted.entries:
+    if accepted.entries and not is_pointer:
         listing = make_listing(
             source.text,
             values,
@@ -296,6 +299,7 @@ def read_resource(
         is_listed=listing is not None,
         advice=advise(values, accepted.entries, given_url, declared, metadata.description),
         tool_url=parse_url(given_url).key if tool else "",
+        is_pointer=is_pointer and not accepted.entries,
         listing=b"" if listing is None else _encode(listing),
         endpoint=_endpoint(url, declared, accepted, metadata, usage, document),
         networks=accepted.networks,

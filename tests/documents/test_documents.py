@@ -177,7 +177,11 @@ def test_the_catalogue_files_of_the_indexing_document_are_valid(
     for text in re.findall(r"^```toml\n(.*?)^```$", INDEXING, re.MULTILINE | re.DOTALL):
         path.write_text(text)
         names.append([source.name for source in read_catalogue_file(str(path)).sources])
-    assert sorted(names) == [["own", "payai", "payments"], ["weather", "partners"]]
+    assert sorted(names) == [
+        ["manifest"],
+        ["own", "payai", "payments"],
+        ["weather", "partners"],
+    ]
 
 
 def test_the_readme_has_every_command() -> None:

@@ -10,11 +10,13 @@ import pytest
 from indexer.containers.container import Container, NoList, open_container
 from indexer.options import Kind
 from tests.support.running import Json, service
+from tests.support.sources.manifests import HOST, MANIFESTS, described, items, objects, urls
 from tests.support.sources.openapi import DOCUMENTS, X402SCAN
+from tests.support.sources.x402 import resource, v2
 
 
-def open_text(text: str) -> Container:
-    return open_container(io.BufferedReader(io.BytesIO(text.encode())), 2**24)
+def open_text(text: str, kind: Kind | None = None) -> Container:
+    return open_container(io.BufferedReader(io.BytesIO(text.encode())), 2**24, kind)
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -47,3 +49,43 @@ def test_records_and_lists_with_members_of_documents_stay_what_they_are() -> Non
     record = json.dumps(service() | {"openapi": "3.1.0", "paths": {}})
     assert open_text(record).kind is None
     assert open_text(json.dumps([X402SCAN])).kind is None
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_manifest_is_one_item(name: str, indent: int | None) -> None:
+    container = open_text(json.dumps(MANIFESTS[name], indent=indent))
+    assert container.kind is Kind.MANIFEST
+    ((position, item),) = container.items
+    assert (position, json.loads(item)) == ("", MANIFESTS[name])
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"x402Version": 2, "items": [resource()], "pagination": {"limit": 1, "total": 1}},
+        {"x402Version": 2, "items": [resource()], "lastUpdated": 1781555511},
+        items(described(), pagination={"limit": 20, "offset": 0, "total": 1}),
+        items(described(), total=1),
+        {"x402Version": 2, "items": [described()]},
+        {"x402Version": 1, "resources": [v2({})]},
+        {"x402Version": 1, "resources": [v2({}) | {"url": HOST}]},
+        {"resources": [service() | {"url": HOST}]},
+        urls(),
+        items(),
+        urls(7, HOST),
+        items([described()]),
+    ],
+)
+def test_an_envelope_of_a_feed_stays_a_list(envelope: Json) -> None:
+    for indent in (None, 1):
+        container = open_text(json.dumps(envelope, indent=indent))
+        assert container.kind is None
+        assert container.key in {"resources", "items"}
+
+
+@pytest.mark.parametrize(
+    "envelope", [urls(), items(), items(described(), total=1), objects(resource()), urls(7)]
+)
+def test_an_envelope_that_is_declared_a_manifest_is_one(envelope: Json) -> None:
+    assert open_text(json.dumps(envelope), Kind.MANIFEST).kind is Kind.MANIFEST

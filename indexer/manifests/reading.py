@@ -1,0 +1,153 @@
+"""Manifests of hosts to resources: a complete entry is one, another one is a bare pointer.
+
+Three shapes are in use: URLs under `resources`, objects with `url` there, and objects with an
+object `resource` under `items`. A manifest may mix them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from indexer.containers.elements import split
+from indexer.documents.authority import Authority
+from indexer.documents.base import Base
+from indexer.documents.document import Document
+from indexer.documents.resource import Schema, declare_input
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.sources.records import DESCRIBED, SourceRecord
+from indexer.text import decode_or_invalid
+from indexer.x402.described import Described, Fields, ServiceTexts, encode_fields
+from indexer.x402.resource import SIZE, url_of
+from indexer.x402.untrusted import NULL, decode_object, mapping, string_of, text
+
+MAX_ENTRIES = 5_000  # of a manifest
+MAX_GUIDANCE = 5_000  # characters
+MAX_METHOD = 32
+REPLACED = frozenset((DESCRIBED, "url", "method", "resource", "endpoints"))
+"""Members of entries that resources do not have, or not as they came."""
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_fields = msgspec.json.Decoder(Fields)
+_line = re.compile(r"\s*(?:([A-Za-z]{3,7})\s+)?(\S+)\s*")
+
+
+class _Members(Struct):
+    """The members of a manifest that are read."""
+
+    resources: Raw = NULL
+    items: Raw = NULL
+    instructions: Raw = NULL
+
+
+_members = msgspec.json.Decoder(_Members)
+
+
+def read_manifest(document: Document) -> Iterator[SourceRecord]:
+    """Yield a record for each entry of a manifest, or a fault for one that cannot be read."""
+    try:
+        members = decode_or_invalid(_members, document.text)
+    except InvalidRecord as fault:
+        yield SourceRecord("", b"", fault)
+        return
+    reader = _Reader(document, string_of(members.instructions))
+    for key, value in (("resources", members.resources), ("items", members.items)):
+        entries = bytes(value)
+        if entries.startswith(b"["):
+            for number, entry in enumerate(split(entries, 1, len(entries) - 1)):
+                yield reader.read(bytes(entry).strip(), f"{key}[{number}]")
+        elif value != NULL:
+            yield SourceRecord(key, b"", InvalidRecord(f"$.{key}", "Expected `array`"))
+
+
+class _Reader:
+    """Reads the entries of one manifest."""
+
+    def __init__(self, document: Document, instructions: str) -> None:
+        self._authority = Authority(document.source)
+        self._base = Base(document.source)
+        guidance = text(instructions).strip()[:MAX_GUIDANCE]
+        self._texts = ServiceTexts(guidance=guidance, has_names=False) if guidance else None
+        self._count = 0
+
+    def read(self, entry: bytes, position: str) -> SourceRecord:
+        """Return the record of an entry; that of a refused one has its URL, where it has any."""
+        content = b""
+        try:
+            values, fields = _decode(entry)
+            path, method, given = _address(values)
+            url = self._base.resolve(given, path)
+            fields = _complete(values, fields, method, url)
+            content = encode_fields(fields)
+            self._authority.check(path, url)
+            if self._count >= MAX_ENTRIES:
+                reason = f"follows {MAX_ENTRIES:,} entries, the most of one manifest"
+                raise LeftOut(SIZE, path, reason)
+        except InvalidRecord as fault:
+            return SourceRecord(position, content, fault)
+        self._count += 1
+        if values.get("accepts") in (None, []):
+            pointer = Described(service=self._texts, is_pointer=True)
+            content = encode_fields(fields | {DESCRIBED: Raw(_encode(pointer))})
+        return SourceRecord(position, content)
+
+
+def _decode(entry: bytes) -> tuple[dict[str, Any], Fields]:
+    """Return the members of an entry, decoded and as they came; a URL alone is one of them."""
+    if entry.startswith(b'"'):
+        return {"url": string_of(Raw(entry))}, {}
+    if not entry.startswith(b"{"):
+        raise InvalidRecord("$", "Expected `string` or `object`")
+    return decode_object(entry), _fields.decode(entry)
+
+
+def _address(values: dict[str, Any]) -> tuple[str, str, str]:
+    """Return the JSON path of a URL, its method, which may stand before it, and the URL."""
+    path, given = "$.url", values.get("url")
+    if given is None:
+        path, given, _ = url_of(values)
+    match = _line.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
+        raise InvalidRecord(path, "is not a URL, or a method and a URL")
+    declared = text(values.get("method")) or text(mapping(values, "input").get("method"))
+    return path, (declared or match[1] or "").strip().upper()[:MAX_METHOD], match[2]
+
+
+def _complete(values: dict[str, Any], fields: Fields, method: str, url: str) -> Fields:
+    """Return the members of a resource: those of an entry, at an absolute URL, with its input."""
+    completed = {name: value for name, value in fields.items() if name not in REPLACED}
+    encoded = Raw(_encode(url))
+    if isinstance(values.get("resource"), dict):
+        encoded = Raw(_encode(_fields.decode(fields["resource"]) | {"url": encoded}))
+    completed["resource"] = encoded
+    extensions = mapping(values, "extensions")
+    extension = {} if mapping(extensions, "bazaar") else _declare(values, method)
+    if extension:
+        completed["extensions"] = Raw(_encode(extensions | {"bazaar": extension}))
+    return completed
+
+
+def _declare(values: dict[str, Any], method: str) -> Schema:
+    """Return the extension that declares the input of an entry, empty where `accepts` does so."""
+    given = mapping(values, "input")
+    has_schema = any(mapping(each.get("outputSchema"), "input") for each in _accepts(values))
+    if not given and (has_schema or not method):
+        return {}
+    schemas = {name: value for name, value in given.items() if isinstance(value, dict)}
+    declared = {name: value for name, value in given.items() if name not in schemas}
+    route = declared.pop("routeTemplate", None)
+    extension = declare_input(declared | {"method": method}, schemas)
+    if route is not None:
+        extension["routeTemplate"] = route
+    if output := mapping(values, "output"):
+        extension["info"]["output"] = output
+    return extension
+
+
+def _accepts(values: dict[str, Any]) -> list[dict[str, Any]]:
+    given = values.get("accepts")
+    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []

@@ -1,0 +1,170 @@
+"""Bare pointers: URLs without a way to pay, listed where another source says more of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Raw, Struct
+
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.sources.records import DESCRIBED, SourceRecord
+from indexer.x402.described import Described, Fields, decode_fields, encode_fields, read_described
+from indexer.x402.discovery import PATH, Discovery, Dropped, Place
+from indexer.x402.endpoints import Endpoints, pair_endpoints
+from indexer.x402.readings import decode_resource
+from indexer.x402.resource import Outline
+from service.urls import key_of
+
+BARE = "bare pointers"
+REASON = "is a bare pointer: no source or probe says more"
+ANY = ""
+"""The method of a resource that declares none."""
+MAX_GIVING = 16
+"""Pointers of one URL and method of which a resource may take what it lacks."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def join_pointers(discovery: Discovery) -> None:
+    """Join pointers to the resources of their URLs that other sources list, once these are merged.
+
+    A pointer without a method joins all of its URL, another one those of its method, else those
+    that declare none. It gives them what they lack, unless it is less trusted.
+    """
+    by_domain: dict[str, list[str]] = defaultdict(list)
+    for url, pointers in discovery.pointers.items():
+        by_domain[discovery.outline(pointers[0]).domain].append(url)
+    for domain, urls in by_domain.items():
+        if places := discovery.of_domain(domain):
+            discovery.replace(domain, _join(discovery, places, urls))
+
+
+def settle_pointers(discovery: Discovery, endpoints: Endpoints) -> None:
+    """Take out the pointers that a catalogue record lists, which stand by its word."""
+    for given, method in endpoints:
+        url = key_of(given)
+        if url in discovery.pointers:
+            pointers = discovery.pointers[url]
+            rest = [each for each in pointers if ("", method) not in _methods(each)]
+            discovery.wait(url, rest)
+
+
+def drop_pointers(discovery: Discovery) -> None:
+    """Leave out the pointers of which nothing says more."""
+    fault = LeftOut(BARE, PATH, REASON)
+    for pointers in discovery.pointers.values():
+        discovery.dropped += [Dropped(each, fault) for each in pointers]
+    discovery.pointers.clear()
+
+
+def _methods(place: Place) -> set[tuple[str, str]]:
+    return pair_endpoints([""], place.method)
+
+
+class _Joined(Struct):
+    """A resource that pointers join.
+
+    pointers: those that may give it what it lacks, the most trusted first
+    counted: those that are counted with it, as each is with one resource alone
+    """
+
+    place: Place
+    outline: Outline
+    pointers: list[Place] = []
+    counted: list[Place] = []
+
+
+def _join(discovery: Discovery, places: Iterable[Place], urls: Iterable[str]) -> list[Place]:
+    """Return the resources of a domain, joined by the pointers to these URLs."""
+    joined = [_Joined(place, discovery.outline(place)) for place in places]
+    by_url: dict[str, list[_Joined]] = defaultdict(list)
+    for each in joined:
+        for url in {key_of(each.outline.given), key_of(each.outline.identity)}:
+            by_url[url].append(each)
+    for url in urls:
+        if url in by_url:
+            discovery.wait(url, _join_url(discovery, by_url[url], discovery.pointers[url]))
+    keys = {each.outline.key for each in joined}
+    return [_complete(discovery, each, keys) for each in joined]
+
+
+def _join_url(discovery: Discovery, found: list[_Joined], pointers: list[Place]) -> list[Place]:
+    """Join pointers to the resources of their URL; returns those that join none."""
+    by_method: dict[str, list[_Joined]] = defaultdict(list)
+    for each in found:
+        names = [name for _, name in _methods(each.place)] if each.place.method else [ANY]
+        for name in names:
+            by_method[name].append(each)
+    given: dict[str, list[Place]] = defaultdict(list)
+    rest = []
+    trust = max(each.place.trust for each in found)
+    for pointer in sorted(pointers, key=lambda each: (-each.trust, each.source)):
+        names = [*by_method]
+        if pointer.method:
+            declared = sorted(name for _, name in _methods(pointer) if name in by_method)
+            names = declared or [name for name in (ANY,) if name in by_method]
+        for name in names:
+            given[name].append(pointer)
+        if names:
+            by_method[names[0]][0].counted.append(pointer)
+        elif trust > pointer.trust:
+            discovery.outrank(pointer)
+        else:
+            rest.append(pointer)
+    for name, joining in given.items():
+        for each in by_method[name]:
+            each.pointers += joining[:MAX_GIVING]
+    return rest
+
+
+def _complete(discovery: Discovery, joined: _Joined, keys: set[str]) -> Place:
+    """Return a resource with what it lacks and the pointers to it have.
+
+    That is a description, what a caller has to do first, words for agents, and the method where all
+    pointers declare the same; `keys` are those of all resources.
+    """
+    place, outline = joined.place, joined.outline
+    place.others = (*place.others, *joined.counted)
+    believed = [each for each in joined.pointers[:MAX_GIVING] if each.trust >= place.trust]
+    if not believed:
+        return place
+    methods = {each.method for each in believed} - {ANY}
+    if place.method == ANY and not outline.tool and len(methods) == 1:
+        (outline.method,) = methods
+        if outline.key in keys:
+            outline.method = ANY
+    fields = decode_fields(discovery.text(place))
+    completed = fields | _lacking(discovery, place, fields, believed)
+    if completed == fields and outline.method == place.method:
+        return place
+    record = SourceRecord(place.position, encode_fields(completed))
+    try:
+        reading = discovery.readings.read(record, outline.method)
+    except InvalidRecord:  # with these, it breaks a rule that it keeps
+        return place
+    fresh = discovery.spool(place.source, place.trust, record, reading)
+    fresh.others = place.others
+    return fresh
+
+
+def _lacking(
+    discovery: Discovery, place: Place, fields: Fields, pointers: Iterable[Place]
+) -> Fields:
+    """Return the members that a resource lacks, from the first pointer that has each."""
+    found: Fields = {}
+    readings = discovery.readings
+    has_description = bool(decode_resource(readings.encoded(place.number)).metadata.description)
+    for pointer in pointers:
+        text = discovery.text(pointer)
+        description = decode_resource(readings.encoded(pointer.number)).metadata.description
+        if description and not has_description:
+            found.setdefault("description", Raw(_encode(description)))
+        requires = decode_fields(text).get("requires")
+        if requires is not None and "requires" not in fields:
+            found.setdefault("requires", requires)
+        described = read_described(text)
+        if described and described.service and DESCRIBED not in fields:
+            found.setdefault(DESCRIBED, Raw(_encode(Described(service=described.service))))
+    return found

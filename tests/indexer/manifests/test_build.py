@@ -1,0 +1,342 @@
+"""Builds from manifests: complete entries are listed, bare pointers where something says more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.cli.main import main
+from indexer.x402.pointers import BARE, REASON
+from tests.support.intake import CatalogueFolder, listings, source
+from tests.support.running import Json, serve, service
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.manifests import (
+    HOST,
+    INSTRUCTIONS,
+    described,
+    items,
+    objects,
+    pointer,
+    urls,
+)
+from tests.support.sources.openapi import FREE, document, fixed
+from tests.support.sources.x402 import accept, v2
+
+FEEDS = "--allow-private-feeds"
+DENIED = "0x" + "66" * 20
+EARLIER, LONG_AGO = ((datetime.now(UTC) - timedelta(days=days)).isoformat() for days in (1, 30))
+
+
+def listing(path: str, method: str = "GET", **fields: Any) -> Json:
+    """Return a resource of a feed, without a description."""
+    return v2({"method": method} if method else {}) | {"resource": HOST + path} | fields
+
+
+def seen(path: str, *quotes: Json, **members: Any) -> Json:
+    """Return an observation of a 402 with these prices."""
+    given = {"url": HOST + path, "observed_at": EARLIER, "outcome": "quoted", "status": 402}
+    return given | {"quotes": [*quotes] or [accept("30000")]} | members
+
+
+def probes(*lines: Json, **keys: Any) -> Json:
+    return source("probes", [*lines], kind="probes", **keys)
+
+
+def endpoints_of(artifacts: Path) -> dict[tuple[str, str], Json]:
+    """Return the endpoints of all records by path and method."""
+    folder = artifacts / "snapshots" / (artifacts / "CURRENT").read_text().strip()
+    records = json.loads(b"[%b]" % (folder / "records.json").read_bytes())
+    return {
+        (each["url"].removeprefix(HOST), each["method"]): each
+        for record in records
+        for each in record["endpoints"]
+    }
+
+
+class Manifests:
+    """Catalogues with one manifest and other sources, and their reports."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._path, self._capsys = folder / "manifest.json", capsys
+        self.folder = CatalogueFolder(folder)
+
+    def build(self, manifest: Any, *sources: Json, trust: int = 1, **policy: Any) -> Json:
+        """Build; returns the report, in which the records of the manifest have one fate each."""
+        self._path.write_text(json.dumps(manifest))
+        own = {"name": "manifest", "path": "manifest.json", "kind": "manifest", "trust": trust}
+        assert self.folder.build(own, *sources, options=["--json"], **policy) == 0
+        report: Json = json.loads(self._capsys.readouterr().out)
+        for tally in report["sources"]:
+            parts = tally["published"] + tally["rejected"] + sum(tally["leftOut"].values())
+            assert tally["records"] == parts
+        return report
+
+    def endpoints(self, manifest: Any, *sources: Json, **keys: Any) -> dict[tuple[str, str], Json]:
+        """Build; returns the endpoints."""
+        self.build(manifest, *sources, **keys)
+        return endpoints_of(self.folder.artifacts)
+
+
+@pytest.fixture
+def manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Manifests:
+    return Manifests(tmp_path, capsys)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of a fetched manifest, a feed, and a document."""
+    root = tmp_path_factory.mktemp("manifests")
+    folder = CatalogueFolder(root)
+    manifest = urls(
+        f"{HOST}/tides",
+        "POST /bare",
+        pointer("/waves", description="Heights of waves"),
+        "https://other.example/a",
+        7,
+        described(),
+        f"{HOST}/bare",
+        f"{HOST}/free",
+        instructions=INSTRUCTIONS,
+    )
+    waves = document({"/waves": {"get": fixed(summary="")}, "/free": {"get": FREE}}, HOST)
+    (root / "waves.json").write_text(json.dumps(waves))
+    with misbehaving(sending(manifest)) as server:
+        status = folder.build(
+            source("manifest", server.url, hosts=["api.weather.example"]),
+            source(
+                "feed", [listing("/tides"), listing("/tides", "POST")], kind="resources", trust=0
+            ),
+            {"name": "waves", "path": "waves.json", "trust": 0},
+            options=[FEEDS],
+        )
+    assert status == 0
+    return folder.artifacts
+
+
+@pytest.fixture(scope="module")
+def client(published: Path) -> Iterator[Any]:
+    with serve(published) as client:
+        yield client
+
+
+def test_endpoints_are_those_of_which_a_source_says_more(published: Path) -> None:
+    assert endpoints_of(published).keys() == {
+        ("/tides", "GET"),
+        ("/tides", "POST"),
+        ("/waves", "GET"),
+        ("/v1/forecast/:city", "GET"),
+    }
+    assert listings(published).keys() == {
+        f"GET {HOST}/tides",
+        f"POST {HOST}/tides",
+        f"GET {HOST}/v1/forecast/oslo",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "fate", "reason"),
+    [
+        (f"{HOST}/tides", "published", ""),
+        (f"{HOST}/waves", "published", ""),
+        (f"{HOST}/v1/forecast/oslo", "published", ""),
+        (f"{HOST}/bare", "left out", REASON),
+        (f"{HOST}/free", "left out", REASON),
+        ("https://other.example/a", "left out", "other.example is none of the `hosts`"),
+    ],
+)
+def test_each_entry_has_a_fate(
+    client: Any,
+    published: Path,
+    url: str,
+    fate: str,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = client.get("/v1/listings", params={"url": url}).json()
+    assert answer["listed"] == (fate == "published")
+    assert any(
+        each["fate"] == fate and reason in each.get("reason", "") for each in answer["fates"]
+    )
+    main(["why", url, "--artifacts", str(published)])
+    assert reason in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_complete_entry_is_listed_as_a_feed_lists_it(published: Path) -> None:
+    forecast = listings(published)[f"GET {HOST}/v1/forecast/oslo"]
+    assert forecast["accepts"] == [accept("50000")]
+    assert forecast["requires"] == ["sign-in-with-x"]
+    assert forecast["serviceName"] == "Weather House"
+
+
+def test_a_manifest_gives_descriptions_and_guidance_that_are_missing(
+    client: Any, published: Path
+) -> None:
+    assert endpoints_of(published)["/waves", "GET"]["description"] == "Heights of waves"
+    record = client.get("/v1/services/api-weather-example").json()["service"]
+    assert record["x-guidance"] == INSTRUCTIONS
+
+
+def test_a_description_of_a_source_stays(manifests: Manifests) -> None:
+    said = [
+        listing("/a", description="As the feed has it"),
+        listing("/b", accepts=[accept(description="As an entry has it")]),
+        listing("/c", method=""),
+    ]
+    found = manifests.endpoints(
+        objects(*(pointer(path) for path in ("/a", "/b", "/c"))),
+        source("feed", said, kind="resources"),
+    )
+    assert {path: each["description"] for (path, _), each in found.items()} == {
+        "/a": "As the feed has it",
+        "/b": "As an entry has it",
+        "/c": "Tables at /c",
+    }
+
+
+@pytest.mark.parametrize(("trust", "text"), [(1, "Tables at /a"), (0, "Tables at /a"), (-1, None)])
+def test_a_less_trusted_manifest_adds_no_text(
+    manifests: Manifests, trust: int, text: str | None
+) -> None:
+    feed = source("feed", [listing("/a")], kind="resources", trust=0)
+    report = manifests.build(objects(pointer("/a")), feed, trust=trust)
+    (endpoint,) = endpoints_of(manifests.folder.artifacts).values()
+    assert endpoint.get("description") == text
+    assert endpoint["pricing"]["amount"] == "0.01"
+    assert [each["published"] for each in report["sources"]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("entries", "listed", "methods", "left_out"),
+    [
+        ([""], ["GET", "POST"], {"GET", "POST"}, 0),
+        (["GET"], ["GET", "POST"], {"GET", "POST"}, 0),
+        (["PUT"], ["GET", "POST"], {"GET", "POST"}, 1),
+        (["POST"], [""], {"POST"}, 0),
+        (["POST", "", "POST"], [""], {"POST"}, 1),
+        (["GET", "POST"], [""], {""}, 0),
+        (["GET"], ["GET, POST"], {"GET, POST"}, 0),
+        (["POST"], ["GET", ""], {"GET"}, 1),
+    ],
+)
+def test_a_pointer_joins_the_resources_of_its_method(
+    manifests: Manifests, entries: list[str], listed: list[str], methods: set[str], left_out: int
+) -> None:
+    feed = [listing("/a", method) for method in listed]
+    sources = [source(f"feed{n}", [each], kind="resources") for n, each in enumerate(feed)]
+    report = manifests.build(urls(*(f"{each} {HOST}/a".strip() for each in entries)), *sources)
+    assert {method for _, method in endpoints_of(manifests.folder.artifacts)} == methods
+    assert sum(report["sources"][0]["leftOut"].values()) == left_out
+
+
+def test_a_record_of_a_catalogue_says_more(manifests: Manifests) -> None:
+    endpoint = {"url": f"{HOST}/a", "method": "GET", "pricing": {"amount": "1", "currency": "USDC"}}
+    record = service() | {"id": "other", "domain": "other.example", "endpoints": [endpoint]}
+    report = manifests.build(urls(f"{HOST}/a", f"POST {HOST}/a"), source("own", [record]))
+    assert report["sources"][0]["published"] == 1
+    assert report["sources"][0]["leftOut"] == {BARE: 1}
+
+
+def test_a_quote_of_a_trusted_prober_is_the_price(manifests: Manifests) -> None:
+    found = manifests.endpoints(
+        objects(pointer("/a", requires=["sign-in-with-x"]), f"{HOST}/b", f"{HOST}/c"),
+        probes(seen("/a"), seen("/b", method="POST"), seen("/d")),
+    )
+    assert found.keys() == {("/a", "GET"), ("/b", "POST")}
+    priced = found["/a", "GET"]
+    assert (priced["pricing"]["amount"], priced["pricing"]["currency"]) == ("0.03", "USDC")
+    assert (priced["payTo"], priced["description"]) == ("0xPay", "Tables at /a")
+    assert listings(manifests.folder.artifacts) == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        ([seen("/a", observed_at=LONG_AGO)], BARE),
+        ([seen("/a", outcome="answered", status=200, quotes=[])], BARE),
+        ([seen("/a", observed_at=LONG_AGO), seen("/a", outcome="unreachable", quotes=[])], BARE),
+        ([seen("/a", accept("much"))], BARE),
+        ([seen("/a", method="POST")], BARE),
+        ([seen("/a", observed_at="never")], BARE),
+        ([seen("/a", accept(payTo=DENIED))], "taken down"),
+        ([seen("/a", accept("9" * 20))], "implausible prices"),
+    ],
+)
+def test_a_pointer_without_a_current_price_is_left_out(
+    manifests: Manifests, lines: list[Json], rule: str
+) -> None:
+    deny = [{"payee": DENIED, "reason": "of the operator"}]
+    report = manifests.build(objects(pointer("/a")), probes(*lines), deny=deny)
+    assert report["sources"][0]["leftOut"] == {rule: 1}
+    assert endpoints_of(manifests.folder.artifacts) == {}
+
+
+def test_a_prober_that_is_not_trusted_says_nothing(manifests: Manifests) -> None:
+    assert not manifests.endpoints(objects(pointer("/a")), probes(seen("/a"), trust=0))
+
+
+def test_pointers_of_several_manifests_are_one_endpoint(manifests: Manifests) -> None:
+    other = manifests.folder.artifacts.parent / "other.json"
+    other.write_text(json.dumps(objects(pointer("/a", method="")), indent=1))
+    given = {"name": "other", "path": "other.json", "trust": 0}
+    report = manifests.build(urls(f"GET {HOST}/a", f"{HOST}/a"), given, probes(seen("/a")))
+    assert [each["published"] for each in report["sources"][:2]] == [2, 1]
+    assert endpoints_of(manifests.folder.artifacts).keys() == {("/a", "GET")}
+
+
+def test_a_less_trusted_pointer_adds_no_method(manifests: Manifests) -> None:
+    feed = source("feed", [listing("/a")], kind="resources", trust=2)
+    report = manifests.build(urls(f"POST {HOST}/a"), feed, probes(seen("/a", method="POST")))
+    assert report["sources"][0]["leftOut"] == {"URLs that a more trusted source lists otherwise": 1}
+
+
+def test_pointers_alone_change_no_id(manifests: Manifests) -> None:
+    feed = source("feed", [v2({}) | {"resource": "https://a-b.example/x"}], kind="resources")
+    manifests.build(urls("https://a.b.example/y"), feed)
+    with serve(manifests.folder.artifacts) as client:
+        (found,) = client.get("/v1/services").json()["services"]
+    assert found["id"] == "a-b-example"
+
+
+def test_a_second_build_changes_nothing(manifests: Manifests) -> None:
+    sources = (
+        source("feed", [listing("/a", ""), listing("/b")], kind="resources"),
+        probes(seen("/c")),
+    )
+    manifest = objects(*(pointer(path) for path in ("/a", "/b", "/c", "/d")))
+    first = manifests.build(manifest, *sources)
+    assert manifests.build(manifest, *sources, max_price=9_999)["snapshot"] == first["snapshot"]
+
+
+def test_names_are_those_of_listings(manifests: Manifests) -> None:
+    feed = [listing(f"/{n}", serviceName="Weather House") for n in range(4)]
+    manifests.build(
+        urls(f"{HOST}/0", instructions=INSTRUCTIONS), source("feed", feed, kind="resources")
+    )
+    with serve(manifests.folder.artifacts) as client:
+        (found,) = client.get("/v1/services").json()["services"]
+    assert (found["name"], found["x-guidance"]) == ("Weather House", INSTRUCTIONS)
+
+
+def test_a_fetched_manifest_does_not_speak_for_other_domains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = CatalogueFolder(tmp_path)
+    with misbehaving(sending(items(described()))) as server:
+        given = source("manifest", server.url, kind="manifest")
+        assert folder.build(given, options=[FEEDS]) == 0
+    assert endpoints_of(folder.artifacts) == {}
+    assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
+
+
+def test_another_document_is_no_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"services": []}))
+    given = {"name": "a", "path": "a.json", "kind": "manifest", "on_error": "fail"}
+    assert CatalogueFolder(tmp_path).build(given) != 0
+    assert "is not a manifest; correct its `kind`" in capsys.readouterr().err

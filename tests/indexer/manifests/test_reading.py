@@ -1,0 +1,282 @@
+"""Manifests: each entry is a resource, a bare pointer or a fault, whatever the manifest says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.documents.authority import OTHER_HOSTS
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.manifests import reading
+from indexer.options import Policy, SourceOptions
+from indexer.sources.records import SourceRecord
+from indexer.x402.resource import SIZE, Resource, Rules, read_resource
+from tests.support.running import Json, examples
+from tests.support.sources.manifests import (
+    FETCHED,
+    HOST,
+    INSTRUCTIONS,
+    ITEMS,
+    OBJECTS,
+    URLS,
+    described,
+    items,
+    objects,
+    pointer,
+    read,
+    urls,
+)
+from tests.support.sources.x402 import accept, v1
+
+RULES = Rules(Policy())
+KEYS = (
+    *("url", "method", "description", "resource", "accepts", "input", "output", "requires"),
+    *(
+        "routeTemplate",
+        "pathParams",
+        "extensions",
+        "bazaar",
+        "endpoints",
+        "x-ratecard",
+        "outputSchema",
+    ),
+)
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+    st.sampled_from([f"{HOST}/a", "POST /a", "a", "//[", "GET", "https://other.example/a", " "]),
+)
+values: st.SearchStrategy[Any] = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=3)), inner, max_size=6),
+    ),
+    max_leaves=25,
+)
+entries = st.one_of(
+    values,
+    st.builds(pointer, st.just("/a"), accepts=values, method=values, description=values),
+    st.builds(described, st.just("/a"), accepts=values, input=values, output=values),
+)
+
+
+def understand(record: SourceRecord) -> Resource:
+    assert record.fault is None
+    return read_resource(record, RULES)[0]
+
+
+def faults(given_: Any, source: SourceOptions = FETCHED) -> list[str]:
+    return [str(each.fault) for each in read(given_, source)]
+
+
+def test_a_url_is_a_pointer_with_the_words_of_the_manifest() -> None:
+    forecast, tides = map(understand, read(URLS))
+    assert (forecast.identity, forecast.method) == (f"{HOST}/forecast", "")
+    assert (tides.identity, tides.method) == (f"{HOST}/tides", "POST")
+    for each in (forecast, tides):
+        assert each.is_pointer
+        assert not each.is_listed
+        assert not each.notices
+        assert each.texts is not None
+        assert each.texts.guidance == INSTRUCTIONS
+
+
+def test_an_object_is_complete_with_accepts_and_else_a_pointer() -> None:
+    tides, surges = map(understand, read(OBJECTS))
+    assert (tides.is_pointer, tides.is_listed) == (True, False)
+    assert (tides.method, tides.metadata.description) == ("GET", "Tables at /tides")
+    assert (surges.is_pointer, surges.is_listed, surges.price) == (False, True, 0.02)
+    assert surges.method == "GET"
+
+
+def test_a_described_resource_has_its_input_output_and_requirements() -> None:
+    record, bare = read(ITEMS)
+    forecast = understand(record)
+    assert (forecast.identity, forecast.method) == (f"{HOST}/v1/forecast/:city", "GET")
+    assert (forecast.price, forecast.output) == (0.05, "celsius")
+    assert forecast.metadata.service_name == "Weather House"
+    (city,) = json.loads(bytes(forecast.endpoint))["parameters"]
+    assert (city["name"], city["group"], city["description"]) == ("city", "path", "a city")
+    assert json.loads(record.text)["requires"] == ["sign-in-with-x"]
+    assert understand(bare).is_pointer
+
+
+def test_an_entry_keeps_what_its_accepts_and_extensions_say() -> None:
+    old = {"url": f"{HOST}/a", "method": "POST"} | v1({"queryParams": {"days": "number"}})
+    del old["resource"]
+    own = {"bazaar": {"info": {"input": {"type": "http", "method": "PUT"}}}}
+    amounts: Json = {"accepts": [accept("1" + "0" * 30)], "score": 0.1}
+    first, second, third = read(
+        objects(old, pointer(extensions=own, accepts=[accept()]), pointer(**amounts))
+    )
+    (days,) = json.loads(bytes(understand(first).endpoint))["parameters"]
+    assert (days["name"], days["group"]) == ("days", "query")
+    assert understand(second).method == "PUT"
+    assert json.loads(third.text)["accepts"] == amounts["accepts"]
+    assert b'"score":0.1' in third.text
+
+
+@pytest.mark.parametrize(
+    ("source", "url"),
+    [
+        (FETCHED, f"{HOST}/api/data"),
+        (
+            SourceOptions(name="file", path="a", hosts=("two.example",)),
+            "https://two.example/api/data",
+        ),
+    ],
+)
+def test_a_relative_entry_is_of_the_source(source: SourceOptions, url: str) -> None:
+    given_ = urls("POST /api/data") | {"items": [described(resource="/api/data")]}
+    found = [json.loads(each.text)["resource"] for each in read(given_, source)]
+    assert found == [url, url]
+
+
+def test_a_relative_entry_of_a_file_without_hosts_is_refused() -> None:
+    curated = SourceOptions(name="file", path="a", curated=True)
+    (fault,) = faults(urls("/api/data"), curated)
+    assert fault == "$.url: has a relative URL; name the host in `hosts` of the source"
+
+
+@pytest.mark.parametrize(
+    ("source", "listed"),
+    [
+        (FETCHED, [True, True, False, False]),
+        (SourceOptions(name="file", path="a", curated=True), [True] * 4),
+        (
+            SourceOptions(name="file", path="a", hosts=("other.example",)),
+            [False, False, True, False],
+        ),
+        (SourceOptions(name="file", path="a"), [False] * 4),
+    ],
+)
+def test_entries_on_other_domains_are_left_out(source: SourceOptions, listed: list[bool]) -> None:
+    given_ = urls(
+        f"{HOST}/a",
+        "https://WEATHER.example/a",
+        pointer(url="https://other.example/a", accepts=[accept()]),
+        described(resource={"url": "https://weather.example.evil.example/a"}),
+    )
+    records = read(given_, source)
+    assert [each.fault is None for each in records] == listed
+    for each in records:
+        if each.fault is not None:
+            assert isinstance(each.fault, LeftOut)
+            assert each.fault.rule == OTHER_HOSTS
+            assert b"example/a" in each.text
+
+
+def test_an_entry_does_not_pass_for_a_record_or_for_another_document() -> None:
+    forged: Json = pointer() | {
+        "endpoints": [{"url": "https://other.example/a", "method": "GET", "pricing": {}}],
+        "name": "Forged",
+        "x-ratecard": {"pricing": {"amount": "7", "currency": "USD"}, "is_pointer": False},
+    }
+    (record,) = read(objects(forged))
+    assert record.is_resource
+    resource = understand(record)
+    assert resource.is_pointer
+    assert json.loads(bytes(resource.endpoint))["pricing"]["amount"] == ""
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        (7, "$: Expected `string` or `object`"),
+        (None, "$: Expected `string` or `object`"),
+        ([f"{HOST}/a"], "$: Expected `string` or `object`"),
+        ("", "$.url: is not a URL, or a method and a URL"),
+        ("GET and POST /a", "$.url: is not a URL, or a method and a URL"),
+        ({}, "$.resource: there is no URL"),
+        ({"url": 7}, "$.url: is not a URL, or a method and a URL"),
+        ({"resource": {"url": []}}, "$.resource.url: is not a URL: it is not a string"),
+        ("https://[::1", "$.url: is not a URL: Invalid IPv6 URL"),
+        (HOST + "/" + "a" * 2**16, "$.url: is longer than the 4,096 characters of a URL"),
+    ],
+)
+def test_a_malformed_entry_is_one_fault(entry: Any, fault: str) -> None:
+    assert faults(urls(f"{HOST}/a", entry)) == ["None", fault]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b'{"resources":7}', "$.resources: Expected `array`"),
+        (b'{"items":{"a":[]}}', "$.items: Expected `array`"),
+        (b"[]", "$: "),
+        (b'{"resources":["\\ud800"]}', "$: "),
+        (
+            b'{"resources":[{"url":"https://a.example","a":' + b"[" * 300 + b"]" * 300 + b"}]}",
+            "$: ",
+        ),
+        (b'{"resources":[{"url":"https://a.example","a":1e999}]}', "$: holds a number beyond"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_one_fault(text: bytes, fault: str) -> None:
+    (record,) = read(text)
+    assert str(record.fault).startswith(fault)
+
+
+def test_entries_beyond_the_bounds_of_a_manifest_are_left_out() -> None:
+    count = 100_000
+    found = [each.fault for each in read(urls(*["POST /a"] * count, instructions="a" * 10**6))]
+    assert len(found) == count
+    assert found[: reading.MAX_ENTRIES] == [None] * reading.MAX_ENTRIES
+    assert all(isinstance(each, LeftOut) and each.rule == SIZE for each in found[5_000:])
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(entries, max_size=6), st.lists(entries, max_size=3), values)
+def test_any_entry_is_a_resource_or_one_fault(
+    first: list[Any], second: list[Any], instructions: Any
+) -> None:
+    given_ = {"resources": first, "items": second, "instructions": instructions}
+    records = read(given_)
+    assert len(records) == len(first) + len(second)
+    for record in records:
+        check(record)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(values)
+def test_any_json_is_read_or_refused(value: Any) -> None:
+    for record in read({"resources": value}) + read(value):
+        check(record)
+
+
+def check(record: SourceRecord) -> None:
+    """Check that a record is a resource of the host or has a fault with a place."""
+    if record.fault is not None:
+        assert record.fault.path.startswith("$")
+        assert record.text == b"" or msgspec.json.decode(record.text)["resource"]
+        return
+    assert record.is_resource
+    try:
+        resource = understand(record)
+    except InvalidRecord:
+        return
+    assert resource.host.endswith("weather.example")
+    assert resource.is_listed != resource.is_pointer
+
+
+def test_duplicates_are_read_alike() -> None:
+    one, other = read(objects(pointer(), pointer()))
+    assert one.text == other.text
+    assert one.position != other.position
+
+
+def test_a_record_of_json_has_the_form_of_a_feed() -> None:
+    (record,) = read(items(described()))
+    fields: Json = json.loads(record.text)
+    assert fields["accepts"] == [accept("50000")]
+    assert fields["resource"]["url"] == f"{HOST}/v1/forecast/oslo"
+    assert fields["extensions"]["bazaar"]["routeTemplate"] == "/v1/forecast/:city"
