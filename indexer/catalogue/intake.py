@@ -180,6 +180,7 @@ class Intake:
                 is_excused = isinstance(fault, LeftOut) and (fault.rule == OLD or has_new_rules)
                 if is_excused and (url := x402.given_url(record.text)):
                     reading.left_out.add(url)
+                fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
         return reading

@@ -30,6 +30,8 @@ from indexer.x402.readings import ReadResource, read_unjudged
 
 BATCH = 2**20
 """Bytes of records that are looked up together, and sent to a worker in one call."""
+RECORD = 128
+"""Bytes of a record beside its text, which is empty for many faults of a document, about."""
 WORKERS_FROM = 4 * 2**20
 """Bytes of new records that take longer to normalise than a worker takes to start."""
 WAITING = 2
@@ -92,7 +94,7 @@ class Normaliser:
     ) -> Iterator[tuple[SourceRecord, Result]]:
         """Yield the records with their results, in order; a source of a kind has those alone."""
         work = Work[SourceRecord](
-            size=lambda record: len(record.text),
+            size=lambda record: len(record.text) + RECORD,
             digest=lambda record: hash_text(record.text),
             is_known=lambda record, known: known is not None or bool(record.fault),
             content=lambda record: record.text,

@@ -121,6 +121,14 @@ def valid(outcomes: list[tuple[str, Outcome]]) -> int:
     return sum(kind == "valid" for _, (kind, _) in outcomes)
 
 
+def test_faults_without_a_text_are_not_read_all_at_once() -> None:
+    fault = InvalidRecord("$", "Expected `object`")
+    source = (SourceRecord(str(number), b"", fault) for number in range(50_000))
+    with Pool(1, PLENTY) as pool:
+        next(Normaliser(KnownRecords(), pool).normalise(source))
+    assert int(next(source).position) < 10_000
+
+
 @given(histories)
 def test_known_records_have_the_results_of_new_ones(
     tmp_path_factory: pytest.TempPathFactory, history: list[list[bytes]]
