@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from indexer.build import check_sources
 from indexer.cli.main import main
+from indexer.options import BuildOptions
+from indexer.sources.catalogue_file import read_catalogue_file
 from indexer.x402.pointers import BARE, REASON
 from tests.support.intake import CatalogueFolder, listings, source
-from tests.support.running import Json, serve, service
+from tests.support.running import Json, examples, serve, service
 from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.manifests import (
     HOST,
     INSTRUCTIONS,
     described,
+    entries,
     items,
     objects,
     pointer,
@@ -340,3 +347,36 @@ def test_another_document_is_no_manifest(
     given = {"name": "a", "path": "a.json", "kind": "manifest", "on_error": "fail"}
     assert CatalogueFolder(tmp_path).build(given) != 0
     assert "is not a manifest; correct its `kind`" in capsys.readouterr().err
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    st.lists(st.one_of(entries, st.sampled_from([f"{HOST}/a", "POST /a", f"GET {HOST}/b"]))),
+    st.lists(st.sampled_from(["", "GET", "POST", "GET, POST"]), min_size=1, max_size=2),
+    st.booleans(),
+)
+def test_any_entry_has_one_fate(
+    tmp_path_factory: pytest.TempPathFactory, given_: list[Any], listed: list[str], quoted: bool
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "any.json").write_text(json.dumps(urls(*given_)))
+    manifest = {"name": "any", "path": "any.json", "kind": "manifest", "hosts": ["*.example"]}
+    feed = source("feed", [listing("/a", method) for method in listed], kind="resources")
+    lines = [seen("/a", method="PUT"), seen("/b")] if quoted else []
+    file = CatalogueFolder(folder).write(manifest, feed, probes(*lines))
+    catalogue, refused = read_catalogue_file(file), folder / "refused.jsonl"
+    report = check_sources(
+        BuildOptions(
+            sources=catalogue.sources,
+            out=folder / "none",
+            rejects=refused,
+            max_rejects=Fraction(1),
+            jobs=1,
+        )
+    )
+    tally = report.sources[0]
+    findings = [json.loads(line) for line in refused.read_text().splitlines()]
+    fates = [each for each in findings if each["source"] == "any" and each["fate"] != "noted"]
+    assert len({each["position"] for each in fates}) == len(fates)
+    assert tally.records == len(given_) == tally.published + len(fates)
+    assert len(fates) == tally.malformed + sum(tally.left_out.values())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hypothesis import strategies as st
+
 from indexer.documents.document import Document
 from indexer.manifests.reading import read_manifest
 from indexer.options import SourceOptions
@@ -68,7 +70,42 @@ ITEMS = items(described(), described("/v1/now", accepts=[], input={"method": "PO
 MANIFESTS: dict[str, Json] = {"urls": URLS, "objects": OBJECTS, "items": ITEMS}
 
 
-def read(values: Any, source: SourceOptions = FETCHED) -> list[SourceRecord]:
+KEYS = (
+    *("url", "method", "description", "resource", "accepts", "input", "output", "requires"),
+    *(
+        "routeTemplate",
+        "pathParams",
+        "extensions",
+        "bazaar",
+        "endpoints",
+        "x-ratecard",
+        "outputSchema",
+    ),
+)
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+    st.sampled_from([f"{HOST}/a", "POST /a", "a", "//[", "GET", "https://other.example/a", " "]),
+)
+values: st.SearchStrategy[Any] = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=3)), inner, max_size=6),
+    ),
+    max_leaves=25,
+)
+entries = st.one_of(
+    values,
+    st.builds(pointer, st.just("/a"), accepts=values, method=values, description=values),
+    st.builds(described, st.just("/a"), accepts=values, input=values, output=values),
+)
+
+
+def read(manifest: Any, source: SourceOptions = FETCHED) -> list[SourceRecord]:
     """Return the records of a manifest."""
-    text = values if isinstance(values, bytes) else json.dumps(values).encode()
+    text = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     return [*read_manifest(Document(text, source))]
