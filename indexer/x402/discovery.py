@@ -36,6 +36,7 @@ OUTRANKED = LeftOut(
 class Place(Struct, gc=False):
     """Where a resource is in its source, in the readings, and its text in the spool.
 
+    is_pointer: whether it is a bare pointer, of which another source has to say more
     start, stop: of its text in the spool
     in_record: whether the record of its service has it
     others: places of the other resources that it was merged of
@@ -256,7 +257,8 @@ class Discovery:
             payees = {payee for pair in named for payee in endpoints[pair]}
             is_other = bool(payees) and payees.isdisjoint(outline.payees)
             if place.trust < trust and (is_other if named else spellings & urls):
-                self.outrank(place)
+                for each in (place, *place.others):
+                    self.outrank(each)
             else:
                 (claimed if named else others).append(place)
         self._groups.append(claimed)

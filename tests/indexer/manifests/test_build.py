@@ -301,6 +301,15 @@ def test_a_less_trusted_pointer_adds_no_method(manifests: Manifests) -> None:
     assert report["sources"][0]["leftOut"] == {"URLs that a more trusted source lists otherwise": 1}
 
 
+def test_a_pointer_shares_the_fate_of_what_it_joins(manifests: Manifests) -> None:
+    endpoint = {"url": f"{HOST}/a", "method": "GET", "pricing": {"amount": "1", "currency": "USDC"}}
+    record = service() | {"domain": "api.weather.example", "endpoints": [endpoint]}
+    own = source("own", [record | {"endpoints": [endpoint | {"payTo": DENIED}]}], trust=2)
+    feed = source("feed", [listing("/a")], kind="resources", trust=1)
+    report = manifests.build(urls(f"{HOST}/a"), feed, own)
+    assert [each["published"] for each in report["sources"]] == [0, 0, 1]
+
+
 def test_pointers_alone_change_no_id(manifests: Manifests) -> None:
     feed = source("feed", [v2({}) | {"resource": "https://a-b.example/x"}], kind="resources")
     manifests.build(urls("https://a.b.example/y"), feed)
