@@ -21,7 +21,6 @@ from msgspec import UNSET, Struct, UnsetType
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy, Stablecoin
 from indexer.sources.denials import Denials, TakenDown, fold_address
-from indexer.sources.fates import NO_HOST
 from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import Address, Subject
 from indexer.x402.advice import advise
@@ -298,7 +297,7 @@ def read_resource(
         notices=accepted.notices,
         is_listed=listing is not None,
         advice=advise(values, accepted.entries, given_url, declared, metadata.description),
-        tool_url=parse_url(given_url).key if tool else "",
+        tool_url=_identity(given_url) if tool else "",
         is_pointer=is_pointer and not accepted.entries,
         listing=b"" if listing is None else _encode(listing),
         endpoint=_endpoint(url, declared, accepted, metadata, usage, document),
@@ -339,10 +338,8 @@ def _check_url(path: str, url: str, rules: Rules) -> ParsedUrl:
 def subject_of(outline: Outline) -> Subject:
     """Return what a resource names: its URL and route template, or the server and URL of a tool."""
     host = host_hash(outline.host)
-    urls = dict.fromkeys((key_of(outline.given), key_of(outline.identity)))
-    addresses = [Address(text_hash(url), host) for url in urls]
-    if outline.tool_url:
-        addresses.append(Address(text_hash(outline.tool_url), NO_HOST))
+    urls = filter(None, (outline.given, outline.identity, outline.tool_url))
+    addresses = [Address(text_hash(url), host) for url in dict.fromkeys(map(key_of, urls))]
     payees = tuple(map(payee_hash, outline.payees))
     return Subject(tuple(addresses), payees, Advice(outline.advice))
 
@@ -350,8 +347,15 @@ def subject_of(outline: Outline) -> Subject:
 def given_url(text: bytes) -> str:
     """Return the normalised URL of a resource that may break rules, or an empty string."""
     try:
-        return parse_url(url_of(decode_object(text))[1]).identity
-    except (InvalidRecord, ValueError):
+        return _identity(url_of(decode_object(text))[1])
+    except InvalidRecord:
+        return ""
+
+
+def _identity(url: str) -> str:
+    try:
+        return parse_url(url).identity
+    except ValueError:
         return ""
 
 

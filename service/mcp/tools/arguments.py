@@ -34,6 +34,7 @@ class EndpointSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheme: Annotated[Term, Meta(description="exact or upto")] | None = None
     category: Annotated[Term, Meta(description="from `catalogue`")] | None = None
     method: Annotated[Term, Meta(description="HTTP method")] | None = None
+    registration: Annotated[bool, Meta(description="false: no sign-in")] | None = None
     limit: Annotated[Limit, Meta(description="rows")] = 5
     cursor: Cursor | None = None
     snapshot: SnapshotId | None = None
@@ -56,7 +57,7 @@ class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     id: Annotated[Reference, Meta(description="service or endpoint id, or endpoint URL")]
     detail: Annotated[
-        Literal["brief", "full"], Meta(description="full: the record as stored, often long")
+        Literal["brief", "full"], Meta(description="full: the stored record, often long")
     ] = "brief"
     cursor: Cursor | None = None
 
@@ -64,8 +65,8 @@ class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class HowToCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of `how_to_call`."""
 
-    endpoint: Annotated[Reference, Meta(description="id, or URL with or without method")]
-    values: Annotated[dict[str, Any], Meta(description="parameters to fill in, by name")] = {}
+    endpoint: Annotated[Reference, Meta(description="id, or URL (method optional)")]
+    values: Annotated[dict[str, Any], Meta(description="parameter values, by name")] = {}
     network: Annotated[Term, Meta(description="to pay on")] | None = None
 
 

@@ -117,6 +117,7 @@ def _filters(search: EndpointSearch) -> EndpointFilters:
         offers={name: [value] for name, value in offers.items() if value is not None},
         facets={name: [value] for name, value in facets.items() if value is not None},
         max_usd_price=search.max_price_usd,
+        registration=search.registration,
     )
 
 

@@ -217,6 +217,7 @@ MALFORMED: dict[str, tuple[Json | bytes, str, str]] = {
     "no resource": ({"accepts": [accept()]}, "$.resource", "there is no URL"),
     "a resource without URL": (resource({}), "$.resource.url", "there is no URL"),
     "a number for a URL": (resource(7), "$.resource", "is not a string"),
+    "an empty URL": (resource(""), "$.resource", "not a URL with a host"),
     "no URL": (resource("weather"), "$.resource", "not a URL with a host"),
     "a path": (resource("/v1/weather"), "$.resource", "not a URL with a host"),
     "a script": (resource("javascript:alert(1)"), "$.resource", "not a URL with a host"),

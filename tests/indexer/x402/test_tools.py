@@ -14,8 +14,7 @@ from indexer.options import Denial
 from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.x402.resource import Rules
 from indexer.x402.tools import MAX_TOOL, is_seller, tool_of_url
-from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Json, examples, serve
+from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     RULES,
     SERVER,
@@ -155,20 +154,3 @@ def test_tools_have_one_identity_only_if_seller_and_name_are_one(
     assert is_seller(found.domain) == (not found.host)
     other = read(tool(accept(payTo="0xOther"), name=name, serviceName=service))
     assert found.key != other.key
-
-
-def test_an_identifier_says_who_lists_its_tool(tmp_path: Path) -> None:
-    folder = CatalogueFolder(tmp_path)
-    feed = [tool(server=SERVER), tool(url="mcp://tool/tides", name="tides") | {"accepts": []}]
-    assert folder.build(source("feed", feed, kind="resources")) == 0
-    with serve(folder.artifacts) as client:
-        listed, unsold, unknown = (
-            client.get("/v1/listings", params={"url": url}).json()
-            for url in (TOOL, "MCP://tool/tides", "mcp://tool/none")
-        )
-    (fate,) = listed["fates"]
-    assert (listed["listed"], fate["fate"], fate["endpoint"]) == (True, "published", 0)
-    (fate,) = unsold["fates"]
-    assert (unsold["listed"], fate["fate"]) == (False, "left out")
-    assert "names neither the server" in fate["reason"]
-    assert (unknown["listed"], unknown["fates"]) == (False, [])

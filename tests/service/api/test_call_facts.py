@@ -25,6 +25,7 @@ RESOURCES = [
     tool(accept("2000"), server=SERVER, serviceName="Weather"),
     tool(accept("3000", payTo="0xSecond"), serviceName="Second seller"),
     tool(accept("4000", payTo="0xThird"), url="mcp://tool/a%3Cb%3E", name="a<b>"),
+    tool(accept(payTo=""), url="mcp://tool/orphan", name="orphan"),
     v2({"type": "mcp", "toolName": "tides"}) | {"type": "mcp", "resource": "https://sea.example/m"},
     v2({"method": "GET"}, exampleUrl=LISBON) | {"resource": PLACES, "description": "A place"},
     resource(OPEN, description="Soil survey"),
@@ -105,8 +106,38 @@ def test_resources_that_require_a_registration_can_be_left_out(
     )
     assert {each["resource"] for each in with_one} == {CLOSED, "https://wallet.example/soil"}
     assert all(each["ratecard"]["requires"] for each in with_one)
-    assert len(without) == len(RESOURCES) - 2
+    assert len(without) == len(RESOURCES) - 3  # two, and the tool without a seller
     assert all("requires" not in each["ratecard"] for each in without)
+
+
+def test_an_identifier_of_a_tool_has_the_fates_of_all_sellers(
+    client: httpx.Client, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = get(client, "/v1/listings", url="MCP://tool/forecast")
+    assert (report["url"], report["listed"]) == (TOOL, True)
+    listed = get(client, "/discovery/resources", type="mcp")["items"]
+    sellers = {each["ratecard"]["service"] for each in listed if each["resource"] == TOOL}
+    fates = [*report["fates"], *report["notes"]]
+    places = {(each["service"], each["endpoint"]) for each in fates if "service" in each}
+    assert places == {(seller, 0) for seller in sellers}
+    assert {each["fate"] for each in report["fates"]} == {"published"}
+    assert "not_named" not in {each["code"] for each in report["advice"]}
+    assert get(client, "/v1/listings", url=SERVER)["listed"]
+    page = client.get("/listed", params={"url": TOOL}).text
+    assert all(seller in page for seller in sellers)
+    assert not re.search(r"href=.?mcp:", page, re.IGNORECASE)
+    assert main(["why", TOOL, "--artifacts", str(artifacts)]) == 0
+    assert capsys.readouterr().out.startswith(f"{TOOL}: listed\n")
+
+
+def test_an_identifier_of_a_tool_that_is_not_listed_says_why(client: httpx.Client) -> None:
+    report = get(client, "/v1/listings", url="mcp://tool/orphan")
+    (fate,) = report["fates"]
+    assert (report["listed"], fate["fate"]) == (False, "left out")
+    assert "names neither the server" in fate["reason"]
+    unknown = get(client, "/v1/listings", url="mcp://tool/unknown")
+    assert (unknown["listed"], unknown["fates"]) == (False, [])
+    assert [each["code"] for each in unknown["advice"]] == ["not_named"]
 
 
 def test_pages_show_tools_examples_and_sign_ins_and_link_to_none(client: httpx.Client) -> None:

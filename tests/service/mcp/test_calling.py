@@ -108,3 +108,12 @@ def test_a_sign_in_comes_first(artifacts: Path) -> None:
         call_in_process(artifacts, "how_to_call", endpoint="https://closed.example/soil")
     )
     assert text.splitlines()[1] == f"first: {found['first'][0]}"
+
+
+def test_agents_leave_out_endpoints_that_require_a_sign_in(artifacts: Path) -> None:
+    def urls(**arguments: bool) -> list[str]:
+        found = structured(artifacts, "search_endpoints", query="soil", **arguments)["endpoints"]
+        return [each["url"] for each in found]
+
+    assert urls() == urls(registration=True) == ["https://closed.example/soil"]
+    assert urls(registration=False) == []

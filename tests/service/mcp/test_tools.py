@@ -97,7 +97,7 @@ def test_every_tool_is_read_only_titled_and_described(seeded: Path, era: str) ->
     names = set(tools[0].input_schema["properties"])
     assert names == {
         *("query", "max_price_usd", "network", "scheme", "category", "method", "snapshot"),
-        *("limit", "cursor"),
+        *("limit", "cursor", "registration"),
     }
     assert len(INSTRUCTIONS) <= 500
 
