@@ -123,7 +123,8 @@ class Indexer:
         segments = [(each.stored.path, each.ordinals) for each in used]
         names = columns.service_runs["name"].strings()
         popularity = popularity_of(payers, alive.services)
-        prior = popularity.prior(columns.services["enriched"])
+        services = columns.services
+        prior = popularity.prior(services["enriched"], services["deprecated"])
         with self._progress.stage("compile"):
             indexed = write_endpoints(
                 built,

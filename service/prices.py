@@ -40,9 +40,9 @@ def endpoint_price(pricing: Pricing) -> Price:
         return Price(f"at most {ceiling}", pricing.currency)
     if amount := pricing.amount or _range(pricing.min_amount, pricing.max_amount):
         return Price(amount, pricing.currency)
-    price, unit = pricing.unit_amount, pricing.unit_type
-    if isinstance(price, str) and isinstance(unit, str) and price and unit:
-        return Price(price, f"{pricing.currency} per {unit}".strip())
+    per_unit, unit = pricing.unit_amount, pricing.unit_type
+    if isinstance(per_unit, str) and isinstance(unit, str) and per_unit and unit:
+        return Price(per_unit, f"{pricing.currency} per {unit}".strip())
     is_exact = (pricing.scheme or EXACT).casefold() == EXACT
     return Price(NOT_LISTED if is_exact else NOT_FIXED, "")
 

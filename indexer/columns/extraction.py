@@ -22,6 +22,7 @@ from indexer.columns.record_columns import (
     RecordColumns,
 )
 from indexer.columns.records import (
+    DEPRECATED,
     MAX_PAYERS,
     Contents,
     Price,
@@ -45,7 +46,7 @@ from service.storage.hash_table import text_hash
 NO_ADDRESS = Address(0, 0)
 
 # The same layout as the dtypes of these names.
-_service = Struct("<iid?III")
+_service = Struct("<iid??III")
 _endpoint = Struct("<II??QQQQIdqiiiii")
 _price_range = Struct("<idd")
 _network_key = lru_cache(maxsize=1024)(network_key)
@@ -90,6 +91,7 @@ class Extractor:
             self._numbers[service.integration_type],
             _cheapest(comparable),
             service.enriched,
+            string_of(service.status).casefold() == DEPRECATED,
             len(prices),
             start,
             stop,

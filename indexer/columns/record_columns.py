@@ -33,6 +33,7 @@ SERVICE = np.dtype(
         ("integrationType", NUMBER),
         ("cheapest", "<f8"),  # NaN without a price
         ("enriched", "?"),
+        ("deprecated", "?"),
         ("endpoints", "<u4"),  # how many
         # Where the value of `endpoints` stands in the record; both 0 where the summary is kept.
         ("start", "<u4"),

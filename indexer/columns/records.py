@@ -77,6 +77,8 @@ class Price(Struct, rename="camel", gc=False):
 
 
 MAX_PAYERS = 2**63 - 1
+DEPRECATED = "deprecated"
+"""The `status` of a service whose seller advises against it."""
 
 
 class Quality(Struct, rename="camel", gc=False):
@@ -172,6 +174,7 @@ class Service(Struct, rename="camel", gc=False):
     integration_type: str = ""
     tags: list[str] = []
     enriched: bool = False
+    status: Raw = NULL
 
     def contents(self, annotations: Annotations = NO_ANNOTATIONS) -> Contents:
         """Return the searched texts; the host is that of the first endpoint without a domain."""

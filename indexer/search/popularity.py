@@ -45,8 +45,12 @@ class Popularity(NamedTuple):
         """uint32[documents], the payers that a filter compares."""
         return np.minimum(self.payers, np.iinfo(np.uint32).max).astype(np.uint32)
 
-    def prior(self, enriched: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return float64[documents], from 0 to 1: half curation, half payers; 1 less for dead ones.
+    def prior(
+        self, enriched: npt.NDArray[Any], deprecated: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64]:
+        """Return float64[documents], from -1 to 1: half curation, half payers.
+
+        Dead and deprecated documents have 1 less, so that they rank below their equals.
 
         Payers count on a logarithmic scale up to SATURATING_PAYERS, and those who came again three
         times as much as all: no number of wallets that pay once outdoes a few dozen that return.
@@ -55,7 +59,8 @@ class Popularity(NamedTuple):
         counts = (self.returning, self.payers)
         returning, payers = (np.minimum(np.log1p(each) / scale, 1.0) for each in counts)
         use = RETURNING_SHARE * returning + (1 - RETURNING_SHARE) * payers
-        prior: npt.NDArray[np.float64] = 0.5 * enriched + 0.5 * use - (self.alive < 0)
+        is_lowered = (self.alive < 0) | deprecated.astype(bool)
+        prior: npt.NDArray[np.float64] = 0.5 * enriched + 0.5 * use - is_lowered
         return prior
 
     def replace(self, numbers: Sequence[int], payers: Iterable[Payers]) -> Popularity:

@@ -115,8 +115,11 @@ def write_endpoints(
     registration[requiring[requiring != NONE]] = True
     _write_filters(folder, columns, of_offers, popularity, registration)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
-    enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
-    prior = popularity.prior(enriched)
+    enriched, deprecated = (
+        np.repeat(columns.services[name], columns.services["endpoints"])
+        for name in ("enriched", "deprecated")
+    )
+    prior = popularity.prior(enriched, deprecated)
     other_prior = np.where(listed.alive[others] < 0, -1.0, 0.0)
     return IndexedEndpoints(documents, part, other_documents, vectors, prior, other_prior)
 

@@ -13,6 +13,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from service.schema.offers import PaymentOffer
 from service.schema.values import Amount, Count, GivenTime, NonEmpty, ServiceId, Whole
 
+MAX_STATUS = 40  # characters that are shown
+
 
 class Pricing(Struct, rename="camel", kw_only=True):
     """The price of a request."""
@@ -146,6 +148,16 @@ class CatalogueRecord(Struct, rename="camel", kw_only=True):
     service_name: str | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
     icon_url: str | UnsetType = UNSET
+    status: (
+        Annotated[
+            Any,
+            Meta(
+                description="As its source states it; services that are `deprecated` rank lower.",
+                examples=["active", "beta", "deprecated", "maintenance"],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class Service(CatalogueRecord, rename="camel", kw_only=True):
@@ -155,3 +167,9 @@ class Service(CatalogueRecord, rename="camel", kw_only=True):
     endpoint_count: (
         Annotated[Whole, Meta(description="Only with `endpoints=none`.")] | UnsetType
     ) = UNSET
+
+    @property
+    def notable_status(self) -> str:
+        """The status, cut, or an empty string where it is active or no text."""
+        status = self.status.strip() if isinstance(self.status, str) else ""
+        return "" if status.casefold() == "active" else status[:MAX_STATUS]

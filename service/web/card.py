@@ -38,6 +38,7 @@ class Card(NamedTuple):
     last_called: str
     website: str
     host: str
+    status: str
     tags: Sequence[str]
 
 
@@ -82,6 +83,7 @@ def card_of(summary: bytes | memoryview) -> Card:
         last_called=last_called,
         website=website[0] if website else "",
         host=website[1].lower() if website else "",
+        status=service.notable_status,
         tags=(service.tags or [])[:MAX_NAMES],
     )
 

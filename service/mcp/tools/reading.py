@@ -30,7 +30,7 @@ from service.mcp.tools.rows import (
 )
 from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable, escape_ignorable
 from service.schema.demand import StoredDemand
-from service.schema.records import Endpoint, Service
+from service.schema.records import MAX_STATUS, Endpoint, Service
 from service.schema.status import Counts
 from service.schema.values import Timestamp, format_timestamp
 from service.snapshot import Snapshot
@@ -76,6 +76,7 @@ class ServiceDetails(Struct, kw_only=True, omit_defaults=True):
     service: ServiceRow
     seller_says: str = ""
     category: str = ""
+    status: str = ""
     payments_30d: PaymentFacts | None = None
     endpoints: list[EndpointRow]
     cursor: str = ""
@@ -224,9 +225,11 @@ async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -
         record = _service.decode(snapshot.summaries.view(ordinal))
         details.seller_says = clean(record.description, MAX_DESCRIPTION)
         details.category = clean(record.category or "", 60) if record.category is not UNSET else ""
+        details.status = clean(record.notable_status, MAX_STATUS)
         profile = operator_text(snapshot.profiles.read_service(ordinal), MAX_DESCRIPTION)
         details.service.operator_says = profile
-        described = replace(row, seller_says=details.seller_says, operator_says=profile)
+        words = filter(None, (details.status, details.seller_says))
+        described = replace(row, seller_says="; ".join(words), operator_says=profile)
         lines.insert(0, service_line(described, MAX_DESCRIPTION))
         if facts := _payments(snapshot, ordinal):
             details.payments_30d = facts

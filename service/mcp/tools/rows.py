@@ -27,7 +27,7 @@ from service.snapshot.call_facts import listing_of, tool_of
 
 MAX_URL = 200
 MAX_NAME = 60
-MAX_CURRENCY = 16
+MAX_CURRENCY = 24
 MAX_SAYS = 110
 MAX_LINE_URL = 80
 MAX_LINE_SAYS = 36

@@ -215,7 +215,7 @@ def test_a_thousand_fresh_wallets_do_not_outdo_fifty_that_return(
     assert fresh < loyal
     popularity = popularity_of([fresh, loyal])
     assert popularity.order.tolist() == [1, 0]
-    fresh_prior, loyal_prior = popularity.prior(np.zeros(2)).tolist()
+    fresh_prior, loyal_prior = popularity.prior(np.zeros(2), np.zeros(2)).tolist()
     assert fresh_prior < loyal_prior <= 0.5
 
 

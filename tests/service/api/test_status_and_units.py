@@ -1,0 +1,71 @@
+"""Status of services, and prices of other units than the request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from indexer.__main__ import main
+from tests.support.clients.mcp import structured
+from tests.support.running import endpoint, serve, service, write_lines
+
+PRICE = {"amount": "", "currency": "USD", "unitType": "token", "unitAmount": "0.002"}
+RECORDS = [
+    service("aged", name="Soil", description="Soil survey", status="deprecated"),
+    service("fresh", name="Soil", description="Soil survey", status="Active"),
+    service("trial", description="Beta thing", status="beta"),
+    service("odd", description="Odd thing", status={"a": 1}),
+    service("units", endpoints=[endpoint() | {"url": "https://u.example/t", "pricing": PRICE}]),
+    service("calls", endpoints=[endpoint() | {"url": "https://c.example/t"}]),
+]
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of the records."""
+    folder = tmp_path_factory.mktemp("status")
+    source = write_lines(folder / "records.jsonl", RECORDS)
+    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
+    return folder / "artifacts"
+
+
+@pytest.fixture(scope="module")
+def client(artifacts: Path) -> Iterator[httpx.Client]:
+    """Serve the records."""
+    with serve(artifacts) as client:
+        yield client
+
+
+def test_a_deprecated_service_ranks_below_its_equal(client: httpx.Client) -> None:
+    listed = [each["id"] for each in client.get("/v1/services").json()["services"]]
+    assert listed.index("aged") < listed.index("fresh")
+    answer = client.get("/v1/search/services?q=soil%20survey&explain=true").json()
+    assert [each["id"] for each in answer["services"][:2]] == ["fresh", "aged"]
+    fresh, aged = (each["score"] for each in answer["explanations"][:2])
+    assert 0.93 * fresh < aged < fresh
+
+
+def test_a_status_other_than_active_is_shown(client: httpx.Client, artifacts: Path) -> None:
+    for service_id, status in (("aged", "deprecated"), ("trial", "beta")):
+        assert f"<bdi>{status}</bdi>" in client.get(f"/services/{service_id}").text
+        assert structured(artifacts, "get", id=service_id)["status"] == status
+    for service_id in ("fresh", "odd"):
+        assert client.get(f"/services/{service_id}").status_code == 200
+        assert "status" not in structured(artifacts, "get", id=service_id)
+    assert client.get("/v1/services/odd").json()["service"]["status"] == {"a": 1}
+
+
+def test_the_price_of_a_unit_is_shown_and_never_compared(
+    client: httpx.Client, artifacts: Path
+) -> None:
+    cheap = client.get("/v1/search/endpoints?maxPrice=1000&perService=0").json()["endpoints"]
+    assert "https://u.example/t" not in [each["url"] for each in cheap]
+    ordered = client.get("/v1/search/endpoints?enriched=false&sort=price").json()["endpoints"]
+    assert ordered[-1]["url"] == "https://u.example/t"
+    assert "0.002 <small>USD per token</small>" in client.get("/services/units").text
+    found = structured(artifacts, "how_to_call", endpoint="https://u.example/t")
+    assert found["price"] == "0.002 USD per token"
+    assert "price_usd" not in found
