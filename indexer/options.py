@@ -25,6 +25,7 @@ class Kind(StrEnum):
     RESOURCES = "resources"
     RECORDS = "records"
     OPENAPI = "openapi"
+    MPP = "mpp"
     MANIFEST = "manifest"
     PAYMENTS = "payments"
     OVERLAY = "overlay"
@@ -84,8 +85,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
         Meta(
             title=f"one of {', '.join(Kind)}",
             description="`resources` (what a URL gives by default), `records`, `openapi`, "
-            "`manifest`, `payments`, `overlay` or `probes`; without it the content of a file says "
-            "which of the first four it is",
+            "`mpp`, `manifest`, `payments`, `overlay` or `probes`; without it the content of a "
+            "file says which of the first five it is",
         ),
     ] = None
     trust: Annotated[

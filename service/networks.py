@@ -31,6 +31,7 @@ _NETWORKS = (
     ("Abstract", "eip155:2741", "abstract-mainnet"),
     ("Abstract Testnet", "eip155:11124"),
     ("XDC", "eip155:50", "xdc-mainnet"),
+    ("Tempo", "eip155:4217", "tempo-mainnet"),
 )
 
 

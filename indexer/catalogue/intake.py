@@ -28,6 +28,7 @@ from indexer.errors import (
     TooManyRejects,
 )
 from indexer.manifests.reading import read_manifest
+from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
@@ -46,6 +47,7 @@ OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
 READERS: Mapping[Kind, Reader] = {
     Kind.OPENAPI: read_openapi,
+    Kind.MPP: read_directory,
     Kind.MANIFEST: read_manifest,
 }
 """The readers of documents; lists are read item by item."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from indexer.containers.directories import is_directory
 from indexer.options import Kind
 
 Members = Mapping[str, Raw]
@@ -65,6 +66,10 @@ def _lists_described(members: Members) -> bool:
     return resource is not UNSET and bytes(resource).startswith(b"{")
 
 
+def _lists_services(members: Members) -> bool:
+    return is_directory(members["services"])
+
+
 def _first_of(value: Raw) -> bytes:
     """Return the first element of a list, empty where there is none."""
     try:
@@ -89,6 +94,7 @@ FORMATS = (
     Format("an AsyncAPI document", frozenset(("asyncapi",))),
     Format("an OpenRPC document", frozenset(("openrpc",))),
     Format("a linkset", frozenset(("linkset",)), advice="name the documents that it links to"),
+    Format("an MPP directory", frozenset(("services",)), Kind.MPP, fits=_lists_services),
     Format("a manifest", frozenset(("resources",)), Kind.MANIFEST, fits=_lists_addresses),
     Format("a manifest", frozenset(("items",)), Kind.MANIFEST, fits=_lists_described),
 )

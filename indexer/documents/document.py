@@ -10,6 +10,9 @@ from indexer.options import SourceOptions
 from indexer.sources.records import SourceRecord
 from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
+FREE = "free operations"
+"""The rule that leaves out what costs nothing."""
+
 
 class Document(Struct, frozen=True):
     """A document that describes services, the source that gives it, and the tokens of prices."""

@@ -29,7 +29,9 @@ class DescribedOperation(Struct, kw_only=True):
     method: str
     service_name: str = ""
     category: str = ""
+    icon_url: str = ""
     description: str = ""
+    updated: str = ""
     tags: list[str] = []
     parameters: dict[str, Schema] = field(default_factory=dict)
     described: Described | None = None
@@ -44,6 +46,8 @@ def encode_resource(operation: DescribedOperation) -> bytes:
         "description": operation.description,
         "serviceName": operation.service_name,
         "category": operation.category,
+        "iconUrl": operation.icon_url,
+        "lastUpdated": operation.updated,
         "tags": operation.tags,
         "extensions": {"bazaar": _declare(operation)},
     }

@@ -22,6 +22,7 @@ from indexer.containers.container import (
 from indexer.containers.pagination import Pagination, decode_members
 from indexer.containers.surrogates import mask_surrogates
 from indexer.feeds.client import CHECK_URL, PermanentError, TransientError
+from indexer.options import Kind
 from indexer.text import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
 
 PAGE_ITEMS = 200_000
@@ -65,8 +66,10 @@ def parse_page(path: Path, max_bytes: int, response: httpx.Response) -> Page:
     return page
 
 
-def parse_body(path: Path, max_bytes: int, response: httpx.Response) -> Page | PlainFile:
-    """Parse a body of up to `max_bytes`; JSON lines may be longer.
+def parse_body(
+    path: Path, max_bytes: int, response: httpx.Response, kind: Kind | None = None
+) -> Page | PlainFile:
+    """Parse a body of up to `max_bytes`, of a declared kind; JSON lines may be longer.
 
     Raises TransientError for damaged or truncated content, and PermanentError for HTML and for
     JSON without a list.
@@ -75,7 +78,7 @@ def parse_body(path: Path, max_bytes: int, response: httpx.Response) -> Page | P
         if file.peek(PREFIX).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"<"):
             raise PermanentError(f"is a web page and not a feed; {CHECK_URL}")
         try:
-            container = open_container(file, max_bytes)
+            container = open_container(file, max_bytes, kind)
         except NoList as error:
             raise PermanentError(f"{error}; {CHECK_URL}") from error
         except BeyondBounds as error:

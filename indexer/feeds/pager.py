@@ -58,7 +58,8 @@ class Pager:
                 return response, None
             if self._source.kind in PLAIN:
                 return response, PlainFile(is_lines=False)
-            return response, parse_body(self._body, self._limits.page_bytes, response)
+            limit, kind = self._limits.page_bytes, self._source.kind
+            return response, parse_body(self._body, limit, response, kind)
 
         return await self._client.get(
             self._url, self._body, parse, max_bytes=self._limits.bytes, conditions=conditions

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from indexer.documents.authority import Authority
-from indexer.documents.document import Document
+from indexer.documents.bounds import Bounds
+from indexer.documents.document import FREE, Document
 from indexer.documents.resource import DescribedOperation, encode_resource
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi.parameters import Parameters
@@ -17,12 +18,10 @@ from indexer.openapi.references import References
 from indexer.openapi.servers import Servers
 from indexer.sources.records import SourceRecord
 from indexer.x402.described import Described, ServiceTexts
-from indexer.x402.resource import SIZE
 from indexer.x402.untrusted import decode_object, line, mapping, text
 
 VERSION = "3."
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-FREE = "free operations"
 MAX_OPERATIONS = 5_000  # paid ones of a document
 MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
 MAX_NAME = 100  # characters
@@ -70,8 +69,7 @@ class _Reader:
             guidance=_text(info.get("x-guidance")),
             info=_encode_info(extension),
         )
-        self._count = 0
-        self._size = 0
+        self._bounds = Bounds(MAX_OPERATIONS, MAX_RESOURCES)
 
     def read_path(self, path: str, item: Any) -> Iterator[SourceRecord]:
         """Yield the records of one path."""
@@ -100,7 +98,7 @@ class _Reader:
             content = encode_resource(described)
             self._authority.check(place, url)
             self._complete(described, operation, item, place)
-            content = self._bound(encode_resource(described), place)
+            content = self._bounds.fit(encode_resource(described), place)
         except InvalidRecord as fault:
             return SourceRecord(position, content, fault)
         return SourceRecord(position, content)
@@ -116,24 +114,13 @@ class _Reader:
         if not is_paid(operation):
             reason = "is free: it has neither `x-payment-info` nor a response 402"
             raise LeftOut(FREE, place, reason)
-        if self._count >= MAX_OPERATIONS:
-            reason = f"follows {MAX_OPERATIONS:,} paid operations, the most of one document"
-            raise LeftOut(SIZE, place, reason)
-        self._count += 1
+        self._bounds.count(place)
         offers = read_offers(operation, place, self._stablecoins)
         described.described = Described(offers, place, self._texts)
         described.service_name = self._name
         described.category = self._category
         described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]
         described.parameters = self._parameters.read(operation, item)
-
-    def _bound(self, content: bytes, place: str) -> bytes:
-        """Return a resource that fits in those of a document; raises LeftOut."""
-        if self._size + len(content) > MAX_RESOURCES:
-            reason = f"exceeds the {MAX_RESOURCES:,} bytes that the resources of a document have"
-            raise LeftOut(SIZE, place, reason)
-        self._size += len(content)
-        return content
 
 
 def _operation(item: dict[str, Any], method: str, place: str) -> dict[str, Any]:

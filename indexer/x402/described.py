@@ -6,7 +6,7 @@ all formats are merged, judged and grouped alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 import msgspec
@@ -30,12 +30,19 @@ class ServiceTexts(Struct, array_like=True):
     guidance: `info.x-guidance` or `instructions`, for agents
     info: the object `x-service-info` as JSON
     has_names: whether the service is named by the resources of the document alone
+    url: of the service, which its endpoints are below
+    integration: `1P` or `3P`
     """
 
     description: str = ""
     guidance: str = ""
     info: bytes = b""
     has_names: bool = True
+    url: str = ""
+    provider: str = ""
+    provider_url: str = ""
+    integration: str = ""
+    status: str = ""
 
 
 class Described(Struct, omit_defaults=True):
@@ -104,14 +111,23 @@ def price_described(accepted: Accepted, described: Described | None) -> Accepted
     if accepted.entries:
         return replace(accepted, notices=accepted.notices + notices)
     pricing, best = price_of(described.offers)
-    if best is None and place:
-        reason = "asks for a payment, and the document states no price"
-        notices.append(Notice(PRICE_NOT_LISTED, place, reason))
-    elif best is not None and best.base_amount:
-        name = best.asset or "there is none"
-        reason = f"is not a currency whose decimals are known: {name}"
-        notices.append(Notice(UNKNOWN_ASSET, place, reason))
+    if place:
+        notices += _notices(best, place)
     amount = pricing.amount or pricing.max_amount or pricing.min_amount
     return replace(
         accepted, pricing=pricing, amount=Decimal(amount) if amount else None, notices=notices
     )
+
+
+def _notices(offer: PaymentOffer | None, place: str) -> Iterator[Notice]:
+    """Yield why the payment at a JSON path of a document, or its best offer, has no price."""
+    if offer is None:
+        reason = "asks for a payment, and the document states no price"
+        yield Notice(PRICE_NOT_LISTED, place, reason)
+    elif offer.base_amount and offer.decimals is not None:
+        reason = "is in base units, which differ among the methods of the payment"
+        yield Notice(PRICE_NOT_LISTED, place, reason)
+    elif offer.base_amount:
+        name = offer.asset or "there is none"
+        reason = f"is not a currency whose decimals are known: {name}"
+        yield Notice(UNKNOWN_ASSET, place, reason)

@@ -49,6 +49,10 @@ class DiscoveredService(Struct, rename="camel", kw_only=True):
     service_name: str | UnsetType
     tags: list[str] | UnsetType
     icon_url: str | UnsetType
+    provider: str | UnsetType
+    provider_url: str | UnsetType
+    integration_type: str | UnsetType
+    status: str | UnsetType
     guidance: str | UnsetType = field(name="x-guidance")
     info: Raw | UnsetType = field(name="x-service-info")
 
@@ -99,6 +103,10 @@ def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> 
         service_name=given_name or UNSET,
         tags=_tags(leading) or UNSET,
         icon_url=agree(each.metadata.icon_url for each in namers) or UNSET,
+        provider=texts.provider or UNSET,
+        provider_url=texts.provider_url or UNSET,
+        integration_type=texts.integration or UNSET,
+        status=texts.status or UNSET,
         guidance=texts.guidance or UNSET,
         info=Raw(texts.info) if texts.info else UNSET,
     )

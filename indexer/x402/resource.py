@@ -239,9 +239,9 @@ def read_resource(
     document = read_described(source.text)
     accepted = read_accepts(values.get("accepts"), source.text, rules.stablecoins)
     accepted = price_described(accepted, document)
-    payees = list(
-        dict.fromkeys(fold_address(each.pay_to) for each in accepted.offers if each.pay_to)
-    )
+    offers = document.offers if document else []
+    paid = [each.pay_to for each in accepted.offers] + [each.pay_to for each in offers]
+    payees = list(dict.fromkeys(fold_address(each) for each in paid if each))
     _check_accepted(accepted, payees, rules)
     extension = mapping(values.get("extensions"), "bazaar")
     url = given_url if tool else with_route(given_url, extension.get("routeTemplate"))
@@ -269,7 +269,7 @@ def read_resource(
             given_url,
             ListedEndpoint(url, declared.method),
             accepted,
-            offers=document.offers if document else [],
+            offers=offers,
             contradicts=_contradicts(accepted),
             call=read_call(
                 values,

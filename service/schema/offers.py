@@ -13,7 +13,8 @@ class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_o
     `protocol` is `x402`, `mpp` or another one; `method` and `intent` are terms of MPP. `amount` is
     a fixed one in units of `currency`, `minAmount` and `maxAmount` are bounds; each pays for one
     `unit`, where there is one, and else for a request. `baseAmount` is in base units of an `asset`
-    whose `decimals` are not known. `statedBy` is the kind of the document.
+    whose `decimals` are not known, or differ among the methods of one payment. `payTo` is the
+    address that is paid, where it is stated. `statedBy` is the kind of the document.
     """
 
     protocol: str
@@ -28,4 +29,5 @@ class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_o
     asset: str = ""
     decimals: int | None = None
     base_amount: str = ""
+    pay_to: str = ""
     description: str = ""

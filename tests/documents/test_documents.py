@@ -178,6 +178,7 @@ def test_the_catalogue_files_of_the_indexing_document_are_valid(
         path.write_text(text)
         names.append([source.name for source in read_catalogue_file(str(path)).sources])
     assert sorted(names) == [
+        ["directory"],
         ["manifest"],
         ["own", "payai", "payments"],
         ["weather", "partners"],

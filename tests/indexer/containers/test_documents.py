@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from indexer.containers.container import Container, NoList, open_container
 from indexer.options import Kind
 from tests.support.running import Json, service
 from tests.support.sources.manifests import HOST, MANIFESTS, described, items, objects, urls
+from tests.support.sources.mpp import EMPTY, MAPS, TALK, directory
 from tests.support.sources.openapi import DOCUMENTS, X402SCAN
 from tests.support.sources.x402 import resource, v2
 
@@ -89,3 +91,37 @@ def test_an_envelope_of_a_feed_stays_a_list(envelope: Json) -> None:
 )
 def test_an_envelope_that_is_declared_a_manifest_is_one(envelope: Json) -> None:
     assert open_text(json.dumps(envelope), Kind.MANIFEST).kind is Kind.MANIFEST
+
+
+@pytest.mark.parametrize("services", [[MAPS], [TALK], [EMPTY], [5, {"name": "x"}, TALK]])
+def test_a_directory_is_told_by_its_items(services: list[Any]) -> None:
+    container = open_text(json.dumps(directory(*services)))
+    assert container.kind is Kind.MPP
+    ((_, item),) = container.items
+    assert json.loads(item) == directory(*services)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        service(),
+        service(serviceUrl="https://one.example", path="/a"),
+        service(endpoints=[{"url": "https://one.example/a", "path": "/a", "payment": {}}]),
+        {"id": "x", "name": "x"},
+        {"endpoints": 5},
+        {"endpoints": [5, [], {"method": "GET"}]},
+    ],
+)
+def test_an_envelope_of_records_is_a_list(item: Json) -> None:
+    container = open_text(json.dumps({"version": 1, "services": [item]}))
+    assert (container.kind, container.key) == (None, "services")
+
+
+def test_the_first_item_that_tells_decides() -> None:
+    assert open_text(json.dumps(directory(service(), MAPS))).kind is None
+    assert open_text(json.dumps(directory({"name": "x"}, MAPS, service()))).kind is Kind.MPP
+
+
+@pytest.mark.parametrize("services", [[], [{"id": "x", "name": "x"}], [service()]])
+def test_a_declared_directory_needs_no_telling_items(services: list[Any]) -> None:
+    assert open_text(json.dumps(directory(*services)), Kind.MPP).kind is Kind.MPP

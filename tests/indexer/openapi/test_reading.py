@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.documents.document import FREE as FREE_RULE
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi import reading
-from indexer.openapi.reading import FREE as FREE_RULE
 from indexer.openapi.reading import METHODS
 from indexer.options import Policy, SourceOptions
 from indexer.sources.records import SourceRecord

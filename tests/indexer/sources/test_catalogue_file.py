@@ -207,8 +207,8 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         (
             f'[[source]]\n{FEED}kind = "resource"',
             (
-                "source 1 (feed): `kind`: expected one of resources, records, openapi, manifest, "
-                "payments, overlay, probes"
+                "source 1 (feed): `kind`: expected one of resources, records, openapi, mpp, "
+                "manifest, payments, overlay, probes"
             ),
         ),
         (

@@ -1,0 +1,72 @@
+"""Directories of MPP, told from lists of catalogue records by their first items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from indexer.containers.elements import split
+
+MAX_ITEMS = 20
+"""Items that are looked at, and endpoints of each."""
+
+
+class _Service(Struct):
+    service_url: Raw | UnsetType = field(name="serviceUrl", default=UNSET)
+    endpoints: Raw | UnsetType = UNSET
+
+
+class _Endpoint(Struct):
+    url: Raw | UnsetType = UNSET
+    path: Raw | UnsetType = UNSET
+    route: Raw | UnsetType = UNSET
+    payment: Raw | UnsetType = UNSET
+
+
+_service = msgspec.json.Decoder(_Service)
+_endpoint = msgspec.json.Decoder(_Endpoint)
+
+
+def is_directory(services: Raw) -> bool:
+    """Whether the first service that tells is one of a directory.
+
+    Endpoints of a record have a `url`; those of a directory have a `path` or `route` below the
+    `serviceUrl` of their service.
+    """
+    verdicts = map(_is_service, _first(services))
+    return next((each for each in verdicts if each is not None), False)
+
+
+def _is_service(item: Raw) -> bool | None:
+    """Whether an item is a service of a directory, None where it does not tell."""
+    try:
+        service = _service.decode(item)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if service.endpoints is not UNSET:
+        verdicts = map(_is_endpoint, _first(service.endpoints))
+        verdict = next((each for each in verdicts if each is not None), None)
+        if verdict is not None:
+            return verdict
+    return None if service.service_url is UNSET else True
+
+
+def _is_endpoint(item: Raw) -> bool | None:
+    try:
+        endpoint = _endpoint.decode(item)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if endpoint.url is not UNSET:
+        return False
+    given = (endpoint.path, endpoint.route, endpoint.payment)
+    return True if any(each is not UNSET for each in given) else None
+
+
+def _first(value: Raw) -> Iterator[Raw]:
+    """Yield the first items of a list, none of another value."""
+    text = bytes(value)
+    if text.startswith(b"["):
+        yield from islice(split(text, 1, len(text) - 1), MAX_ITEMS)

@@ -1,0 +1,29 @@
+"""Bounds on the resources that one document gives."""
+
+from __future__ import annotations
+
+from indexer.errors import LeftOut
+from indexer.x402.resource import SIZE
+
+
+class Bounds:
+    """Counts the paid operations of a document, and the bytes of their resources."""
+
+    def __init__(self, operations: int, size: int) -> None:
+        self._operations, self._size = operations, size
+        self._count = self._bytes = 0
+
+    def count(self, place: str) -> None:
+        """Count the paid operation at a JSON path; raises LeftOut beyond the most."""
+        if self._count >= self._operations:
+            reason = f"follows {self._operations:,} paid operations, the most of one document"
+            raise LeftOut(SIZE, place, reason)
+        self._count += 1
+
+    def fit(self, content: bytes, place: str) -> bytes:
+        """Return a resource that fits in those of the document; raises LeftOut."""
+        if self._bytes + len(content) > self._size:
+            reason = f"exceeds the {self._size:,} bytes that the resources of a document have"
+            raise LeftOut(SIZE, place, reason)
+        self._bytes += len(content)
+        return content

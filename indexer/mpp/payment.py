@@ -1,0 +1,125 @@
+"""Payments of endpoints: an offer for each method, in base units of a currency."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, TypeGuard
+
+from indexer.documents.amounts import find_currency, read_base_units
+from indexer.errors import InvalidRecord
+from indexer.options import Kind
+from indexer.x402.offers import CHARGE, MAX_NAME, MAX_OFFERS, MPP, UNIT
+from indexer.x402.prices import base_units
+from indexer.x402.stablecoins import Asset, Stablecoins
+from indexer.x402.untrusted import line, mapping, text
+from service.schema.offers import PaymentOffer
+
+REQUEST = "request"
+"""The unit of a price that a request costs."""
+MAX_DECIMALS = 36
+MAX_DESCRIPTION = 500  # characters
+ADDRESS = "0x"
+
+
+def is_paid(payment: Any, path: str) -> TypeGuard[dict[str, Any]]:
+    """Whether the payment at a JSON path states an amount, or that it is dynamic.
+
+    Raises InvalidRecord for another value than an object or null.
+    """
+    if payment is None:
+        return False
+    if not isinstance(payment, dict):
+        raise InvalidRecord(path, "Expected `object | null`")
+    return payment.get("amount") not in (None, "") or payment.get("dynamic") is True
+
+
+def read_offers(
+    payment: dict[str, Any], methods: Any, path: str, stablecoins: Stablecoins
+) -> list[PaymentOffer]:
+    """Return an offer for each method of a payment at a JSON path; raises InvalidRecord.
+
+    methods: those of the service, which a payment without methods has
+
+    Where the methods have different decimals, the base units have no common meaning, and no offer
+    has an amount in units of its currency. The amount of a dynamic payment is a lower bound.
+    """
+    own = payment.get("methods")
+    names = _names(payment.get("method")) or _names(own) or _names(methods) or [""]
+    currencies = {
+        name: _currency(name, payment, (mapping(own, name), mapping(methods, name)), stablecoins)
+        for name in names
+    }
+    digits = units = ""
+    try:
+        if payment.get("amount") not in (None, ""):
+            digits = base_units(payment["amount"])
+            decimals, *others = {each.decimals for _, each in currencies.values()}
+            if not others and decimals >= 0:
+                units = read_base_units(digits, decimals)
+    except ValueError as error:
+        raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
+    words = (text(payment.get(key), MAX_DESCRIPTION) for key in ("amountHint", "description"))
+    description = next(filter(None, words), "")
+    intent, is_dynamic = line(payment.get("intent"), MAX_NAME), payment.get("dynamic") is True
+    return [
+        PaymentOffer(
+            protocol=MPP,
+            stated_by=Kind.MPP,
+            method=name,
+            intent=intent,
+            amount="" if is_dynamic else units,
+            min_amount=units if is_dynamic else "",
+            base_amount="" if units else digits,
+            currency=currency.currency,
+            asset=asset,
+            unit=_unit(payment, intent) if digits else "",
+            decimals=currency.decimals if currency.decimals >= 0 else None,
+            pay_to=line(payment.get("recipient"), MAX_NAME),
+            description=description,
+        )
+        for name, (asset, currency) in currencies.items()
+    ]
+
+
+def _names(value: Any) -> list[str]:
+    """Return the names of methods: one, a list, or the keys of an object."""
+    given = [value] if isinstance(value, str) else value if isinstance(value, (list, dict)) else []
+    names = (line(each, MAX_NAME) for each in islice(given, MAX_OFFERS))
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def _currency(
+    method: str, payment: dict[str, Any], stated: tuple[dict[str, Any], ...], known: Stablecoins
+) -> tuple[str, Asset]:
+    """Return the name of the currency of a method, and its unit; unknown decimals are negative.
+
+    stated: the method as the payment and as the service describe it
+    """
+    assets = [asset for each in stated for asset in _list(each.get("assets"))]
+    places = (*stated[:1], payment, *stated[1:])
+    named = [each.get("currency") for each in places] + (assets if len(assets) == 1 else [])
+    name = next(filter(None, (line(each, MAX_NAME) for each in named)), "")
+    found = find_currency(known, method, name)
+    objects = [*stated, *(each for each in assets if isinstance(each, dict)), payment]
+    decimals = next(filter(_is_decimals, (each.get("decimals") for each in objects)), None)
+    if decimals is None:
+        decimals = found.decimals if found else -1
+    if found:
+        return name, Asset(found.currency, decimals, found.is_usd)
+    return name, Asset("" if name.startswith(ADDRESS) else name, decimals, is_usd=False)
+
+
+def _is_decimals(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_DECIMALS
+
+
+def _list(value: Any) -> list[Any]:
+    return value[:MAX_OFFERS] if isinstance(value, list) else []
+
+
+def _unit(payment: dict[str, Any], intent: str) -> str:
+    """Return the unit that an amount pays for, an empty string for a request."""
+    unit = line(payment.get("unitType"), MAX_NAME)
+    if not unit:
+        return "" if intent in {"", CHARGE} else UNIT
+    return "" if unit.casefold() == REQUEST else unit
