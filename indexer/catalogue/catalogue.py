@@ -42,7 +42,7 @@ DUPLICATE_ID = "duplicate ids"
 
 
 Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | Stored]]]
-"""Returns the discovered services with their records, for ids by domain."""
+"""Returns the discovered services with their records, for ids by key."""
 
 
 class Entry(Struct, gc=False):
@@ -132,8 +132,9 @@ class Catalogue:
 
         Of several records with one id the most trusted stays, among equals that of the last source,
         within one source the first. The resources of a host that no record names are a service of
-        their own, unless a source hides them; `describe` returns the records of those services. A
-        record of a host that a more trusted source lists is left out.
+        their own, or several with paths of their own, unless a source hides them; `describe`
+        returns the records of those services. A record of a host that a more trusted source lists
+        is left out.
         """
         self._spool.flush()
         domains = _Domains(discovery, decisions)
@@ -146,9 +147,10 @@ class Catalogue:
             else:
                 records.append((entry, domain))
         identities = [Identity(entry.id, entry.domain, entry.trust) for entry, _ in records]
+        keys = {key: domain for domain in domains.all for key in discovery.keys(domain)}
         identities += [
-            Identity(None, domain, discovery.trust_of(domain), is_rest=True)
-            for domain in domains.all
+            Identity(None, key, discovery.trust_of(domain), is_rest=True)
+            for key, domain in keys.items()
         ]
         ids = derive_ids(identities, decisions, taken_down)
         for service_id, (entry, _) in zip(ids[: len(records)], records, strict=True):
@@ -163,11 +165,11 @@ class Catalogue:
             if self.sources[entry.source].hides and (domain := domains.of(entry)):
                 reason = f"is none of the endpoints that the record of {service_id} names"
                 discovery.drop(domain, HIDDEN, reason)
-        rests = dict(zip(domains.all, ids[len(records) :], strict=True))
+        rests = dict(zip(keys, ids[len(records) :], strict=True))
         for service, record in describe(rests):
             entry = self.spool(service.source, service.position, record)
             entry.discovered, entry.group, entry.trust = True, service.group, service.trust
-            self._services[rests[service.domain]] = entry
+            self._services[rests[service.key]] = entry
         self._records.clear()
 
     def _outranking(self, entry: Entry, domain: str, discovery: Discovery) -> str:

@@ -16,13 +16,15 @@ HASH_DIGITS = 8
 MAX_ID = 256  # characters
 
 _valid = re.compile(ID_PATTERN)
+_word = re.compile(r"[a-z0-9_~]+")
 _scheme = re.compile(r"^https?://")
 
 
 class Identity(Struct):
     """The identity of a service: its own id, if any, its domain, and the trust in its source.
 
-    `is_rest` tells the service of the resources that no catalogue record of its domain names.
+    The path of a service that shares its domain follows the domain. `is_rest` tells the service of
+    the resources that no catalogue record of its domain names.
     """
 
     given: str | None
@@ -36,7 +38,8 @@ def derive_ids(
 ) -> list[str]:
     """Return the id of each service: its own, or one derived from its domain.
 
-    A derived id is the domain in lower case with hyphens for dots and colons: the plain id. Of
+    A derived id is the domain in lower case with hyphens for dots and colons: the plain id. A path
+    follows with a hyphen for each run of other characters than letters, digits, `_` and `~`. Of
     several domains with one plain id the one that has it in the served snapshot keeps it, then the
     more trusted, then the first; the others have a short hash of the domain appended. An id of its
     own belongs to a service whatever is derived. A service without a domain whose own id another
@@ -89,7 +92,7 @@ def can_be_id(domain: str) -> bool:
         host = ascii_domain(domain)
     except ValueError:
         return False
-    return bool(host) and _valid.search(_suffixed(host, ())) is not None
+    return bool(host) and "/" not in host and _valid.search(_suffixed(host, ())) is not None
 
 
 def _host(record: Identity) -> str:
@@ -132,4 +135,6 @@ def _suffixed(domain: str, held: Collection[str]) -> str:
 
 
 def _base(domain: str) -> str:
-    return domain.translate(str.maketrans(".:", "--"))
+    host, *path = domain.split("/", 1)
+    words = [word for each in path for word in _word.findall(each)]
+    return "-".join([host.translate(str.maketrans(".:", "--")), *words])

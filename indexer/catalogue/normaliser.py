@@ -109,18 +109,18 @@ class Normaliser:
     def services(
         self, discovery: Discovery, ids: Mapping[str, str], policy: Policy
     ) -> Iterator[tuple[Grouped, Normalised | Stored]]:
-        """Yield the discovered services with their records, whose ids are those of the domains.
+        """Yield the discovered services with their records, whose ids are those of their keys.
 
         A service of the resources that the last build had is known by their hashes.
         """
         work = Work[Grouped](
             size=lambda service: service.size,
             digest=lambda service: hash_text(
-                encode_group(service, ids[service.domain], policy, discovery.readings.digest)
+                encode_group(service, ids[service.key], policy, discovery.readings.digest)
             ),
             is_known=is_whole,
             content=lambda service: encode_group(
-                service, ids[service.domain], policy, discovery.readings.encoded
+                service, ids[service.key], policy, discovery.readings.encoded
             ),
             function=describe_services,
         )

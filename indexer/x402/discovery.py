@@ -38,6 +38,7 @@ class Place(Struct, gc=False):
 
     is_pointer: whether it is a bare pointer, of which another source has to say more
     start, stop: of its text in the spool
+    service: path of its service, empty for the host
     in_record: whether the record of its service has it
     others: places of the other resources that it was merged of
     """
@@ -52,6 +53,7 @@ class Place(Struct, gc=False):
     number: int
     start: int
     stop: int
+    service: str
     in_record: bool = True
     others: tuple[Place, ...] = ()
 
@@ -59,10 +61,12 @@ class Place(Struct, gc=False):
 class Grouped(NamedTuple):
     """The resources of a discovered service, and the place of the newest of them.
 
-    `group` is the number by which `Discovery` finds the resources of the service.
+    `group` is the number by which `Discovery` finds the resources of the service. `key` is the
+    domain, followed by the path of a service that shares it with others.
     """
 
     group: int
+    key: str
     domain: str
     source: int
     trust: int
@@ -140,6 +144,7 @@ class Discovery:
         self._hosts: dict[str, list[tuple[str, Place]]] = defaultdict(list)
         self._names: dict[int, str] = {}
         self._merged: dict[str, list[Place]] = {}
+        self._services: dict[str, list[str]] = {}
         self._groups: list[list[Place]] = []
         self.dropped: list[Dropped] = []
         self.remarks: list[Remark] = []
@@ -161,6 +166,7 @@ class Discovery:
             number=number,
             start=start,
             stop=self._end,
+            service=outline.service,
         )
 
     def accept(self, found: FoundResources) -> None:
@@ -189,6 +195,8 @@ class Discovery:
             merged = chain.from_iterable(map(self._merge_address, by_address.values()))
             in_order = sorted(merged, key=itemgetter(0))
             self._merged[domain] = [place for _, place in in_order]
+            if paths := {place.service for _, place in in_order} - {""}:
+                self._services[domain] = sorted(paths, key=len, reverse=True)
         self._hosts.clear()
 
     def of_domain(self, domain: str) -> list[Place]:
@@ -216,6 +224,10 @@ class Discovery:
             for domain, places in self._merged.items()
         }
         return sorted(first, key=lambda domain: (first[domain], domain))
+
+    def keys(self, domain: str) -> list[str]:
+        """Return the keys of the services that a domain may have, its own first."""
+        return [domain, *(f"{domain}{path}" for path in sorted(self._services.get(domain, ())))]
 
     @cached_property
     def greatest_trust(self) -> int:
@@ -277,16 +289,31 @@ class Discovery:
         self.dropped.append(Dropped(place, OUTRANKED))
 
     def services(self) -> Iterator[Grouped]:
-        """Yield the services of the resources that nothing has claimed, by domain."""
-        for domain, places in sorted(self._merged.items()):
-            if not places:
-                continue
-            newest = max(places, key=lambda place: (place.updated, place.source))
-            trust = max(place.trust for place in places)
-            group = len(self._groups)
-            self._groups.append(places)
-            yield Grouped(group, domain, newest.source, trust, newest.position, places)
+        """Yield the services of the resources that nothing has claimed, by domain and path.
+
+        A resource belongs to the service with the longest path that its URL is below, whichever
+        source lists it.
+        """
+        for domain, found in sorted(self._merged.items()):
+            by_key: dict[str, list[Place]] = defaultdict(list)
+            for place in found:
+                by_key[self._key_of(domain, place)].append(place)
+            for key, places in sorted(by_key.items()):
+                newest = max(places, key=lambda place: (place.updated, place.source))
+                trust = max(place.trust for place in places)
+                group = len(self._groups)
+                self._groups.append(places)
+                yield Grouped(group, key, domain, newest.source, trust, newest.position, places)
         self._merged.clear()
+
+    def _key_of(self, domain: str, place: Place) -> str:
+        paths = self._services.get(domain)
+        if not paths:
+            return domain
+        url = self.outline(place).identity.lower().partition("?")[0]
+        rest = url.partition("://")[2].removeprefix(domain)
+        path = next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")
+        return f"{domain}{path}"
 
     def listings(self, group: int) -> Iterator[tuple[Place, Listing]]:
         """Yield the resources of a service that are listed, by URL, method and tool."""

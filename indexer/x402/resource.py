@@ -169,6 +169,8 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     advice: to its seller, as bits
     tool_url: the identifier of a tool, where the resource has one for its URL
     is_pointer: whether it is a bare pointer, of which another source has to say more
+    service: path of the service that its document says it belongs to, in lower case; empty where
+        that is the host
     """
 
     given: str
@@ -188,6 +190,7 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     advice: int
     tool_url: str
     is_pointer: bool
+    service: str
 
     @property
     def key(self) -> str:
@@ -299,6 +302,7 @@ def read_resource(
         advice=advise(values, accepted.entries, given_url, declared, metadata.description),
         tool_url=_identity(given_url) if tool else "",
         is_pointer=is_pointer and not accepted.entries,
+        service=_service_path(document, domain),
         listing=b"" if listing is None else _encode(listing),
         endpoint=_endpoint(url, declared, accepted, metadata, usage, document),
         networks=accepted.networks,
@@ -494,6 +498,17 @@ def _endpoint(
         prices_contradict=_contradicts(accepted) or UNSET,
     )
     return msgspec.json.encode(endpoint)
+
+
+def _service_path(document: Described | None, domain: str) -> str:
+    """Return the path of the service that a document names, empty for the host itself."""
+    try:
+        parsed = parse_url(document.service.url) if document and document.service.url else None
+    except ValueError:
+        return ""
+    if parsed is None or parsed.domain != domain:
+        return ""
+    return parsed.rest.partition("?")[0].rstrip("/").lower()
 
 
 def _contradicts(accepted: Accepted) -> bool:

@@ -1,0 +1,289 @@
+"""Builds from directories of MPP: services by path, ways to pay, units and status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+
+from indexer.cli.main import main
+from tests.support.clients.mcp import structured
+from tests.support.intake import CatalogueFolder, source
+from tests.support.running import Build, Json, serve
+from tests.support.running import service as record
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.mpp import (
+    EMPTY,
+    MAPS,
+    RECIPIENT,
+    TALK,
+    TEMPO,
+    USDC_E,
+    directory,
+    endpoint,
+    service,
+)
+from tests.support.sources.x402 import accept, resource
+
+SEARCH = "https://mpp.example/maps/search"
+SAY = "https://mpp.example/talk/say"
+SCAN = "https://mpp.example/Maps/scan"
+NEAR = "https://mpp.example/mapsearch"
+SHARED = directory(MAPS, TALK, EMPTY)
+FAST = ("--no-semantic", "--no-downloads")
+FEEDS = "--allow-private-feeds"
+
+
+def write(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value))
+    return path
+
+
+def records_of(artifacts: Path) -> dict[str, Json]:
+    folder = artifacts / "snapshots" / (artifacts / "CURRENT").read_text().strip()
+    records = json.loads(b"[%b]" % (folder / "records.json").read_bytes())
+    return {each["id"]: each for each in records}
+
+
+def urls_of(artifacts: Path) -> dict[str, set[str]]:
+    return {
+        name: {each["url"] for each in found["endpoints"]}
+        for name, found in records_of(artifacts).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of a directory beside a feed of the same host."""
+    root = tmp_path_factory.mktemp("mpp")
+    folder = CatalogueFolder(root)
+    aged = service("Aged", endpoint("/survey"), description="Soil survey", status="deprecated")
+    fresh = service("Fresh", endpoint("/survey"), description="Soil survey", status="active")
+    alone = service("Alone", endpoint(), serviceUrl="https://alone.example")
+    write(root / "directory.json", directory(MAPS, TALK, EMPTY, aged, fresh, alone))
+    feed = [resource(url, accept("20000")) for url in (SCAN, NEAR, SAY)]
+    path = folder.write(
+        {"name": "directory", "path": "directory.json"},
+        source("feed", feed, kind="resources"),
+    )
+    assert main(["build", path, "--out", str(folder.artifacts), *FAST]) == 0
+    return folder.artifacts
+
+
+@pytest.fixture(scope="module")
+def client(published: Path) -> Iterator[Any]:
+    with serve(published) as client:
+        yield client
+
+
+def test_services_of_one_host_are_apart_and_feeds_join_them(published: Path) -> None:
+    assert urls_of(published) == {
+        "mpp-example-maps": {SEARCH, "https://mpp.example/maps/places/:id", SCAN},
+        "mpp-example-talk": {SAY, "https://mpp.example/talk/hear"},
+        "mpp-example-aged": {"https://mpp.example/aged/survey"},
+        "mpp-example-fresh": {"https://mpp.example/fresh/survey"},
+        "alone-example": {"https://alone.example/search"},
+        "mpp-example": {NEAR},
+    }
+
+
+def test_a_service_has_the_members_of_the_directory(published: Path) -> None:
+    maps = records_of(published)["mpp-example-maps"]
+    assert {key: value for key, value in maps.items() if key not in {"endpoints", "networks"}} == {
+        "id": "mpp-example-maps",
+        "name": "Maps",
+        "serviceName": "Maps",
+        "description": "Maps for agents",
+        "domain": "mpp.example",
+        "category": "data",
+        "tags": ["geo", "web"],
+        "iconUrl": "https://maps.example/icon.png",
+        "provider": "Maps Inc.",
+        "providerUrl": "https://maps.example",
+        "integrationType": "3P",
+        "status": "beta",
+        "x-service-info": {
+            "categories": ["data", "web"],
+            "docs": {
+                "homepage": "https://docs.maps.example",
+                "llms": "https://maps.example/llms.txt",
+            },
+        },
+        "priceSummary": maps["priceSummary"],
+    }
+
+
+def test_ways_to_pay_of_a_directory_stand_beside_those_of_a_feed(client: Any) -> None:
+    maps = client.get("/v1/services/mpp-example-maps").json()["service"]
+    search = next(each for each in maps["endpoints"] if each["url"] == SEARCH)
+    assert search["pricing"] == {"amount": "0.005", "currency": "USDC.e", "scheme": "tempo"}
+    assert search["paymentOffers"] == [
+        {
+            "protocol": "mpp",
+            "statedBy": "mpp",
+            "method": "tempo",
+            "intent": "charge",
+            "amount": "0.005",
+            "currency": "USDC.e",
+            "asset": USDC_E,
+            "decimals": 6,
+            "payTo": RECIPIENT,
+        }
+    ]
+    talk = client.get("/v1/services/mpp-example-talk").json()["service"]
+    say = {each["method"]: each for each in talk["endpoints"] if each["url"] == SAY}
+    assert {each["pricing"]["amount"] for each in say.values()} == {"0.02"}
+    (offer,) = say["POST"]["paymentOffers"]
+    assert (offer["unit"], offer["amount"]) == ("character", "0.00002")
+
+
+def test_a_price_of_a_request_is_compared_and_others_are_not(client: Any) -> None:
+    def found(**parameters: Any) -> list[str]:
+        given = {"perService": 0, "limit": 100} | parameters
+        answer = client.get("/v1/search/endpoints", params=given).json()
+        return [each["url"] for each in answer["endpoints"]]
+
+    assert SEARCH in found(maxPrice="0.01")
+    assert "https://mpp.example/maps/places/:id" not in found(maxPrice="1000")
+    assert found(enriched="false", sort="price")[0] == SEARCH
+
+
+def test_status_and_ways_to_pay_are_shown(client: Any, published: Path) -> None:
+    assert "<bdi>beta</bdi>" in client.get("/services/mpp-example-maps").text
+    assert structured(published, "get", id="mpp-example-aged")["status"] == "deprecated"
+    ranked = client.get("/v1/search/services", params={"q": "soil survey"}).json()["services"]
+    assert [each["id"] for each in ranked[:2]] == ["mpp-example-fresh", "mpp-example-aged"]
+
+
+def test_each_endpoint_has_a_fate(client: Any) -> None:
+    for url, reason in (
+        (SEARCH, None),
+        ("https://mpp.example/maps/health", "is free: "),
+    ):
+        answer = client.get("/v1/listings", params={"url": url}).json()
+        assert answer["listed"] == (reason is None)
+        (fate,) = answer["fates"]
+        assert reason is None or reason in fate["reason"]
+
+
+def test_a_unit_is_shown_where_no_request_has_a_price(build: Build, artifacts: Path) -> None:
+    path = write(artifacts.parent / "directory.json", directory(TALK))
+    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    with serve(artifacts) as client:
+        assert (
+            "0.00002 <small>USDC.e per character</small>"
+            in client.get("/services/mpp-example-talk").text
+        )
+    how = structured(artifacts, "how_to_call", endpoint=SAY)
+    assert how["price"] == "0.00002 USDC.e per character"
+    assert "price_usd" not in how
+
+
+def test_counts_add_up_and_a_second_build_changes_nothing(
+    build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = service("Other", endpoint(payment={"amount": "x"}), 5)
+    path = write(artifacts.parent / "directory.json", directory(MAPS, TALK, EMPTY, MAPS, other))
+    options = ("--json", *FAST, "--max-rejects", "100%")
+    assert build(path, options=options) == 0
+    report = json.loads(capsys.readouterr().out)
+    (tally,) = report["sources"]
+    assert tally["leftOut"] == {
+        "free operations": 2,
+        "services without endpoints": 1,
+        "duplicate listings": 2,
+    }
+    assert (tally["published"], tally["rejected"]) == (4, 2)
+    assert tally["records"] == 11
+    assert build(path, options=(*options, "--from-scratch")) == 0
+    assert json.loads(capsys.readouterr().out)["snapshot"] == report["snapshot"]
+
+
+def test_a_record_of_the_host_has_the_endpoints_that_it_names(
+    build: Build, artifacts: Path
+) -> None:
+    path = write(artifacts.parent / "directory.json", SHARED)
+    own = record("own", domain="mpp.example", endpoints=[priced(SEARCH)])
+    assert build(path, [own], options=(*FAST, "--no-endpoints")) == 0
+    assert urls_of(artifacts) == {
+        "own": {SEARCH},
+        "mpp-example-maps": {"https://mpp.example/maps/places/:id"},
+        "mpp-example-talk": {SAY, "https://mpp.example/talk/hear"},
+    }
+
+
+def priced(url: str) -> Json:
+    price = {"amount": "0.005", "currency": "USDC.e"}
+    return {"url": url, "method": "GET", "pricing": price}
+
+
+def test_ids_stay_when_services_come_and_go(build: Build, artifacts: Path) -> None:
+    plain = service("Plain", endpoint(), serviceUrl="https://mpp-example.maps")
+    path = write(artifacts.parent / "directory.json", directory(MAPS))
+    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    write(path, directory(plain, TALK, MAPS))
+    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    ids = {name: min(urls) for name, urls in urls_of(artifacts).items()}
+    assert ids.pop("mpp-example-maps").startswith("https://mpp.example/maps/")
+    assert ids.pop("mpp-example-talk").startswith("https://mpp.example/talk/")
+    ((other, url),) = ids.items()
+    assert other.startswith("mpp-example-maps-")
+    assert url.startswith("https://mpp-example.maps/")
+
+
+@pytest.mark.parametrize("keys", [{"kind": "mpp"}, {}])
+def test_a_fetched_directory_is_read_by_its_kind_or_its_content(tmp_path: Path, keys: Json) -> None:
+    folder = CatalogueFolder(tmp_path)
+    with misbehaving(sending(SHARED)) as server:
+        given = source("docs", server.url, hosts=["*"], **keys)
+        assert folder.build(given, options=[FEEDS]) == 0
+    assert records_of(folder.artifacts).keys() == {"mpp-example-maps", "mpp-example-talk"}
+
+
+def test_a_fetched_directory_does_not_speak_for_other_domains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = CatalogueFolder(tmp_path)
+    with misbehaving(sending(SHARED)) as server:
+        assert folder.build(source("docs", server.url), options=[FEEDS]) == 0
+    assert records_of(folder.artifacts) == {}
+    assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
+
+
+def test_payees_that_are_denied_are_left_out(build: Build, artifacts: Path) -> None:
+    path = write(artifacts.parent / "directory.json", directory(MAPS))
+    options = (*FAST, "--no-endpoints", "--deny", f"payee:{RECIPIENT}")
+    assert build(path, options=options) == 0
+    assert urls_of(artifacts) == {"mpp-example-maps": {"https://mpp.example/maps/places/:id"}}
+
+
+def test_a_directory_is_no_list_of_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = CatalogueFolder(tmp_path)
+    write(tmp_path / "directory.json", SHARED)
+    given = {"name": "docs", "path": "directory.json", "kind": "records", "on_error": "fail"}
+    assert folder.build(given) != 0
+    error = capsys.readouterr().err
+    assert "is an MPP directory where a list of records is expected" in " ".join(error.split())
+
+
+def test_odd_paths_have_ids(build: Build, artifacts: Path) -> None:
+    urls = [
+        f"https://mpp.example/{path}"
+        for path in ("größe", "a/b", "a-b", "%25", "A/B/", "~x", "a" * 300)
+    ]
+    services = [
+        service("Odd", endpoint(f"/{number}", TEMPO | {"amount": "1"}), serviceUrl=url)
+        for number, url in enumerate(urls)
+    ]
+    path = write(artifacts.parent / "directory.json", directory(*services))
+    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    found = urls_of(artifacts)
+    assert len(found) == len(urls) - 1
+    assert sum(map(len, found.values())) == len(urls)
