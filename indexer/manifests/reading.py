@@ -23,6 +23,7 @@ from indexer.sources.records import DESCRIBED, SourceRecord
 from indexer.text import decode_or_invalid
 from indexer.x402.described import Described, Fields, ServiceTexts, encode_fields
 from indexer.x402.resource import SIZE, url_of
+from indexer.x402.tools import server_of, tool_of_url
 from indexer.x402.untrusted import NULL, decode_object, mapping, string_of, text
 
 MAX_ENTRIES = 5_000  # of a manifest
@@ -83,7 +84,8 @@ class _Reader:
             url = self._base.resolve(given, path)
             fields = _complete(values, fields, method, url)
             content = encode_fields(fields)
-            self._authority.check(path, url)
+            server = server_of(decode_object(content), {}) if tool_of_url(url) else ""
+            self._authority.check(path, server or url)
             if self._count >= MAX_ENTRIES:
                 reason = f"follows {MAX_ENTRIES:,} entries, the most of one manifest"
                 raise LeftOut(SIZE, path, reason)

@@ -502,8 +502,9 @@ def _endpoint(
 
 def _service_path(document: Described | None, domain: str) -> str:
     """Return the path of the service that a document names, empty for the host itself."""
+    texts = document.service if document else None
     try:
-        parsed = parse_url(document.service.url) if document and document.service.url else None
+        parsed = parse_url(texts.url) if texts and texts.url else None
     except ValueError:
         return ""
     if parsed is None or parsed.domain != domain:

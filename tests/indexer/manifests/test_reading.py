@@ -33,7 +33,7 @@ from tests.support.sources.manifests import (
     urls,
     values,
 )
-from tests.support.sources.x402 import accept, v1
+from tests.support.sources.x402 import accept, tool, v1
 
 RULES = Rules(Policy())
 
@@ -142,6 +142,13 @@ def test_entries_on_other_domains_are_left_out(source: SourceOptions, listed: li
             assert isinstance(each.fault, LeftOut)
             assert each.fault.rule == OTHER_HOSTS
             assert b"example/a" in each.text
+
+
+@pytest.mark.parametrize(("host", "is_listed"), [("mcp.weather", True), ("mcp.other", False)])
+def test_a_tool_is_of_the_host_of_its_server(host: str, is_listed: bool) -> None:
+    entry = tool(server=f"https://{host}.example/mcp")
+    (record,) = read(objects(entry), FETCHED)
+    assert (record.fault is None) == is_listed
 
 
 def test_an_entry_does_not_pass_for_a_record_or_for_another_document() -> None:
