@@ -15,8 +15,11 @@ from starlette.routing import Route
 
 from service.api.changes import ListChanges, list_changes
 from service.api.discovery import DISCOVERY
+from service.api.documents.api_catalog import PATH as API_CATALOG
+from service.api.documents.api_catalog import ListApis, get_api_catalog
 from service.api.documents.llms import get_llms
 from service.api.documents.openapi import get_openapi
+from service.api.documents.service_openapi import get_service_openapi
 from service.api.downloads import DOWNLOADS
 from service.api.ecosystem import (
     GetEcosystemOverview,
@@ -62,6 +65,7 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     OperationRoute("/v1/services/search", list_services, SearchServices),
     CachedRoute("/v1/services/{id}", get_service),
     CachedRoute("/v1/services/{id}/demand", get_demand),
+    CachedRoute("/v1/services/{id}/openapi.json", get_service_openapi),
     OperationRoute("/v1/listings", explain_listings, ExplainListings),
     OperationRoute("/v1/changes", list_changes, ListChanges),
     OperationRoute("/v1/ecosystem/overview", get_overview, GetEcosystemOverview),
@@ -73,6 +77,7 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     Route("/metrics", get_metrics),
     CachedRoute("/openapi.json", get_openapi),
     CachedRoute("/llms.txt", get_llms),
+    OperationRoute(API_CATALOG, get_api_catalog, ListApis),
 ]
 
 _log = logging.getLogger("uvicorn.error")

@@ -6,9 +6,14 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from indexer.x402.offers import CHARGE, MAX_NAME
 from indexer.x402.prices import base_units, in_units
 from indexer.x402.stablecoins import Asset, Stablecoins
+from indexer.x402.untrusted import line
 
+REQUEST = "request"
+UNIT = "unit of use"
+"""The unit of another intent than a charge, where a document names none."""
 MAX_AMOUNT = 60  # characters
 MINOR_UNITS = {
     **dict.fromkeys(("USD", "EUR", "GBP", "CHF", "CAD", "AUD", "SGD", "HKD", "NZD", "SEK"), 2),
@@ -47,3 +52,11 @@ def find_currency(stablecoins: Stablecoins, network: str, name: str) -> Asset | 
     if asset is not None or code not in MINOR_UNITS:
         return asset
     return Asset(code, MINOR_UNITS[code], is_usd=code == "USD")
+
+
+def read_unit(value: Any, intent: str) -> str:
+    """Return the unit that an amount of an intent pays for, an empty string for a request."""
+    unit = line(value, MAX_NAME)
+    if not unit:
+        return "" if intent in {"", CHARGE} else UNIT
+    return "" if unit.casefold() == REQUEST else unit

@@ -5,17 +5,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, TypeGuard
 
-from indexer.documents.amounts import find_currency, read_base_units
+from indexer.documents.amounts import find_currency, read_base_units, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.x402.offers import CHARGE, MAX_NAME, MAX_OFFERS, MPP, UNIT
+from indexer.x402.offers import MAX_NAME, MAX_OFFERS, MPP
 from indexer.x402.prices import base_units
 from indexer.x402.stablecoins import Asset, Stablecoins
 from indexer.x402.untrusted import line, mapping, text
 from service.schema.offers import PaymentOffer
 
-REQUEST = "request"
-"""The unit of a price that a request costs."""
 MAX_DECIMALS = 36
 MAX_DESCRIPTION = 500  # characters
 ADDRESS = "0x"
@@ -72,7 +70,7 @@ def read_offers(
             base_amount="" if units else digits,
             currency=currency.currency,
             asset=asset,
-            unit=_unit(payment, intent) if digits else "",
+            unit=read_unit(payment.get("unitType"), intent) if digits else "",
             decimals=currency.decimals if currency.decimals >= 0 else None,
             pay_to=line(payment.get("recipient"), MAX_NAME),
             description=description,
@@ -115,11 +113,3 @@ def _is_decimals(value: Any) -> bool:
 
 def _list(value: Any) -> list[Any]:
     return value[:MAX_OFFERS] if isinstance(value, list) else []
-
-
-def _unit(payment: dict[str, Any], intent: str) -> str:
-    """Return the unit that an amount pays for, an empty string for a request."""
-    unit = line(payment.get("unitType"), MAX_NAME)
-    if not unit:
-        return "" if intent in {"", CHARGE} else UNIT
-    return "" if unit.casefold() == REQUEST else unit

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from indexer.documents.amounts import find_currency, read_amount, read_base_units
+from indexer.documents.amounts import find_currency, read_amount, read_base_units, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.x402.offers import CHARGE, MAX_NAME, MAX_OFFERS, MPP, UNIT, USD, X402
+from indexer.x402.offers import MAX_NAME, MAX_OFFERS, MPP, USD, X402
 from indexer.x402.prices import base_units
 from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import line, mapping, text
@@ -128,7 +128,6 @@ def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> P
             amount = read_base_units(digits, currency.decimals) if currency else ""
     except ValueError as error:
         raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
-    unit = "" if intent in {"", CHARGE} else line(offer.get("unitType"), MAX_NAME) or UNIT
     return PaymentOffer(
         protocol=MPP,
         stated_by=Kind.OPENAPI,
@@ -136,7 +135,7 @@ def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> P
         intent=intent,
         amount=amount,
         currency=currency.currency if currency else "",
-        unit=unit if digits else "",
+        unit=read_unit(offer.get("unitType"), intent) if digits else "",
         asset=name,
         decimals=currency.decimals if currency else None,
         base_amount="" if amount else digits,

@@ -19,8 +19,6 @@ MAX_NAME = 100  # characters
 X402, MPP = "x402", "mpp"
 EXACT, DYNAMIC, CHARGE = "exact", "dynamic", "charge"
 USD = "USD"
-UNIT = "unit of use"
-"""The unit of another intent than a charge, where an offer names none."""
 UNBOUNDED = Decimal("Infinity")
 
 Rail = tuple[str, str, str, str, str]

@@ -17,6 +17,9 @@ from service.api.discovery import (
     ListDiscoveryResources,
     SearchDiscoveryResources,
 )
+from service.api.documents.api_catalog import MEDIA_TYPE as LINKSET
+from service.api.documents.api_catalog import PATH as API_CATALOG
+from service.api.documents.api_catalog import ListApis
 from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, describe_id
 from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
@@ -38,7 +41,7 @@ from service.errors import (
     SnapshotWithdrawn,
 )
 from service.http.context import snapshot_of
-from service.http.responses import Cacheable
+from service.http.responses import JSON, Cacheable
 from service.schema.demand import DemandEnvelope
 from service.schema.discovery import (
     DiscoveryError,
@@ -46,6 +49,7 @@ from service.schema.discovery import (
     MerchantResources,
     ResourceList,
 )
+from service.schema.documents import Linkset, ServiceDocument
 from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, TransactionsEnvelope
 from service.schema.listings import ListingPage, ListingReport
 from service.schema.responses import EndpointList, ServiceEnvelope, ServiceList
@@ -69,6 +73,8 @@ TAGS: dict[type[Struct], str] = {
     ServiceList: "Services",
     ServiceEnvelope: "Services",
     DemandEnvelope: "Services",
+    ServiceDocument: "Services",
+    Linkset: "Services",
     EndpointList: "Endpoints",
     ListingReport: "Listings",
     ListingPage: "Listings",
@@ -197,6 +203,14 @@ def _paths(examples: dict[str, str | None]) -> Json:
             DemandEnvelope,
             ServiceNotFound,
         ),
+        "/v1/services/{id}/openapi.json": _describe(
+            "getServiceOpenapi",
+            "Describe a service by an OpenAPI document",
+            describe_id("service", ID_PATTERN, examples["id"]),
+            ServiceDocument,
+            ServiceNotFound,
+        ),
+        API_CATALOG: _operation(ListApis, Linkset, examples),
         "/v1/search/endpoints": _operation(SearchEndpoints, EndpointList, examples),
         "/v1/listings": listings,
         "/v1/ecosystem/overview": _operation(GetEcosystemOverview, OverviewEnvelope, examples),
@@ -297,8 +311,9 @@ def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelo
 
 def _content(*results: type[Struct]) -> Json:
     """Return the content of a response that is one of several types."""
+    media_type = LINKSET if results == (Linkset,) else JSON
     schemas = [{"$ref": f"#/components/schemas/{result.__name__}"} for result in results]
-    return {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
+    return {media_type: {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
 
 
 def _header_refs(*names: str) -> Json:
