@@ -180,17 +180,16 @@ def _parameters(
 ) -> Iterator[Json]:
     """Yield the parameters of path and query; each placeholder of the path has one."""
     described = {(each.group, each.name): each for each in reversed(given)}
-    for name in names:
-        each = described.pop(("path", name), None)
-        schema = {"type": "string"} if each is None else _schema(each, left_out)
-        yield {"name": name, "in": "path", "required": True, "schema": schema}
     for (group, name), each in reversed(described.items()):
-        if group == "path":
+        if group == "path" and name not in names:
             left_out[PLACE] += 1
-        elif group == "query":
-            required = each.required is True
+        elif group != "body":
+            required = group == "path" or each.required is True
             schema = _schema(each, left_out)
-            yield {"name": name, "in": "query", "required": required, "schema": schema}
+            yield {"name": name, "in": group, "required": required, "schema": schema}
+    for name in names:
+        if ("path", name) not in described:
+            yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _schema(parameter: ParameterDescriptor, left_out: Counter[str]) -> Json:
