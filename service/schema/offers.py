@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from service.schema.values import Amount
+
+MAX_DECIMALS = 36
 
 
 class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -27,7 +31,7 @@ class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_o
     currency: str = ""
     unit: str = ""
     asset: str = ""
-    decimals: int | None = None
+    decimals: Annotated[int, Meta(ge=0, le=MAX_DECIMALS)] | None = None
     base_amount: str = ""
     pay_to: str = ""
     description: str = ""

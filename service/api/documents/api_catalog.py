@@ -13,10 +13,12 @@ from service.api.query_string import LongLimit, Offset, Operation
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
 from service.schema.documents import Linkset
+from service.settings import Settings
 
 PATH = "/.well-known/api-catalog"
 PROFILE = "https://www.rfc-editor.org/info/rfc9727"
 MEDIA_TYPE = "application/linkset+json"
+MCP_CARD = "application/mcp-server-card+json"
 OPENAPI = "application/vnd.oai.openapi+json;version=3.1"
 
 Links = list[dict[str, str]]
@@ -33,20 +35,24 @@ async def get_api_catalog(request: Request, page: ListApis) -> Response:
     """Return a page of the linkset, services in listing order."""
     snapshot, root = snapshot_of(request), _root_of(request)
     services = [snapshot.id_table[each] for each in snapshot.list(page.limit, page.offset).ordinals]
-    catalogue: dict[str, Any] = {"anchor": f"{root}{PATH}", "item": [{"href": f"{root}/"}]}
+    catalogue: dict[str, Any] = {
+        "anchor": f"{root}{PATH}",
+        "item": [{"href": f"{root}/openapi.json", "type": OPENAPI}],
+    }
     if (stop := page.offset + page.limit) < len(snapshot.id_table):
         following = f"{root}{PATH}?limit={page.limit}&offset={stop}"
         catalogue["next"] = [{"href": following, "type": MEDIA_TYPE}]
     linkset = [
-        {"anchor": f"{root}/", **_own_links(root, has_page=context_of(request).settings.page)},
+        {"anchor": f"{root}/", **_own_links(root, context_of(request).settings)},
         catalogue,
         *(_links_of(f"{root}/v1/services/{service_id}") for service_id in services),
     ]
     body = msgspec.json.encode(Linkset(linkset))
-    return Cacheable(body, f'{MEDIA_TYPE}; profile="{PROFILE}"')
+    link = {"link": f'<{root}{PATH}>; rel="api-catalog"'}
+    return Cacheable(body, f'{MEDIA_TYPE}; profile="{PROFILE}"', link)
 
 
-def _own_links(root: str, *, has_page: bool) -> dict[str, Links]:
+def _own_links(root: str, settings: Settings) -> dict[str, Links]:
     links: dict[str, Links] = {
         "service-desc": [{"href": f"{root}/openapi.json", "type": OPENAPI}],
         "service-doc": [{"href": f"{root}/llms.txt", "type": "text/plain"}],
@@ -56,8 +62,10 @@ def _own_links(root: str, *, has_page: bool) -> dict[str, Links]:
             {"href": f"{root}/discovery/resources", "type": "application/json"},
         ],
     }
-    if has_page:
+    if settings.page:
         links["service-doc"].insert(0, {"href": f"{root}/docs", "type": "text/html"})
+    if settings.mcp:
+        links["service-meta"] = [{"href": f"{root}/mcp/server-card", "type": MCP_CARD}]
     return links
 
 

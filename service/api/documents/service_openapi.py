@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,39 +20,45 @@ from starlette.responses import Response
 from service.api.services import find_service
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
+from service.prices import is_upto
 from service.schema.offers import PaymentOffer
-from service.schema.records import Endpoint, ParameterDescriptor, Service
+from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.urls import key_of
 
 Json = dict[str, Any]
 
 METHODS = frozenset(("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"))
 X402, MPP = "x402", "mpp"
+X402_SCHEMES = frozenset(("", "exact", "upto", "dynamic"))
 PAYMENT_REQUIRED = {"402": {"description": "Payment required"}}
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
-    "number": (int, float, Decimal),
+    "number": (int, float),
     "boolean": (bool,),
     "array": (list,),
     "object": (dict,),
 }
 NO_HTTP = "endpoints without a URL over HTTP"
 NO_METHOD = "endpoints without a method of HTTP"
-QUERY = "endpoints with a query in their URL"
+QUERY = "endpoints with a query or a fragment in their URL"
 TEMPLATE = "endpoints with an invalid template"
 REPEATED = "endpoints of the same method and path"
+RENAMED = "endpoints whose path differs from another one in names alone"
+BEYOND = "endpoints beyond the record"
 PLACE = "parameters without a place"
+SAME_NAME = "parameters of the same name"
 DEFAULT = "defaults of another type"
 PRICES = "other prices"
 
 _placeholder = re.compile(r"\{([^{}/?#]+)\}|(?<=/):([A-Za-z_]\w*)")
-_value = msgspec.json.Decoder(float_hook=Decimal)
-_encode = msgspec.json.Encoder(decimal_format="number").encode
+_value = msgspec.json.Decoder()
+_encode = msgspec.json.encode
 
 
 class DescribedService(Service, rename="camel", kw_only=True):
     """A service with the members that documents give it."""
 
-    guidance: str | UnsetType = field(name="x-guidance", default=UNSET)
+    guidance: Any = field(name="x-guidance", default=UNSET)
     info: Raw | UnsetType = field(name="x-service-info", default=UNSET)
 
 
@@ -75,12 +80,15 @@ async def get_service_openapi(request: Request) -> Response:
     context.load_shedder.check()
     await context.turns.wait()
     record = _service.decode(snapshot.services.view(ordinal))
-    return Cacheable(describe_service(record), etag=snapshot.services.tag(ordinal).decode())
+    return Cacheable(describe_service(record, snapshot.resources.beyond(ordinal)))
 
 
-def describe_service(service: DescribedService) -> bytes:
-    """Return the document of a service as JSON, in OpenAPI 3.1."""
-    left_out: Counter[str] = Counter()
+def describe_service(service: DescribedService, beyond: int = 0) -> bytes:
+    """Return the document of a service as JSON, in OpenAPI 3.1.
+
+    beyond: how many endpoints its record does not have
+    """
+    left_out = Counter({BEYOND: beyond})
     paths: dict[str, Json] = {}
     spelled: dict[str, str] = {}  # path by its template without names
     server = ""
@@ -92,18 +100,23 @@ def describe_service(service: DescribedService) -> bytes:
         method = endpoint.method.lower()
         spelling = spelled.setdefault(_placeholder.sub("{}", address.path), address.path)
         if spelling != address.path or method in paths.get(spelling, {}):
-            left_out[REPEATED] += 1
+            left_out[REPEATED if spelling == address.path else RENAMED] += 1
             continue
         server = server or address.server
         operation = _describe(endpoint, address, left_out)
         if address.server != server:
             operation["servers"] = [{"url": address.server}]
         paths.setdefault(address.path, {})[method] = operation
-    counts = {"service": service.id, "endpoints": len(service.endpoints), "leftOut": left_out}
+    counts = {
+        "service": service.id,
+        "endpoints": len(service.endpoints) + beyond,
+        "leftOut": +left_out,
+    }
     document = {
         "openapi": "3.1.0",
         "info": _describe_info(service),
         "servers": [{"url": server or "/"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(service.tags or [])],
         "paths": paths,
         "x-service-info": _service_info(service),
         "x-ratecard": counts,
@@ -116,13 +129,13 @@ def _describe_info(service: DescribedService) -> Json:
         "title": service.service_name or service.name,
         "version": "1",
         "description": service.description,
-        "x-guidance": service.guidance,
+        "x-guidance": service.guidance if isinstance(service.guidance, str) else UNSET,
     }
     return {name: value for name, value in info.items() if value is not UNSET}
 
 
 def _service_info(service: DescribedService) -> Raw | Json | UnsetType:
-    if service.info is not UNSET:
+    if service.info is not UNSET and bytes(service.info).startswith(b"{"):
         return service.info
     return {"categories": [service.category]} if service.category else UNSET
 
@@ -135,13 +148,14 @@ def _locate(endpoint: Endpoint) -> _Address | str:
         return NO_HTTP
     if split.scheme.lower() not in {"http", "https"} or not split.netloc:
         return NO_HTTP
-    if endpoint.method not in METHODS:
+    if endpoint.method.upper() not in METHODS:
         return NO_METHOD
     if split.query or split.fragment:
         return QUERY
-    names = [match[1] or match[2] for match in _placeholder.finditer(split.path)]
-    path = _placeholder.sub(lambda match: f"{{{match[1] or match[2]}}}", split.path) or "/"
-    rest = _placeholder.sub("", split.path)
+    given = key_of(split.path)
+    names = [match[1] or match[2] for match in _placeholder.finditer(given)]
+    path = _placeholder.sub(lambda match: f"{{{match[1] or match[2]}}}", given) or "/"
+    rest = _placeholder.sub("", given)
     if len(set(names)) < len(names) or not {"{", "}"}.isdisjoint(rest + split.netloc):
         return TEMPLATE
     return _Address(f"{split.scheme}://{split.netloc}", path, names)
@@ -154,7 +168,10 @@ def _describe(endpoint: Endpoint, address: _Address, left_out: Counter[str]) -> 
         operation["description"] = endpoint.description
     if endpoint.tags:
         operation["tags"] = [*dict.fromkeys(endpoint.tags)]
-    given = endpoint.parameters or []
+    declared = endpoint.parameters or []
+    by_name = {(each.group, each.name): each for each in reversed(declared)}
+    given = [*reversed(by_name.values())]
+    left_out[SAME_NAME] += len(declared) - len(given)
     parameters = [*_parameters(given, address.names, left_out)]
     if parameters:
         operation["parameters"] = parameters
@@ -179,14 +196,17 @@ def _parameters(
     given: Sequence[ParameterDescriptor], names: Sequence[str], left_out: Counter[str]
 ) -> Iterator[Json]:
     """Yield the parameters of path and query; each placeholder of the path has one."""
-    described = {(each.group, each.name): each for each in reversed(given)}
-    for (group, name), each in reversed(described.items()):
-        if group == "path" and name not in names:
+    described = set()
+    for each in given:
+        if each.group == "path" and each.name not in names:
             left_out[PLACE] += 1
-        elif group != "body":
-            required = group == "path" or each.required is True
+        elif each.group != "body":
+            described.add((each.group, each.name))
             schema = _schema(each, left_out)
-            yield {"name": name, "in": group, "required": required, "schema": schema}
+            words = {key: schema.pop(key) for key in ("description", "example") if key in schema}
+            required = each.group == "path" or each.required is True
+            place = {"name": each.name, "in": each.group, "required": required}
+            yield place | words | {"schema": schema}
     for name in names:
         if ("path", name) not in described:
             yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -201,35 +221,39 @@ def _schema(parameter: ParameterDescriptor, left_out: Counter[str]) -> Json:
         schema["enum"] = parameter.enum_values
     if parameter.example is not UNSET:
         schema["example"] = parameter.example
-    default = None if parameter.default is UNSET else _value.decode(parameter.default)
-    if default is not None:
-        is_flag = isinstance(default, bool)
-        fits = isinstance(default, TYPES[parameter.type]) and is_flag == (
-            parameter.type == "boolean"
-        )
-        allowed = [_value.decode(each) for each in parameter.enum_values or []]
-        if fits and (not allowed or default in allowed):
+    if parameter.default is not UNSET and bytes(parameter.default) != b"null":
+        if _is_allowed(parameter.default, parameter):
             schema["default"] = parameter.default
         else:
             left_out[DEFAULT] += 1
     return schema
 
 
+def _is_allowed(given: Raw, parameter: ParameterDescriptor) -> bool:
+    """Whether a default of a parameter has its type, and is one of its values."""
+    try:
+        default = _value.decode(given)
+        allowed = [_value.decode(each) for each in parameter.enum_values or []]
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    is_typed = isinstance(default, TYPES[parameter.type])
+    is_flag = isinstance(default, bool) == (parameter.type == "boolean")
+    return is_typed and is_flag and (not allowed or default in allowed)
+
+
 def _describe_payment(endpoint: Endpoint, left_out: Counter[str]) -> Json:
     """Return the ways to pay, in each dialect those that it can express; may be empty."""
-    offers = endpoint.payment_offers or []
-    pricing = endpoint.pricing
+    offers, pricing = endpoint.payment_offers or [], endpoint.pricing
     protocols: dict[str, str | Json] = {}
     price: Json = {}
     if not offers or pricing.network:  # of the record itself, and not of an offer
-        price = _price(
-            pricing.amount if pricing.scheme != "upto" else "",
-            pricing.min_amount or "",
-            pricing.max_amount or "",
-            pricing.currency,
-        )
-        if price or pricing.network:
-            protocols[X402] = X402
+        price = _price_of(pricing)
+        scheme = (pricing.scheme or "").casefold()
+        protocol = X402 if pricing.network or scheme in X402_SCHEMES else scheme
+        if price or (protocol and pricing.scheme):
+            protocols[protocol] = protocol
+        if pricing.unit_amount:
+            left_out[PRICES] += 1
     in_base_units: list[Json] = []
     for each in offers:
         amount = _base_units(each)
@@ -255,6 +279,15 @@ def _describe_payment(endpoint: Endpoint, left_out: Counter[str]) -> Json:
     return payment
 
 
+def _price_of(pricing: Pricing) -> Json:
+    """Return the price of a record, which is a ceiling in the scheme `upto`."""
+    if is_upto(pricing):
+        ceiling = pricing.max_amount or pricing.amount
+        return _price("", pricing.min_amount or "", ceiling, pricing.currency)
+    bounds = pricing.min_amount or "", pricing.max_amount or ""
+    return _price(pricing.amount, *bounds, pricing.currency)
+
+
 def _price(amount: str, least: str, most: str, currency: str) -> Json:
     """Return a price of the dialect of x402scan, empty where there is none."""
     if amount:
@@ -271,8 +304,11 @@ def _base_units(offer: PaymentOffer) -> str | UnsetType | None:
         return UNSET if offer.min_amount or offer.max_amount or not offer.asset else None
     if offer.decimals is None:
         return UNSET
-    units = Decimal(offer.amount).scaleb(offer.decimals)
-    return f"{units:f}" if units == units.to_integral_value() else UNSET
+    whole, _, fraction = offer.amount.partition(".")
+    fraction = fraction.rstrip("0")
+    if len(fraction) > offer.decimals:
+        return UNSET
+    return f"{whole}{fraction.ljust(offer.decimals, '0')}".lstrip("0") or "0"
 
 
 def _describe_offer(offer: PaymentOffer, amount: str | None) -> Json:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 import httpx
+import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -48,6 +49,25 @@ def test_every_link_answers_and_head_does(client: httpx.Client) -> None:
     head = client.head(PATH)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith("application/linkset+json")
+    assert head.headers["link"] == f'<{PATH}>; rel="api-catalog"'
+
+
+@pytest.mark.parametrize("has_page", [True, False])
+def test_links_are_those_of_what_is_served(sample: Path, *, has_page: bool) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    app = create_app(Settings(artifacts=str(sample), page=has_page, mcp=True))
+
+    async def ask() -> list[str]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            found = links_of((await client.get(f"{PATH}?limit=1")).json()["linkset"])
+            for link in found:
+                assert (await client.get(link)).status_code == 200, link
+        return found
+
+    found = asyncio.run(ask())
+    assert "/mcp/server-card" in found
+    assert ("/docs" in found) is has_page
 
 
 def test_links_follow_the_path_of_the_application(sample: Path) -> None:

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openapi_spec_validator import validate
 
+from indexer.catalogue.record import normalise
+from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.resource import Rules, read_resource
@@ -23,7 +25,9 @@ from service.api.documents.service_openapi import (
     PLACE,
     PRICES,
     QUERY,
+    RENAMED,
     REPEATED,
+    SAME_NAME,
     TEMPLATE,
     DescribedService,
     describe_service,
@@ -34,6 +38,7 @@ from tests.support.running import Json, endpoint, examples, serve, service
 from tests.support.sources.mpp import MAPS, TALK, directory
 from tests.support.sources.openapi import DOCUMENTS, read
 
+DEFAULTING = {"group": "query", "name": "q", "type": "number", "default": "LARGE"}
 BASE = "https://api.one.example"
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.sampled_from(["a", "é", "two words"]),
@@ -171,7 +176,7 @@ def test_a_document_is_read_again_as_the_same_endpoints(drawn: list[Json]) -> No
     document = exported(service("one", endpoints=drawn))
     found = read_again(document)
     counts = document["x-ratecard"]
-    kinds = (NO_HTTP, NO_METHOD, QUERY, TEMPLATE, REPEATED)
+    kinds = (NO_HTTP, NO_METHOD, QUERY, TEMPLATE, REPEATED, RENAMED)
     left_out = sum(counts["leftOut"].get(kind, 0) for kind in kinds)
     assert counts["endpoints"] == len(drawn) == len(found) + left_out
     expressed: set[tuple[str, str]] = set()
@@ -222,12 +227,18 @@ def test_the_dialects_are_those_of_ways_to_pay_that_are_there() -> None:
         ([{"url": "forecast"}], NO_HTTP),
         ([{"url": "https://[::1"}], NO_HTTP),
         ([{"method": ""}], NO_METHOD),
+        ([{"url": f"{BASE}/a#b"}], QUERY),
         ([{"method": "SUBSCRIBE"}], NO_METHOD),
         ([{"url": f"{BASE}/a?b=1"}], QUERY),
         ([{"url": f"{BASE}/a/{{b"}], TEMPLATE),
         ([{"url": f"{BASE}/{{b}}/{{b}}"}], TEMPLATE),
         ([{}, {"url": "https://two.example/a"}], REPEATED),
-        ([{"url": f"{BASE}/:a"}, {"url": f"{BASE}/{{b}}", "method": "POST"}], REPEATED),
+        ([{"url": f"{BASE}/:a"}, {"url": f"{BASE}/{{b}}", "method": "POST"}], RENAMED),
+        ([{"parameters": [{"group": "body", "name": "b", "type": "string"}] * 2}], SAME_NAME),
+        (
+            [{"pricing": {"amount": "", "currency": "A", "unitAmount": "1", "unitType": "b"}}],
+            PRICES,
+        ),
         ([{"parameters": [{"group": "path", "name": "b", "type": "string"}]}], PLACE),
         (
             [{"parameters": [{"group": "query", "name": "b", "type": "number", "default": "x"}]}],
@@ -255,6 +266,83 @@ def test_a_document_counts_what_it_leaves_out(changes: list[Json], reason: str) 
     plain = endpoint() | {"url": f"{BASE}/a"}
     document = exported(service("one", endpoints=[plain | change for change in changes]))
     assert document["x-ratecard"]["leftOut"] == {reason: 1}
+
+
+@pytest.mark.parametrize(
+    ("pricing", "payment"),
+    [
+        (
+            {"amount": "0.2", "currency": "USDC", "scheme": "Upto", "minAmount": "0.1"},
+            {
+                "protocols": ["x402"],
+                "price": {"mode": "dynamic", "currency": "USDC", "min": "0.1", "max": "0.2"},
+            },
+        ),
+        (
+            {"amount": "0.2", "currency": "USD", "scheme": "stripe"},
+            {
+                "protocols": ["stripe"],
+                "price": {"mode": "fixed", "currency": "USD", "amount": "0.2"},
+            },
+        ),
+        ({"amount": "", "currency": "USDC"}, None),
+    ],
+)
+def test_a_price_of_a_record_is_that_of_its_scheme(pricing: Json, payment: Json | None) -> None:
+    document = exported(service("one", endpoints=[endpoint() | {"pricing": pricing}]))
+    (operations,) = document["paths"].values()
+    assert operations["get"].get("x-payment-info") == payment
+
+
+def test_base_units_are_exact() -> None:
+    offer: Json = {"protocol": "mpp", "statedBy": "mpp", "method": "tempo", "asset": "0x7"}
+    offer |= {"amount": "12345678901.123456789012345678", "currency": "A", "decimals": 18}
+    record = service("one", endpoints=[endpoint() | {"paymentOffers": [offer]}])
+    (operations,) = exported(record)["paths"].values()
+    (exact,) = operations["get"]["x-payment-info"]["offers"]
+    assert exact["amount"] == "12345678901123456789012345678"
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(anything, anything, anything, anything, st.text(), st.text())
+def test_any_record_that_an_index_accepts_has_a_document(
+    guidance: Any, info: Any, default: Any, decimals: Any, scheme: str, url: str
+) -> None:
+    parameter = {"group": "query", "name": "q", "type": "number", "default": default}
+    offer = {"protocol": "mpp", "statedBy": "mpp", "asset": "a", "amount": "1"}
+    members = {"parameters": [parameter], "paymentOffers": [offer | {"decimals": decimals}]}
+    pricing = {"amount": "1", "currency": "USD", "scheme": scheme}
+    given_ = [
+        endpoint() | members | {"url": url or "a"},
+        endpoint() | members | {"pricing": pricing},
+    ]
+    record = service("one", endpoints=given_) | {"x-guidance": guidance, "x-service-info": info}
+    text = json.dumps(record).encode()
+    try:
+        normalise(SourceRecord("", text))
+    except InvalidRecord:
+        return
+    document = describe_service(msgspec.json.decode(text, type=DescribedService))
+    assert len(document) < 2 * len(text) + 1000
+    read(document)
+
+
+def test_numbers_beyond_those_of_a_machine_are_no_defaults() -> None:
+    text = json.dumps(service("one", endpoints=[endpoint() | {"parameters": [DEFAULTING]}]))
+    text = text.replace('"LARGE"', "1e99999999999999999999")
+    try:
+        normalise(SourceRecord("", text.encode()))
+    except InvalidRecord:
+        return
+    document = json.loads(describe_service(msgspec.json.decode(text, type=DescribedService)))
+    assert document["x-ratecard"]["leftOut"] == {DEFAULT: 1}
 
 
 @pytest.fixture(scope="module")
