@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import secrets
@@ -70,6 +71,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.path.name not in LONGEST,
         )
     )
+
+
+def pytest_collection_finish() -> None:
+    """Freeze collected tests and modules: each build collects garbage, and would walk them all."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
