@@ -20,6 +20,7 @@ from indexer.__main__ import main
 from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
 from tests.support.stores.object_store import SERVER, ObjectStore, run_object_store
 
+TESTS = Path(__file__).parent
 LONGEST = (
     "test_whoosh_distributions.py",
     "test_crash.py",
@@ -30,6 +31,27 @@ LONGEST = (
     "test_soak.py",
 )
 
+
+NOT_SEMANTIC = ("--no-semantic",)
+PLAIN = (*NOT_SEMANTIC, "--no-downloads")
+BUILDS: dict[str, tuple[str, ...]] = {
+    "indexer/catalogue": PLAIN,
+    "indexer/manifests": PLAIN,
+    "indexer/mpp": PLAIN,
+    "indexer/openapi": PLAIN,
+    "indexer/payments": PLAIN,
+    "indexer/sources": PLAIN,
+    "indexer/x402": PLAIN,
+    "service/api": NOT_SEMANTIC,
+    "service/api/test_downloads.py": (),
+    "service/artifacts": NOT_SEMANTIC,
+    "service/http": NOT_SEMANTIC,
+    "service/mcp": NOT_SEMANTIC,
+    "service/replicas": NOT_SEMANTIC,
+    "service/server": NOT_SEMANTIC,
+}
+"""Options of `build` by folder or file, for tests that promise nothing of vectors or downloads: to
+make them takes more than half of a small build."""
 
 settings.register_profile("ratecard", max_examples=examples(100), deadline=None)
 settings.load_profile("ratecard")
@@ -125,17 +147,21 @@ def artifacts(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def build(artifacts: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+def build(
+    artifacts: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Build:
     """Return a function that builds into `artifacts`, from files or from lists of records.
 
     Slow stages print no lines, so that errors do not depend on the speed of the machine.
     """
     monkeypatch.setattr("indexer.progress.MIN_SECONDS", math.inf)
+    path = request.path.relative_to(TESTS)
+    plain = BUILDS.get(path.as_posix(), BUILDS.get(path.parent.as_posix(), ()))
 
     def build(*sources: Any, payments: Any = None, options: tuple[str, ...] = ()) -> int:
         folder = artifacts.parent
         names = [_file(folder / f"source{n}.jsonl", source) for n, source in enumerate(sources)]
-        arguments = ["build", *names, "--out", str(artifacts), *options]
+        arguments = ["build", *names, "--out", str(artifacts), *plain, *options]
         if payments is not None:
             arguments += ["--transactions", _file(folder / "payments.jsonl", payments)]
         return main(arguments)
