@@ -26,8 +26,8 @@ Build = Callable[..., int]
 
 
 def examples(count: int) -> int:
-    """Return the number of examples of a property test: ten times as many in `make soak`."""
-    return count * 5 if SOAK else count // 2
+    """Return the number of examples of a property test: twenty times as many in `make soak`."""
+    return count * 5 if SOAK else max(count // 4, 5)
 
 
 def service(service_id: str | None = "one", **fields: Any) -> Json:

@@ -51,6 +51,7 @@ PATHS = (
     "/v1/search/endpoints?q=harbour&maxPrice=1",
 )
 FETCHED = "ratecard_following_fetched_bytes_total "
+REPEATED = "test_faults.py has their faults, and those of another Ratecard run shortened"
 EDITION = re.compile(r"edition (\d+)!")
 
 
@@ -221,6 +222,7 @@ def check(load: Load, publisher: Publisher) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason=REPEATED)
 def test_replicas_of_a_store_that_fails_serve_only_what_was_published(
     tmp_path: Path, publisher: Publisher
 ) -> None:
@@ -233,6 +235,7 @@ def test_replicas_of_a_store_that_fails_serve_only_what_was_published(
 
 
 @pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason=REPEATED)
 def test_replicas_of_a_bucket_that_fails_serve_only_what_was_published(
     tmp_path: Path,
     publisher: Publisher,
@@ -273,6 +276,7 @@ def end_faults(origin: OriginServer) -> None:
 def test_replicas_of_another_ratecard_serve_only_what_was_published(
     tmp_path: Path, publisher: Publisher
 ) -> None:
+    publisher.options = ("--no-semantic",)
     publisher.publish()
     chance, limits = random.Random(3), {"cut": 0.3}  # noqa: S311
 

@@ -308,6 +308,27 @@ def test_a_swap_that_fails_with_a_transient_error_is_retried(
     assert manager.refusal is None
 
 
+def test_a_swap_that_fails_is_retried_every_half_a_minute_at_least(
+    artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(artifacts, "old")
+    manager.open()
+    publish(artifacts, "new")
+    attempts, now = 0, time.monotonic()
+
+    def fail(*_: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise MemoryError
+
+    monkeypatch.setattr("service.artifacts.manager.verify", fail)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for _ in range(8):
+        manager.poll()
+        now += 30
+    assert attempts == 8
+
+
 def test_opening_the_first_snapshot_is_retried_after_a_memory_error(
     artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,12 +376,14 @@ def test_the_hashes_of_the_first_snapshot_are_verified_in_the_background(
     assert [path for path in mapped(artifacts) if "(deleted)" in path] == []
 
 
+@pytest.mark.parametrize("damaged", [1, 2])
 def test_the_newest_intact_snapshot_is_opened_when_the_published_one_is_damaged(
-    artifacts: Path, manager: SnapshotManager
+    damaged: int, artifacts: Path, manager: SnapshotManager
 ) -> None:
-    _, before, damaged, published = (publish(artifacts, name) for name in "abcd")
-    (damaged / "manifest.json").unlink()
-    (published / "manifest.json").unlink()
+    folders = [publish(artifacts, name) for name in "abc"]
+    *_, before = folders[:-damaged]
+    for each in folders[-damaged:]:
+        (each / "manifest.json").unlink()
     manager.open()
     assert manager.current().id == before.name
     assert "cannot be read" in str(manager.refusal)

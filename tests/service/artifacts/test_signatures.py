@@ -67,6 +67,13 @@ def test_a_pointer_without_a_signature_or_with_that_of_another_key_is_refused() 
     assert is_refused(lambda: decode_pointer(foreign, trusted), "with the trusted key")
 
 
+@pytest.mark.parametrize("signature", ["", "00", "no hexadecimal digits", "0" * 127, "é" * 128])
+def test_a_signature_of_another_form_is_refused(signature: str) -> None:
+    content = json.loads(encode_pointer(POINTER, KEY)) | {"signature": signature}
+    signed = json.dumps(content).encode()
+    assert is_refused(lambda: decode_pointer(signed, KEY.public_key()), "with the trusted key")
+
+
 @given(st.data())
 def test_any_change_of_a_signed_pointer_is_refused_or_changes_nothing(data: st.DataObject) -> None:
     content = bytearray(encode_pointer(POINTER, KEY))

@@ -69,6 +69,25 @@ def test_a_response_that_is_cached_twice_is_counted_once() -> None:
     assert cache.get(key(2))
 
 
+def test_a_response_that_is_read_is_not_evicted_before_one_that_is_not() -> None:
+    cache = ResponseCache(24_000, 0)
+    body = bytes(3_000 - len("0") - ENTRY_OVERHEAD)
+    for number in range(8):
+        add(cache, key(number), body)
+    assert cache.get(key(0))
+    add(cache, key(8), body)
+    assert [number for number in range(9) if not cache.get(key(number))] == [1]
+
+
+def test_the_bytes_of_a_query_string_count() -> None:
+    cache = ResponseCache(24_000, 0)
+    for number in range(9):
+        path, query = str(number), bytes(3_000 - len("0") - ENTRY_OVERHEAD)
+        add(cache, (b"snapshot", path, query, b"", ""), b"")
+    kept = [cache.get((b"snapshot", str(number), query, b"", "")) for number in range(9)]
+    assert [response is not None for response in kept] == [False, *[True] * 8]
+
+
 def test_a_cache_of_size_zero_stores_nothing() -> None:
     cache = ResponseCache(0, 0)
     add(cache, key(1), b"1")

@@ -594,6 +594,26 @@ def test_a_damaged_copy_is_repaired(
     verify(folder(artifacts))
 
 
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_kept_manifest_that_is_not_the_one_of_the_pointer_is_replaced(
+    origin: OriginServer, artifacts: Path, editions: Editions, is_served: bool
+) -> None:
+    follows = follower(artifacts, origin)
+    assert follows.look()
+    path = folder(artifacts) / "manifest.json"
+    published = path.read_bytes()
+    if not is_served:
+        first = json.loads(json.loads((origin.bucket / POINTER).read_text())["pointer"])
+        publish_second(origin, editions)
+        assert follows.look()
+        put_pointer(origin.bucket, first | {"serial": serial_of(origin.bucket) + 1})
+    path.write_bytes(re.sub(rb'"built_at": "20..', b'"built_at": "2000', published))
+    verify(path.parent)  # finds no damage: the id is a hash of the other files
+    assert follower(artifacts, origin).look()
+    assert current(artifacts) == editions.one
+    assert path.read_bytes() == published
+
+
 def test_the_pointer_of_the_origin_is_kept_for_replicas_of_this_one(
     origin: OriginServer, artifacts: Path, editions: Editions
 ) -> None:
