@@ -128,7 +128,7 @@ def stages(module: Path) -> list[list[str]]:
     room, own = Path(*folder.parts[:2]), folder / f"test_{module.name}"
     steps = [[str(own)] if (ROOT / own).exists() else [], [str(folder)], [str(room)]]
     steps.append(["tests", f"--ignore={room}"])
-    return [step for number, step in enumerate(steps) if step and step not in steps[:number]]
+    return [step if step not in steps[:number] else [] for number, step in enumerate(steps)]
 
 
 def judge(root: Path, mutation: Mutation, depth: int, limit: float) -> str:
@@ -139,7 +139,7 @@ def judge(root: Path, mutation: Mutation, depth: int, limit: float) -> str:
     before, behind = source[: mutation.start], source[mutation.stop :]
     path.write_bytes(before + mutation.after.encode() + behind)
     compiled.unlink(missing_ok=True)  # valid for a source of this size and second
-    steps = stages(Path(mutation.path))[:depth]
+    steps = [step for step in stages(Path(mutation.path))[:depth] if step]
     caught_by = next((" ".join(step) for step in steps if not _pass(root, step, limit)), "")
     path.write_bytes(source)
     compiled.unlink(missing_ok=True)

@@ -73,6 +73,13 @@ def test_pages_give_exactly_the_newest_10_000_payments(tmp_path: Path) -> None:
     assert listed == [format_timestamp(moment) for moment in moments[:-10_001:-1]]
 
 
+def test_of_payments_of_one_transaction_the_last_event_is_the_newest(tmp_path: Path) -> None:
+    rows = [payment(log_index=number, sender=f"0x{number % 4}") for number in (2, 9, 1, 7)]
+    ecosystem = write_and_open(tmp_path, rows)
+    items, _ = ecosystem.transactions(0, 10)
+    assert [item["log_index"] for item in json.loads(b"[%b]" % items)] == [9, 7, 2, 1]
+
+
 def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
     rows = [
         payment(
@@ -85,11 +92,15 @@ def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
         )
         for number, (moment, buyer, seller, amount) in enumerate(paid)
     ]
+    return write_and_open(folder, rows)
+
+
+def write_and_open(folder: Path, rows: list[Json]) -> Ecosystem:
     name = write_lines(folder / "payments.jsonl", rows)
     with duckdb.connect() as connection:
         inputs = [PaymentInput(name, name)]
         load_payments(connection, inputs, folder, Findings(None), datetime(2100, 1, 1, tzinfo=UTC))
-        assert write_ecosystem(folder, connection) == len(paid)
+        assert write_ecosystem(folder, connection) == len(rows)
     return Ecosystem(folder)
 
 

@@ -39,6 +39,7 @@ REAL = accept("20", network="solana", asset=SOLANA_USDC, payTo="So1")
         ([UNKNOWN, TEST_NETWORK_PRICE, REAL], "0.00002", "So1", ["Base", "Base Sepolia", "Solana"]),
         ([TEST_NETWORK_PRICE, UNKNOWN], "0.000007", "0xPlay", ["Base Sepolia", "Base"]),
         ([UNKNOWN, TEST_NETWORK_PRICE], "", "0xEth", ["Base", "Base Sepolia"]),
+        ([accept(None), UNKNOWN], "", "0xEth", ["Base"]),
         ([REAL, accept("-1"), accept("x", network="base")], "0.00002", "So1", ["Solana", "Base"]),
     ],
 )

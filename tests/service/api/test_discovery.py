@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
+from service.app import create_app
 from service.schema.discovery import DiscoveryError, MerchantResources, ResourceList
-from tests.support.running import Json, serve, service, write_lines
+from service.settings import Settings
+from tests.support.running import Build, Json, serve, service, write_lines
 from tests.support.sources.x402 import TEST_USDC, accept, resource, v1, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
@@ -113,6 +116,30 @@ def test_a_walk_over_all_pages_has_every_resource_once(client: httpx.Client, lim
         if body["pagination"]["total"] <= len(walked):
             break
     assert walked == whole
+
+
+def test_the_limit_of_a_page_that_is_cut_is_its_number_of_resources(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build([resource(f"https://many.example/{number}") for number in range(9)]) == 0
+    monkeypatch.setattr("service.snapshot.resources.MAX_PAGE", 2000)
+    app = create_app(Settings(artifacts=str(artifacts)))
+
+    async def walk() -> list[tuple[int, int]]:
+        pages: list[tuple[int, int]] = []
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            while sum(found for found, _ in pages) < 9:
+                offset = sum(limit for _, limit in pages)
+                path = f"/discovery/resources?limit=20&offset={offset}"
+                body = (await client.get(path)).json()
+                pages.append((len(body["items"]), body["pagination"]["limit"]))
+        return pages
+
+    *cut, (_, last) = asyncio.run(walk())
+    assert cut
+    assert all(found == limit for found, limit in cut)
+    assert last == 20
 
 
 def test_limits_are_applied_and_reported(client: httpx.Client) -> None:

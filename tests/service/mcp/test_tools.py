@@ -276,6 +276,7 @@ def test_a_walk_by_cursor_has_every_listed_match_once(seeded: Path) -> None:
         cursor: Json = {}
         while True:
             page = structured(seeded, name, query="weather", limit=7, **cursor)
+            assert page[rows], "a cursor is that of a page with rows"
             ids += [row["id"] for row in page[rows]]
             if "cursor" not in page:
                 break
