@@ -40,6 +40,7 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "indexer/mpp": PLAIN,
     "indexer/openapi": PLAIN,
     "indexer/payments": PLAIN,
+    "indexer/snapshot/test_rollback.py": NOT_SEMANTIC,
     "indexer/sources": PLAIN,
     "indexer/x402": PLAIN,
     "service/api": NOT_SEMANTIC,
@@ -47,6 +48,7 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "service/artifacts": NOT_SEMANTIC,
     "service/http": NOT_SEMANTIC,
     "service/mcp": NOT_SEMANTIC,
+    "service/publishing/test_artifacts.py": NOT_SEMANTIC,
     "service/replicas": NOT_SEMANTIC,
     "service/server": NOT_SEMANTIC,
 }

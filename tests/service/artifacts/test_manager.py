@@ -35,7 +35,7 @@ def publish(artifacts: Path, name: str) -> Path:
     """Publish a catalogue of one service; returns the folder of the snapshot."""
     artifacts.mkdir(exist_ok=True)
     source = write_lines(artifacts.parent / "source.jsonl", [service(name)])
-    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
+    assert main(["build", source, "--out", str(artifacts), "--quiet", "--no-semantic"]) == 0
     return folder(artifacts)
 
 
