@@ -169,6 +169,16 @@ def test_filters_of_a_search_hold_together_on_one_entry(
     assert read(page) == [n for n, each in enumerate(fields) if satisfies_search(n, each, wanted)]
 
 
+def test_an_endpoint_whose_offers_are_in_several_chunks_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "resources", [{"accepts": [accept("2"), accept("1")]}, {}])
+    offers = Offers(tmp_path / "resources" / "offers")
+    monkeypatch.setattr("service.filtering.offers.CHUNK", 1)
+    chunks = [*offers.by_price(np.ones(3, np.bool_), np.ones(1, np.bool_))]
+    assert (len(chunks), np.concatenate(chunks).tolist()) == (3, [0])
+
+
 def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
