@@ -129,15 +129,14 @@ def test_the_limit_of_a_page_that_is_cut_is_its_number_of_resources(
         pages: list[tuple[int, int]] = []
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            while sum(found for found, _ in pages) < 9:
-                offset = sum(limit for _, limit in pages)
+            while (offset := sum(limit for _, limit in pages)) < 9:
                 path = f"/discovery/resources?limit=20&offset={offset}"
                 body = (await client.get(path)).json()
                 pages.append((len(body["items"]), body["pagination"]["limit"]))
         return pages
 
     *cut, (_, last) = asyncio.run(walk())
-    assert cut
+    assert cut, "all resources are on one page"
     assert all(found == limit for found, limit in cut)
     assert last == 20
 
