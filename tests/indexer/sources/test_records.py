@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from indexer.errors import SourceError
-from indexer.sources.records import read_records
+from indexer.sources.records import SourceRecord, read_records
 from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import ROOT, Build, Json, run_indexer, service, write_lines
@@ -25,6 +25,24 @@ RECORDS = [service(f"s{n}", name=f"Sérvice {n}") for n in range(3)]
 
 def lines() -> str:
     return "".join(json.dumps(record) + "\n" for record in RECORDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_resource"),
+    [
+        ('{"resource": "https://a.example/", "accepts": []}', True),
+        ('{"accepts": []}', True),
+        ('{"resource": "https://a.example/", "endpoints": []}', False),
+        ('{"name": "accepts", "more": {"accepts": [], "resource": ""}}', False),
+        ('{"id": "resource"}', False),
+        ('{"accepts": [', True),
+        ('{"endpoints": [{"accepts": [', False),
+    ],
+)
+def test_an_entry_of_a_feed_has_payments_or_a_resource_and_no_endpoints(
+    text: str, is_resource: bool
+) -> None:
+    assert SourceRecord("", text.encode()).is_resource is is_resource
 
 
 FORMATS: dict[str, str] = {
