@@ -1,7 +1,7 @@
 """Draws small changes of both packages by a seed, and prints those that no test catches.
 
-`python -m tests.mutations --seed 7 --count 60` changes one place at a time in copies of the tracked
-files, and runs the tests of the mirror folder, then those of the room, then all, until one fails.
+`python -m tests.mutations --seed 7 --count 60` changes one place at a time in copies of the tree,
+and runs the tests of the mirror folder, then those of the room, then all, until one fails.
 Appends verdicts to a file of JSON lines, where the next run with the same seed continues.
 """
 
@@ -12,6 +12,7 @@ import ast
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -29,8 +30,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 PYTEST = ["-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
 PYTEST += ["-m", "not opensearch and not browser"]
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
 LEFT_OUT = {".git", ".venv", ".mypy_cache", ".hypothesis", "artifacts", "build"}  # at the top
-
 SWAPS = [
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)),
     *((ast.In, ast.NotIn), (ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv)),
@@ -71,11 +72,9 @@ def list_mutations(module: Path) -> Iterator[Mutation]:
 def _walk(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
     if isinstance(node, ast.expr | ast.stmt):
         yield node
-    for name, value in ast.iter_fields(node):
-        if name in UNREACHED or isinstance(value, ast.JoinedStr):  # whose parts have no positions
-            continue
+    for value in (value for name, value in ast.iter_fields(node) if name not in UNREACHED):
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
+            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):  # no positions
                 yield from _walk(child)
 
 
@@ -113,12 +112,8 @@ def _other_operator(node: ast.expr) -> Iterator[str]:
 
 def draw(seed: int, count: int) -> list[Mutation]:
     """Draw so many mutations of both packages: the same ones for a seed and a tree."""
-    paths = [
-        path.relative_to(ROOT)
-        for name in ("service", "indexer")
-        for path in ROOT.glob(f"{name}/**/*.py")
-    ]
-    every = [each for path in sorted(paths) for each in list_mutations(path)]
+    paths = [*ROOT.glob("service/**/*.py"), *ROOT.glob("indexer/**/*.py")]
+    every = [each for path in sorted(paths) for each in list_mutations(path.relative_to(ROOT))]
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
@@ -136,8 +131,7 @@ def judge(root: Path, mutation: Mutation, depth: int, limit: float) -> str:
     path = root / mutation.path
     source = path.read_bytes()
     compiled = Path(cache_from_source(str(path)))
-    before, behind = source[: mutation.start], source[mutation.stop :]
-    path.write_bytes(before + mutation.after.encode() + behind)
+    path.write_bytes(source[: mutation.start] + mutation.after.encode() + source[mutation.stop :])
     compiled.unlink(missing_ok=True)  # valid for a source of this size and second
     steps = [step for step in stages(Path(mutation.path))[:depth] if step]
     caught_by = next((" ".join(step) for step in steps if not _pass(root, step, limit)), "")
@@ -148,21 +142,17 @@ def judge(root: Path, mutation: Mutation, depth: int, limit: float) -> str:
 
 def _pass(root: Path, tests: list[str], limit: float) -> bool:
     """Whether tests pass within some seconds; ends all that they started."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    temporary = tempfile.mkdtemp(dir=root)  # a mutant may fill it
+    environment = os.environ | ENVIRONMENT | {"TMPDIR": temporary}
     options: Any = {"cwd": root, "env": environment, "start_new_session": True}
-    with subprocess.Popen(
-        [sys.executable, *PYTEST, *tests], stdout=subprocess.DEVNULL, **options
-    ) as process:
+    command = [sys.executable, *PYTEST, *tests]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, **options) as process:
         with suppress(subprocess.TimeoutExpired):
             process.wait(limit)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+    shutil.rmtree(temporary, ignore_errors=True)
     return process.returncode in {0, 5}  # passed, or no tests
-
-
-def copy_tree(folder: Path) -> Path:
-    """Copy the tree into a new folder."""
-    return shutil.copytree(ROOT, folder, ignore=lambda at, _: LEFT_OUT if at == str(ROOT) else ())
 
 
 def main() -> None:
@@ -176,18 +166,22 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=900, help="seconds for a stage")
     parser.add_argument("--results", type=Path, default=ROOT / "build/mutations.jsonl")
     options = parser.parse_args()
+    limits = 2**28, resource.RLIM_INFINITY  # bytes of a file: some mutants write without end
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     mutations = draw(options.seed, options.count)
     if options.list:
         print(*mutations, sep="\n")
         return
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    with options.results.open("a+") as file:
-        file.seek(0)
-        verdicts = {Mutation(*line[:-1]): line[-1] for line in map(json.loads, file)}
+    options.results.touch()
+    lines = options.results.read_text().splitlines()
+    verdicts = {Mutation(*line[:-1]): line[-1] for line in map(json.loads, lines)}
     with tempfile.TemporaryDirectory(prefix="mutations") as scratch:
         trees: SimpleQueue[Path] = SimpleQueue()
         for number in range(options.processes):
-            trees.put(copy_tree(Path(scratch, str(number))))
+            tree = Path(scratch, str(number))
+            shutil.copytree(ROOT, tree, ignore=lambda at, _: LEFT_OUT if at == str(ROOT) else ())
+            trees.put(tree)
 
         def run(mutation: Mutation) -> None:
             tree = trees.get()

@@ -324,6 +324,9 @@ def test_pages_counts_and_matches_equal_those_of_brute_force(
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
         item = json.loads(b"".join(snapshot.endpoints.item(ordinal, offer)))
         assert item.pop("match", None) == selected[ordinal].get("entry")
+        price, shown = selected[ordinal]["price"], snapshot.endpoints.price_of(ordinal, offer)
+        is_other = bool(wanted.offers) and price not in {inf, endpoints.price(ordinal)}
+        assert (shown and shown[0]) == (price if is_other else None)
         owner = endpoints.services[ordinal]
         assert item.pop("service") == {
             "id": owner["id"],
