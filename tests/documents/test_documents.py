@@ -79,7 +79,9 @@ PARAMETERS = {
     for parameter in operations["get"]["parameters"]
     if parameter["in"] == "query"
 }
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONFIGURATION: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: dict[str, Any] = CONFIGURATION["project"]
+TOOLS: dict[str, Any] = CONFIGURATION["tool"]
 INSTALLED = Path(*service.__path__).parent
 """Where the packages are: not beside the documents where the wheel is tested."""
 FOLDERS = dict.fromkeys(("tests", "tools", "docs", "seeds", ".ci"), ROOT) | dict.fromkeys(
@@ -196,6 +198,20 @@ def test_the_architecture_document_has_every_dependency_and_no_other() -> None:
     rows = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
     cells = [re.sub(r" \(extra .*\)", "", row) for row in rows if row.strip("-")]
     assert {name for cell in cells for name in cell.split(", ")} == declared
+
+
+@pytest.mark.parametrize("package", ["service", "indexer"])
+def test_the_architecture_document_has_the_layers_of_the_import_contracts(package: str) -> None:
+    """One row for each layer, in the same order: `a | b` of a contract is the row `a`, `b`."""
+    (layers,) = (
+        contract["layers"]
+        for contract in TOOLS["importlinter"]["contracts"]
+        if contract.get("containers") == [package]
+    )
+    start = ARCHITECTURE.index(f"| layer of `{package}/` |")
+    (_, _, *rows) = ARCHITECTURE[start:].partition("\n\n")[0].splitlines()
+    cells = [re.findall(r"`(\w+)`", row.split(" | ")[0]) for row in rows]
+    assert cells == [layer.split(" | ") for layer in layers]
 
 
 def test_the_operations_document_has_the_folder_of_shared_metrics() -> None:
