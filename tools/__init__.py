@@ -1,6 +1,3 @@
-"""Programs for the maintainers of this project, which are not part of the wheel.
-
-May import `indexer` and `service`; nothing imports them.
-"""
+"""Programs for the maintainers of this project, which are not part of the wheel."""
 
 from __future__ import annotations

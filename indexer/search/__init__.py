@@ -1,4 +1,1 @@
-"""Writers of what `service.search` and `service.filtering` read.
-
-May import those, `service.storage`, `service.networks`, `indexer.segments` and what is below it.
-"""
+"""Writers of postings, vectors, filters and offers, which search and filtering read."""

@@ -1,4 +1,1 @@
-"""Sources: from the names on the command line to records, each with its place, and their rejects.
-
-Imports `feeds`, `processes`, `options`, `progress`, `text` and `errors`.
-"""
+"""Sources: from the names on the command line to records, each with its place, and rejects."""

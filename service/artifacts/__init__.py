@@ -1,4 +1,1 @@
-"""The artifacts folder: what is served, kept, changed between, downloaded and followed.
-
-May import `service.snapshot` and what that may.
-"""
+"""The artifacts folder: serving, kept snapshots, changes between them, downloads, following."""

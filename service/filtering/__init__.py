@@ -1,4 +1,1 @@
-"""Filtering: which documents a request allows, by facets, offers and parts of URLs.
-
-May import `service.search`, `service.storage` and `service.networks`.
-"""
+"""Filtering: masks of the documents that a request allows, by facets, offers and URLs."""

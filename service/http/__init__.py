@@ -1,4 +1,1 @@
-"""What every response has: headers, caching, compression, metrics and logs.
-
-May import `artifacts` and what is below it.
-"""
+"""Parts that every response has: headers, caching, compression, metrics and logs."""

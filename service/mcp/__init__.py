@@ -1,5 +1,4 @@
 """The MCP server: tools, resources and a prompt over the snapshot and the engine of the HTTP API.
 
-May import `service.api` and what is below it. Needs the extra `mcp`; nothing imports this package
-unless the server is asked for.
+Needs the extra `mcp`; imported only when the server is asked for.
 """

@@ -1,7 +1,4 @@
-"""Searching in an OpenSearch cluster that holds the postings of a snapshot; needs an extra.
-
-May import `service.snapshot`, `service.filtering`, `service.search` and `service.errors`.
-"""
+"""Searching in an OpenSearch cluster that has the postings of a snapshot; needs an extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas: fetching what another Ratecard or a bucket publishes into an artifacts folder.
+"""Replicas: fetching snapshots of another Ratecard or a bucket into an artifacts folder.
 
-Needs the extra `replica`. Nothing of it is imported by a service that follows nothing.
+Needs the extra `replica`; a service that follows nothing does not import this package.
 """

@@ -1,4 +1,1 @@
-"""Search: text to terms and vectors, postings to the top k, documents to ranked services.
-
-May import `service.storage`, `service.schema` and `service.errors`.
-"""
+"""Search: text to terms and vectors, postings to the top k, documents to ranked services."""

@@ -1,8 +1,4 @@
-"""The snapshot on disk: its format, opening and verifying it, and the engine that searches it.
-
-May import `service.filtering`, `service.search`, `service.storage`, `service.schema` and
-`service.errors`.
-"""
+"""The snapshot on disk: its format, opening and verifying it, and the engine that searches it."""
 
 from service.snapshot.data import Hits
 from service.snapshot.snapshot import Snapshot, open_snapshot

@@ -1,4 +1,1 @@
-"""Memory-mapped structures: plain arrays, hash tables, sorted strings, JSON records.
-
-May import `service.errors` alone.
-"""
+"""Memory-mapped structures: plain arrays, hash tables, sorted strings, JSON records."""

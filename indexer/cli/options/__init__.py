@@ -1,1 +1,1 @@
-"""Options that several commands share: how results are ranked, and what searches them."""
+"""Options that several commands share: sources, ranking, and the engine."""
