@@ -159,7 +159,7 @@ def _finish(folder: Path, documents: Keys, known: dict[str, File]) -> None:
     (folder / WRITE_LOCK).unlink(missing_ok=True)
     count, _ = _count(folder)
     if count != len(documents):
-        raise IndexerError(f"it has {count} documents, not {len(documents)}")
+        raise IndexerError(f"the index has {count} documents, not {len(documents)}")
     np.save(folder / KEYS, documents)
     describe_index(folder, known)
 

@@ -128,7 +128,7 @@ def decode_search(text: str, index: ClusterIndex, request: SearchRequest) -> Sea
     pairs = np.array([hit.sort for hit in hits], np.float64).reshape(-1, 2).astype(np.int64)
     scores, ordinals = pairs.T
     if max(total, ordinals.max(initial=-1) + 1) > index.documents or len(hits) > request.size:
-        raise ValueError("it has documents that are not in the snapshot")
+        raise ValueError("the response has documents that are not in the snapshot")
     rows = {str(row): row for row in range(request.named)}
     impacts = np.zeros((len(rows), len(hits)), np.int64)
     for place, hit in enumerate(hits if rows else ()):
@@ -146,5 +146,5 @@ def _decode_bits(text: str, units: int) -> Bits:
     size = block_count(units) * 8
     bits = np.frombuffer(content.ljust(size, b"\0"), np.uint64)
     if len(content) > size or unpack(bits)[units:].any():
-        raise ValueError("it has units that are not in the snapshot")
+        raise ValueError("the response has units that are not in the snapshot")
     return bits

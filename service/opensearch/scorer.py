@@ -31,7 +31,7 @@ MAX_IMPACTS = 10_000
 """Impacts of one response."""
 THREAD_FROM = 1 << 17
 """Length of a mask from which a thread makes its bitmap, which takes 4 ns for each flag."""
-CHANGED = "OpenSearch has other documents than a moment ago; try again"
+CHANGED = "OpenSearch: the index changed during this search; try again"
 
 Search: TypeAlias = Callable[[SearchRequest], Awaitable[SearchResponse]]
 

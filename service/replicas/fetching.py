@@ -51,14 +51,18 @@ _log = logging.getLogger(__name__)
 def check_manifest(manifest: Manifest) -> None:
     """Check that no path leaves the folder of the snapshot; raises FollowingFailed."""
     if len(manifest.files) > MAX_FILES:
-        raise FollowingFailed("manifest_refused", f"it names more than {MAX_FILES} files")
+        raise FollowingFailed("manifest_refused", f"the manifest names more than {MAX_FILES} files")
     for path, file in manifest.files.items():
         if path == MANIFEST or not all(map(_name.fullmatch, path.split("/"))):
-            raise FollowingFailed("manifest_refused", f"it has the path {path[:100]!a}")
+            raise FollowingFailed("manifest_refused", f"the manifest has the path {path[:100]!a}")
         if file.bytes < 0 or not _hash.fullmatch(file.sha256):
-            raise FollowingFailed("manifest_refused", f"it has no size or SHA-256 of {path}")
+            raise FollowingFailed(
+                "manifest_refused", f"the manifest has no size or SHA-256 of {path}"
+            )
         if any(parent.as_posix() in manifest.files for parent in PurePosixPath(path).parents):
-            raise FollowingFailed("manifest_refused", f"it has a file within the file of {path}")
+            raise FollowingFailed(
+                "manifest_refused", f"the manifest has a file within the file of {path}"
+            )
 
 
 class Fetch:
@@ -196,7 +200,9 @@ class Fetch:
         self._origin.download_patches(base.name, self._manifest.id, file, limit)
         if sha256(file) != index.file.sha256:
             file.unlink()
-            raise FollowingFailed("file_refused", f"those from {base.name} have another SHA-256")
+            raise FollowingFailed(
+                "file_refused", f"the patches from {base.name} have another SHA-256"
+            )
         self._base, self._patch_file = base, file
         self._patches = {path: index.patches[path] for path in paths & index.patches.keys()}
 

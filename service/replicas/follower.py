@@ -250,16 +250,19 @@ class Follower:
         try:
             manifest = _manifest.decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FollowingFailed("manifest_refused", f"it is no manifest: {error}") from error
+            raise FollowingFailed(
+                "manifest_refused", f"the manifest cannot be read: {error}"
+            ) from error
         if manifest.format != FORMAT or manifest.id != pointer.id:
             raise FollowingFailed(
                 "manifest_refused",
-                f"it describes {manifest.id} in format {manifest.format}, "
+                f"the manifest describes {manifest.id} in format {manifest.format}, "
                 f"not {pointer.id} in format {FORMAT}",
             )
         if copy_manifest(manifest) != content:
             raise FollowingFailed(
-                "manifest_refused", "it has what this release of Ratecard does not know; upgrade"
+                "manifest_refused",
+                "the manifest has members that this release of Ratecard does not know; upgrade",
             )
         check_manifest(manifest)
         return manifest

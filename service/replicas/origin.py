@@ -76,7 +76,7 @@ class Origin:
             raise FollowingFailed(
                 "pointer_missing",
                 f"{self.name} has no {POINTER}: nothing was published there by this release of "
-                "Ratecard, or the URL is another one",
+                "Ratecard, or the URL is wrong",
             ) from error
         except BaseError as error:
             raise self._unavailable(error) from error

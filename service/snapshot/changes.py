@@ -205,7 +205,7 @@ class _Ids(NamedTuple):
         sizes = np.diff(offsets) - len(b'"",')
         is_whole = sizes.min(initial=0) >= 0 and offsets[-1] <= len(text) + 1
         if not is_whole or (text[[offsets[:-1], offsets[1:] - 2]] != QUOTE).any():
-            raise ValueError(f"{folder / 'ids'} has not the ids that its offsets say")
+            raise ValueError(f"the offsets of {folder / 'ids'} do not fit its ids")
         return cls(text, offsets[:-1] + 1, sizes)
 
     def rests(self) -> dict[int, bytes]:

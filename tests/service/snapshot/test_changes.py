@@ -157,5 +157,5 @@ def test_damaged_files_are_an_error_and_not_a_change(
 ) -> None:
     old, new = (stored(tmp_path / n, [(each, text(each, 0)) for each in "ab"]) for n in "on")
     (new / name).write_bytes(damaged((new / name).read_bytes()))
-    with pytest.raises(Exception, match=r"ends before|has not the ids|records\.arrays"):
+    with pytest.raises(Exception, match=r"ends before|do not fit its ids|records\.arrays"):
         compare_services(old, new)
