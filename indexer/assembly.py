@@ -53,10 +53,10 @@ FUTURE = "is more than an hour in the future"
 
 
 class Assembled(Struct):
-    """The services of a build in listing order, with what was read and decided for them.
+    """The services of a build in listing order, with the facts and decisions about them.
 
     accepted, rules: the sources that were accepted, and the digest of the rules for them
-    denials: hashes of what is denied
+    denials: hashes of the denied values
     reused: the number of records that the last build had validated
     depends_on_time: whether a later build of the same inputs may differ
     """

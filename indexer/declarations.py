@@ -36,7 +36,7 @@ _quantity = re.compile(r"([0-9]{1,12})([A-Za-z]{0,3})")
 class Flag(Struct, frozen=True):
     """The option of the command line that sets a field: its placeholder, and its name.
 
-    The name is that of the field where none is given.
+    Without a name, the option has the name of the field.
     """
 
     metavar: str = ""

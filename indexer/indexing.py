@@ -106,7 +106,7 @@ class Indexer:
         """Index the services, in listing order, and their endpoints and listed resources.
 
         payers: of the services
-        endpoint_payers: those of the endpoints of each service that payments have
+        endpoint_payers: of each service, the payers of the endpoints that have payments
         alive: the verdicts of probers
         keys: the hashes of the stored services
         annotated: their annotations
@@ -256,7 +256,7 @@ def _compile(
 def _write_vectors(
     built: Path, segments: Segments, documents: Documents, others: Numbers, vectors: EncodedTexts
 ) -> None:
-    """Write the vectors of the documents, given those of the `others` without a segment.
+    """Write the vectors of the documents; `others` has the vectors of documents without a segment.
 
     A service that is a document has its own vector alone.
     """

@@ -249,7 +249,7 @@ class DownloadDamaged(Exception):  # no response has it
 
 
 class FollowingFailed(Exception):  # no response has it
-    """A look at the origin that did not end with what it publishes.
+    """A failed look at the origin: its publication was not fetched.
 
     The message is cut to MAX_MESSAGE printable characters: parts of it are text of the origin.
 

@@ -54,7 +54,7 @@ def is_known_network(name: str) -> bool:
 def _fold(name: str) -> str:
     """Fold case and separators, and give the CAIP-2 identifier of a number or a Solana genesis.
 
-    A bare number is that of an EVM chain; CAIP-2 has the first 32 characters of a genesis hash.
+    A bare number is an EVM chain id. CAIP-2 takes 32 characters of a genesis hash.
     """
     key = name.strip().casefold().replace(" ", "-").replace("_", "-")
     if key.isascii() and key.isdigit():

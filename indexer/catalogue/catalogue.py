@@ -46,7 +46,7 @@ Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | St
 
 
 class Entry(Struct, gc=False):
-    """A record: its place in its source, and what decides its order.
+    """A record: its place in its source, and the values that order it.
 
     Its text is in the spool from `start` to `stop`, or in a `row` of the kept records. The JSON of
     its demand is in the spool from `demand_start` to `demand_stop`; that of endpoints is in
@@ -93,9 +93,9 @@ class Listed(Struct, gc=False):
 
 
 class Catalogue:
-    """The records of all sources; only what orders them is in memory.
+    """The records of all sources; only the values that order them are in memory.
 
-    `sources` are those of the entries, by their number.
+    `sources` has the source of each entry, by its number.
     """
 
     def __init__(self, spool: BinaryIO, kept: KeptRecords) -> None:

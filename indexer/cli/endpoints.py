@@ -46,7 +46,7 @@ def search_endpoints(
 def _row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters.
 
-    `price` is that of the offer, None if it is that of the record.
+    `price` is the price of the offer, None where the record has the price.
     """
     pricing = offer_pricing(endpoint.pricing, endpoint.match, price)
     method, url = shorten(endpoint.method), shorten(endpoint.url)

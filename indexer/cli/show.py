@@ -80,7 +80,7 @@ def _profiles(snapshot: Snapshot, ordinal: int | None) -> list[Profile | None]:
 def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
     """Return the error for an unknown id, with similar ids.
 
-    Those of the best known services are compared, and those that a search for its words finds.
+    Compares the ids of the best known services, and of services that have the words of the id.
     """
     words = " ".join(re.findall(r"[^\W_]+", options.id))[:MAX_QUERY]
     hits = snapshot.search(words, MAX_HITS).ids
@@ -104,7 +104,7 @@ def _draw_service(
     """Draw the service, then each endpoint with its price, its parameters and how to call it.
 
     probed: what probers saw of each endpoint
-    profiles: those of the service and of its endpoints
+    profiles: of the service and of its endpoints
     beyond: the number of endpoints that its record does not have
     """
     of_service, *of_endpoints = profiles or [None]

@@ -12,8 +12,8 @@ class Annotations(Struct, frozen=True, array_like=True):
     """The annotations of a service.
 
     outputs: names of the output fields of each endpoint, in the order of the record
-    profile: that of the service
-    endpoint_profiles: those of endpoints, by their number in the record
+    profile: of the service
+    endpoint_profiles: of endpoints, by their number in the record
     """
 
     outputs: list[str] = []

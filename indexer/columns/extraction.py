@@ -67,7 +67,7 @@ class Extractor:
     def add(self, text: bytes, annotations: bytes = b"") -> tuple[bytes, Contents]:
         """Extract the next record, compact JSON as it is stored; return its texts and their key.
 
-        `annotations` are those of the service, encoded.
+        `annotations` has the encoded annotations of the service.
         """
         service, members = decode_service(text), decode_members(text)
         prices = [endpoint.pricing for endpoint in service.endpoints]
@@ -191,7 +191,7 @@ def endpoint_key(url: str, method: str, tool: str) -> int:
 def _cheapest(prices: Iterable[Price]) -> float:
     """Return the lowest of prices, NaN if there is none.
 
-    One without a fixed price counts with its bound.
+    A price without a fixed amount counts with its bound.
     """
     amounts = [price.amount or price.min_amount or price.max_amount for price in prices]
     return min((float(amount) for amount in amounts if amount), default=nan)

@@ -67,8 +67,8 @@ class Price(Struct, rename="camel", gc=False):
     def compared(self) -> str:
         """The amount that filters of endpoints compare: the most that a request may cost.
 
-        It is the ceiling of the scheme `upto`, else the fixed amount or the upper bound, else the
-        lower bound; empty where none is given.
+        The ceiling of the scheme `upto`, else the fixed amount or the upper bound, else the lower
+        bound; empty where none is given.
         """
         if not self.max_amount:
             return self.amount or self.min_amount

@@ -47,8 +47,8 @@ class DocumentEncoder(Protocol):
 class TextEncoder:
     """Encodes documents in their order, with the `Encoder` of a folder.
 
-    The vector of a document is that of its whole text, and TITLE_WEIGHT times that of its title,
-    both scaled to length 1.
+    The vector of a document is the vector of its whole text plus TITLE_WEIGHT times the vector of
+    its title, both scaled to length 1.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -92,7 +92,7 @@ class TextEncoder:
     def _sum(
         self, pieces: npt.NDArray[np.int32], starts: Integers, counts: Integers
     ) -> npt.NDArray[np.int32]:
-        """Return the sums of the vectors of so many pieces from each start.
+        """Sum, for each text i, the vectors of `counts[i]` pieces from `starts[i]`.
 
         Adds the first piece of all texts, then the second, and so on: seven times as fast as
         `np.add.reduceat`.

@@ -18,7 +18,7 @@ def words_of_piece(piece: str) -> tuple[Word, ...]:
 
 
 def is_cached(piece: str) -> bool:
-    """Return whether the words of a text without blanks are cached: those of short ones.
+    """Return whether the words of a text without blanks are cached, as for short texts.
 
     One character can have 18 letters (U+FDFA), so that the text is measured after it is normalised.
     """

@@ -25,10 +25,10 @@ class ForbiddenAddress(Exception):
 class FeedAddresses:
     """The addresses that a feed may be read from.
 
-    `host` and `port` are those of the feed. An IP address that the operator wrote is allowed
+    `host` and `port` are of the feed. An IP address that the operator wrote is allowed
     whatever it is, and so is `localhost`. Any other name must resolve to public addresses, or with
-    `allow_private` to private ones, but never to those of instance metadata. All other hosts,
-    which are targets of redirects, must be public.
+    `allow_private` to private ones, but never to addresses of
+    instance metadata. All other hosts, which are targets of redirects, must be public.
     """
 
     def __init__(self, host: str, port: int, *, allow_private: bool) -> None:

@@ -143,7 +143,7 @@ class SearchCluster:
     def clean(self, kept: Collection[str]) -> list[str]:
         """Remove indexes of the prefix that no kept snapshot and no alias names; returns notes.
 
-        Those of builds that died are removed at once, or after a day where another folder owns
+        Indexes of dead builds are removed at once, or after a day where another folder owns
         them and may still load them. Complete ones are marked first, and removed when the grace
         period is over.
         """

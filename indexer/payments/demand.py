@@ -69,7 +69,7 @@ FROM payments WHERE paid_at > $start
 
 
 class Demand(Struct, frozen=True):
-    """The payments of 30 days to a service or an endpoint, but for those to oneself.
+    """The payments of 30 days to a service or an endpoint, without payments to oneself.
 
     returning: payers on two UTC days at least
     counted_payers, counted_returning: the same without payments within a cycle

@@ -1,6 +1,6 @@
 """Exclusions: payments on test networks, in unknown tokens or in other currencies, and duplicates.
 
-They are counted apart, and are in no total, no credit and no list of transactions.
+Excluded payments are counted apart, and are in no total, credit or list of transactions.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Probed:
     def alive_together(self, targets: Iterable[int]) -> int:
         """Return the verdict on a service of these endpoints.
 
-        One that is alive suffices; a service is dead only if each of its endpoints is.
+        One living endpoint suffices; a service is dead only if each of its endpoints is.
         """
         verdicts = {self.alive(target) for target in targets}
         if ALIVE in verdicts:

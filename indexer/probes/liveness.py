@@ -40,7 +40,7 @@ Condition = Callable[[Rows], npt.NDArray[Any]]
 
 
 class Answer(IntEnum):
-    """What an observation says of an endpoint, the best last.
+    """The state of an endpoint by one observation, the best last.
 
     SILENT: nothing, as the visitor was refused or did not ask
     FAILED: no response, 404, 410 or 5xx

@@ -70,9 +70,9 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
 
 
 class _Recorder:
-    """Appends observations to a file, those of unreachable hosts once a connection was made.
+    """Appends observations to a file; unreachable hosts only after any connection succeeded.
 
-    Without any, the prober itself has no network, and the whole catalogue would look dead.
+    Without a connection, the prober itself has no network: the whole catalogue would look dead.
     """
 
     def __init__(self, log: ObservationLog, client: ProbeClient, advance: Advance) -> None:

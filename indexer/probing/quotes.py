@@ -1,7 +1,7 @@
 """Quotes of 402 responses: the ways to pay that x402 states, in the header or in the body.
 
 Version 2 has the header `PAYMENT-REQUIRED`, which is base64 of JSON, version 1 the body; servers of
-version 2 send either or both. What cannot be read is left out: the response came from anyone.
+version 2 send either or both. An unreadable quote is left out: anyone may have sent it.
 """
 
 from __future__ import annotations

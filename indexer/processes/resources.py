@@ -40,7 +40,7 @@ thresholds takes a sixth of its time."""
 def available_cpus(root: Path = ROOT) -> int:
     """Return how many CPUs this process may use.
 
-    That is its affinity, or the CPU quota of its cgroup, rounded up, where that is less. `root` is
+    The lesser of its affinity and the CPU quota of its cgroup, rounded up. `root` is
     the root of the file system that describes the cgroups.
     """
     cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -1,10 +1,10 @@
-"""Pushing the copy of a snapshot to a bucket, and removing what no kept copy needs.
+"""Pushing the copy of a snapshot to a bucket, and removing objects that no kept copy needs.
 
 The layout is that of `service.replicas.origin`. Objects are put before the manifest that names
-them, and that before the pointer. Two publishers may push at once: an object is removed when it is
-older than GARBAGE_AFTER, and one that is used again is put again from REFRESHED_AFTER on, so that
-a removal by another publisher, which does not know of that use, comes too late. The clock of the
-store tells the age of an object: those of two publishers may differ by more than that.
+them, and the manifest before the pointer. Two publishers may push at once. An object is deleted
+only when it is older than GARBAGE_AFTER, and a reused object is put again from the age of
+REFRESHED_AFTER on, so that no publisher deletes an object that another has just reused. The clock
+of the store tells the age of an object, as the clocks of two publishers may differ by more.
 """
 
 from __future__ import annotations

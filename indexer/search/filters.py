@@ -20,7 +20,7 @@ from service.storage.layouts import SERVICE_FILTERS
 class FacetValues(NamedTuple):
     """The values of documents: numbers of strings, none two spellings of one value.
 
-    numbers: int32, those of each document
+    numbers: int32, the numbers of each document
     """
 
     numbers: Ragged

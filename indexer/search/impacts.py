@@ -35,7 +35,7 @@ class Catalogue(NamedTuple):
 
     path: of DOCUMENTS
     endpoints: how many of the first documents are endpoints
-    penalties: uint16[services], what is subtracted from the sum of a document
+    penalties: uint16[services], subtracted from the sum of a document
     """
 
     path: Path

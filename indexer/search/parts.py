@@ -33,8 +33,8 @@ FIELDS_OF_SERVICES = {
 class Part(NamedTuple):
     """The postings of some documents by field, and their words: each with a blank and its term.
 
-    Documents are ordinals, or with `of_services` those of services, each of whose documents has
-    the fields, unless the service is a document of its own.
+    Documents are ordinals. With `of_services` they are ordinals of services, and each document of
+    a service has the fields, unless the service is a document of its own.
     """
 
     fields: dict[str, FieldPostings]
@@ -74,7 +74,7 @@ def place_documents(endpoints: Numbers, resources: Numbers) -> Documents:
 def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = None) -> Part:
     """Return a part, given the ordinal of each document, or GONE.
 
-    `owners` are those of the documents that words are kept by, if these are others.
+    `owners` are the documents by which words are kept, if these differ.
     """
     fields = {name: field.renumber(documents) for name, field in analysed.fields.items()}
     words = analysed.words.renumber(documents if owners is None else owners)
@@ -84,7 +84,7 @@ def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = Non
 def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> Iterator[Part]:
     """Yield the parts of a segment: of the texts of services, and of those of endpoints.
 
-    `ordinals` are those of the services.
+    `ordinals` has the ordinals of the services.
     """
     services = part_of(segment.services, ordinals)
     own = {

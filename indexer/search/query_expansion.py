@@ -79,7 +79,7 @@ def write_query_expansion(
 ) -> None:
     """Write the deletions and the corrections of the words.
 
-    Frequencies, the counts of documents and of services, are those of the terms.
+    Frequencies are counts of documents and of services for each term.
     """
     words, word_terms, candidates, strings = begun
     frequencies = service_frequencies[word_terms].astype(np.int64)
@@ -195,8 +195,8 @@ def _deletions(
 ) -> Deletions:
     """Return the hashes of remainders after `fewest` to `most` deletions, and their positions.
 
-    Those of frequent words come first, by powers of two: of a bucket with many values a query looks
-    at the first.
+    Frequent words come first, by powers of two, because a query looks only at the first values of
+    a bucket.
     """
     groups = defaultdict(list)
     for position, frequency in zip(positions, frequencies[positions].tolist(), strict=True):

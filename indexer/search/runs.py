@@ -115,7 +115,7 @@ def divide_terms(
 ) -> Iterator[range]:
     """Yield ranges of terms with about `target` postings each, and of one term at least.
 
-    A posting of a service counts as those of as many documents as a service has on average.
+    A posting of a service counts as often as a service has documents on average.
     """
     sizes = np.zeros(terms)
     share = len(documents.services) / max(len(documents.own), 1)
@@ -148,7 +148,7 @@ class _Lengths:
     def write(self, path: Path, prior: Floats, b: float) -> None:
         """Write DOCUMENTS with the norms 1 - b + b · length / average length.
 
-        The average is that of the documents that have the field: others would lower it.
+        The average leaves out documents without the field, which would lower it.
         """
         documents = self._documents
         averages = [self._average(field) for field in range(self._fields)]

@@ -56,7 +56,7 @@ def add_services(
 def write_vectors(path: Path, vectors: EncodedTexts) -> None:
     """Write the file of a `VectorIndex`.
 
-    Zeros are in no cell: they would fill that of the first centroid.
+    Zero vectors are in no cell: they would fill the cell of the first centroid.
     """
     rows, inverse_lengths = vectors
     present, absent = np.flatnonzero(inverse_lengths), np.flatnonzero(inverse_lengths == 0)
@@ -170,7 +170,7 @@ def _means(
 ) -> Rows:
     """Return the mean direction of the vectors of each cell; an empty one keeps its centroid.
 
-    `cells` are those of the vectors of these numbers.
+    `cells` has the cell of each of these vectors.
     """
     order = np.argsort(cells, kind="stable")
     present, starts = np.unique(cells[order], return_index=True)

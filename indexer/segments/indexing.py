@@ -68,9 +68,9 @@ def index_in_parts(
 ) -> list[Indexed]:
     """Extract the columns of stored services, and index those whose texts are not `known`.
 
-    `ordinals` ascend, `keys` are the hashes of their records, `annotated` those of all services,
-    and `known` are keys of texts. The parts, in this order, are files of `folder`. `advance` is
-    called from other threads.
+    `ordinals` ascend, `keys` are the hashes of their records, `annotated` the annotations of all
+    services, and `known` are keys of texts. The parts, in this order, are files of `folder`.
+    `advance` is called from other threads.
     """
     if not len(ordinals):
         return []
@@ -96,7 +96,7 @@ def index_in_parts(
 def part_count(services: float, workers: int) -> int:
     """Return into how many parts the work on services is divided: as many for each worker.
 
-    They are fewer where the segments would be so many and so small that all are merged at once.
+    Makes fewer parts where segments would be so many and small that all are merged at once.
     """
     least = max(1, ceil(services / MOST_SERVICES))
     most = max(min(MERGE_FACTOR - 1, services // SMALLEST_PART), services // LEVELS[-1])

@@ -73,9 +73,9 @@ class Origin(Struct, frozen=True):
 class Segment(NamedTuple):
     """The contents of a segment; services and endpoints are numbered from 0.
 
-    keys: those of the texts of each service
+    keys: the key of the texts of each service
     first_endpoints: int64[services + 1], the number of the first endpoint of each service
-    fields: the postings by FIELDS; words are those of services, and of all endpoints of each
+    fields: the postings by FIELDS; words belong to services, and to all endpoints of each
     service_vectors, endpoint_vectors: of no dimensions without an encoder
     """
 

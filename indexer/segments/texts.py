@@ -48,7 +48,7 @@ class TokenFields:
     def analyse(self, owners: Numbers | None = None, owner_count: int = 0) -> Analysed:
         """Analyse the documents.
 
-        Words are those of `owner_count` owners of the documents, or of the documents themselves.
+        Words are kept by `owner_count` owners of the documents, or by the documents themselves.
         """
         cut = _Words(self._pieces)
         fields, pairs = {}, []

@@ -21,7 +21,7 @@ class CountedDemand(Struct, frozen=True):
     """The payments of a service: the JSON of its demand, and the payers that order it.
 
     payers: None without payments that are credited to the service
-    of_endpoints: those of its endpoints with payments of their own
+    of_endpoints: the same of its endpoints that have payments
     """
 
     text: bytes

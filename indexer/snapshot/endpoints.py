@@ -88,7 +88,7 @@ def write_endpoints(
 ) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
-    payers: those of the endpoints of each service that payments have
+    payers: of each service, the payers of the endpoints that have payments
     alive: the verdicts of probers on the endpoints
     encoder: the folder of the `Encoder` of their texts, if there is one
     indexed: whether the endpoints are documents, and not the services

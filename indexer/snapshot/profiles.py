@@ -18,9 +18,10 @@ from service.storage.record_store import RecordStore
 
 
 def write_profiles(built: Path, annotations: Path, counts: Sequence[int]) -> dict[int, Profile]:
-    """Write the profiles of services with so many endpoints; returns those of services.
+    """Write the profiles of services and of their endpoints; returns the profiles of services.
 
-    `annotations` are those of the services, a `RecordStore`.
+    annotations: a `RecordStore` of the annotations of each service
+    counts: the number of endpoints of each service
     """
     store = RecordStore(annotations.parent, annotations.name)
     services: dict[int, Profile] = {}

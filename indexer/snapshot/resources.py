@@ -42,7 +42,7 @@ class ServiceListing(NamedTuple):
     """A listing, the ordinal and the id of its service, and whether the record of that has it.
 
     probed: what probers saw of its endpoint
-    profile, service_profile: those of its endpoint and of its service
+    profile, service_profile: of its endpoint and of its service
     """
 
     ordinal: int
@@ -57,7 +57,7 @@ class ServiceListing(NamedTuple):
 def write_resources(
     folder: Path, listings: Iterable[ServiceListing], services_count: int, offers: OfferWriter
 ) -> ListedResources:
-    """Write the listings of so many services, in their order.
+    """Write the listings of all services, in order of the services.
 
     Their entries of `accepts` become the first offers.
     """

@@ -42,7 +42,7 @@ class DecisionTable(Struct):
     listings: names of sources, each with the hashes of the listings and the entries of `accepts`
         that were taken from it
     claims: hashes of the claims on payments that count
-    conflicts: the first of those that were met
+    conflicts: the first ones that were met
     """
 
     ids: dict[str, str] = {}

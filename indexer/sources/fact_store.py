@@ -1,4 +1,4 @@
-"""Facts of records by the hashes of their bytes: those of the last build, and those of this one.
+"""Facts of records by the hashes of their bytes, from the last build and from this one.
 
 A record whose bytes were read before is not decoded and validated again. The facts that a build
 used or derived are one file for the next build, with the name of the program that derived them:

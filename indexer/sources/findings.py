@@ -99,7 +99,7 @@ class Tally(Struct):
 class Findings:
     """Collects findings: counts all, keeps the first few by source and writes each to a file.
 
-    Those on records of sources go to `fates` as well, which are published.
+    Findings on records of sources also go to `fates`, which are published.
     """
 
     def __init__(self, file: BinaryIO | None, fates: FateSpool | None = None) -> None:

@@ -142,8 +142,8 @@ def find_inputs(options: BuildOptions) -> Inputs:
 def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> Inputs:
     """Fetch the feeds among the inputs; without any, httpx need not be installed.
 
-    A source that could not be fetched has its failure. Raises SourceError with those of all sources
-    that must not fail, as payments, overlays and trusted probes never may.
+    A source that could not be fetched has its failure. Raises SourceError with the failures of all
+    sources that must not fail, as payments, overlays and trusted probes never may.
     """
     feeds = [each.options for each in inputs.all if each.options.url]
     if not feeds:

@@ -1,7 +1,7 @@
-"""Writing the Whoosh index of a snapshot: that of an earlier one, and a segment of what changed.
+"""Writing the Whoosh index of a snapshot: an earlier index, and a segment of the changes.
 
 A first index is written in parts, by several processes, as one Whoosh writer takes as long as all
-other work of a build. Only what all distributions of Whoosh offer publicly is used.
+other work of a build. Uses only the public API that all distributions of Whoosh share.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class EndpointFilterIndex(FilterIndex):
     ) -> Integers:
         """Return one page of the matches in an order, or of all endpoints when None.
 
-        With `offers`, the price of an endpoint is that of the cheapest one that it has of these.
+        With `offers`, an endpoint is ordered by the price of its cheapest offer among them.
         """
         if sort == "price" and matches is not None and offers is not None:
             return page_of(self._offers.by_price(offers, matches), limit, offset)

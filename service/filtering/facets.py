@@ -1,6 +1,6 @@
 """Facets: the values of documents that filters compare, and how many documents have each.
 
-The arrays of a facet are those of `service.storage.layouts`, four for each name.
+A facet has four arrays, which `service.storage.layouts` lists.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ NO_FILTERS = Filters()
 class FilterIndex:
     """The facets, prices, flags and orders of the documents of one kind.
 
-    arrays: those of a layout of filters
-    keys: normalisers of the values of its facets
+    arrays: arrays of a filter layout
+    keys: normaliser of each facet
     """
 
     def __init__(self, arrays: Arrays, keys: Mapping[str, Normaliser]) -> None:

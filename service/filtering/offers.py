@@ -101,7 +101,7 @@ class Offers:
     def cheapest_terms(self, endpoint: int, conditions: Conditions) -> OfferTerms | None:
         """Return the terms of the offer that satisfies the conditions for the fewest US dollars.
 
-        Where no such offer has a price in US dollars, those of the one that `cheapest` returns.
+        Where none has a price in US dollars, return the terms of the offer that `cheapest` returns.
         """
         wanted = self.resolve(conditions)
         start, stop = self._bounds[endpoint : endpoint + 2].tolist()

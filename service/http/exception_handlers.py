@@ -29,8 +29,8 @@ ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_una
 def error_response(request: Request, error: RatecardError) -> Response:
     """Respond with an error: JSON, or for a browser the page of the context's `error_page`.
 
-    Paths of the API have JSON errors for browsers, too, and those of the discovery API errors in
-    the shapes that clients of x402 read.
+    API paths answer browsers in JSON, too. Errors of the discovery API have the shapes that x402
+    clients read.
     """
     headers: dict[str, str] = {}
     if error.retry_after is not None:

@@ -47,9 +47,9 @@ class Transfer(Struct, eq=False):
 
 
 class Transfers:
-    """Bounds what is sent of files: so many at once, and so many bytes a second of all together.
+    """Limits how many files are sent at once, and the bytes a second of all together.
 
-    Sending takes time of the event loop that searches wait for. For one event loop.
+    Sending takes time of the event loop, for which searches wait. Serves one event loop.
     """
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class FileResponse:
 def parse_range(fields: list[str], size: int) -> tuple[int, int] | None:
     """Return the bounds of the one range that a request names, None for the whole.
 
-    What is no range of bytes is ignored. Raises RangeNotSatisfiable.
+    A header that is no range of bytes is ignored. Raises RangeNotSatisfiable.
     """
     match = _range.fullmatch(fields[0]) if len(fields) == 1 else None
     if match is None:

@@ -1,9 +1,8 @@
 """The postings of snapshots in a cluster.
 
-Filters, orders, facets, exact names, vectors and records are those of the snapshot, on this
-machine, and the ranking is that of `service.search.ranking`. The vectors are local because a query
-needs those of 200 documents that are known only after the cluster has ranked them: fetching them
-from there would take a second round trip and 25 KB.
+Filters, orders, facets, exact names, vectors and records come from the local snapshot, and
+`service.search.ranking` ranks. Vectors are local because a query needs 200 of them, for documents
+that the cluster has just ranked: fetching them would take a second round trip and 25 KB.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class SearchRequest(NamedTuple):
     """A search.
 
     start, size: the page of the hits
-    by_group: whether hits and bits are those of services, each with its best document
+    by_group: whether hits and bits are services, each with its best document
     has_bits: whether the bits of all matches are returned
     named: the number of named clauses, whose scores are returned
     """
@@ -123,7 +123,7 @@ def _term(token: int | str, weight: int) -> Clause:
 def _bits(units: int, field: str) -> Clause:
     """Return the aggregation of the numbers in a field, as the base64 text of their bits.
 
-    States are those of shards, and of the parts of a shard that are searched in parallel.
+    The cluster keeps one state for each shard, and for each slice searched in parallel.
     """
     return {
         "scripted_metric": {

@@ -143,7 +143,7 @@ def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None
 def write_pointer(artifacts: Path, snapshot_id: str, content: bytes) -> None:
     """Publish a pointer to a snapshot, for replicas; called in `stage`.
 
-    The downloads of the snapshot keep a copy, for an origin where those of a later one are lost.
+    Its downloads keep a copy of the pointer, for an origin that lost the downloads of a later one.
     """
     for folder in (artifacts, artifacts / DOWNLOADS / snapshot_id):
         if folder.is_dir():

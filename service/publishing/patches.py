@@ -2,8 +2,8 @@
 
 Each array is patched from the array of its name, in pieces of bounded size: a piece is a zstd frame
 that has as prefix the part of the earlier array where its content stood. Integers shift wherever a
-service moves in the listing, so that pieces of them are compressed as differences, of which zstd
-finds more in those of the earlier array.
+service moves in the listing. Pieces of integers are compressed as differences, because zstd finds
+more of these in the differences of the earlier array.
 """
 
 from __future__ import annotations

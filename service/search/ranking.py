@@ -46,10 +46,10 @@ class _Exact(NamedTuple):
 
 
 class Ranking:
-    """The ranking of one query. What was asked of the postings and of the vectors is kept.
+    """The ranking of one query; keeps the answers of the postings and of the vectors.
 
     mask: the units that may match, None for all
-    groups: those of the documents, None where each document is one or where documents are ranked
+    groups: of the documents, None where each document is a group or where documents are ranked
     by_group: whether services are ranked, and match by their names, too
     is_filled: whether few matches are filled up with the nearest documents
     """
@@ -191,7 +191,7 @@ class Ranking:
         return Ranked(total, documents)
 
     def _rerank(self, vector: VectorQuery, keys: Integers, nearest: Integers) -> Integers:
-        """Return sort keys in hybrid order: those of the best lexical matches and of the nearest.
+        """Return sort keys in hybrid order: the best lexical matches and the nearest documents.
 
         Further lexical matches follow in their order.
         """
@@ -212,7 +212,7 @@ class Ranking:
     async def _find_exact(self) -> _Exact:
         """Return the documents of units whose name is the query, in the order of their sums.
 
-        They are EXACT_NAMES at most: those among the best by words, then the best known ones.
+        Returns at most EXACT_NAMES: first the best by words, then the best known.
         """
         if self._exact is None:
             documents, unmatched = NO_ORDINALS, 0

@@ -90,8 +90,8 @@ def max_edits(word: str) -> int:
 def edit_distance(left: str, right: str, limit: int) -> int:
     """Return the optimal string alignment distance of two words, or `limit` + 1 if it is more.
 
-    That is the least number of insertions, deletions, substitutions and swaps of neighbours that
-    edit no letter twice. `limit` is 1 or 2.
+    The distance is the least number of insertions, deletions, substitutions and swaps of
+    neighbours that edit no letter twice. `limit` is 1 or 2.
     """
     if left == right:
         return 0
@@ -115,7 +115,7 @@ def edit_distance(left: str, right: str, limit: int) -> int:
 def one_deletion_hashes(word: str) -> list[int]:
     """Return the hashes of a word and of its remainders after one deletion.
 
-    They are those of `deletion_hashes`, which is slower for a single word.
+    Equals `deletion_hashes`, which is slower for a single word.
     """
     codes = list(map(ord, word))
     remainder = sum(map(mul, codes[1:], POWERS))

@@ -22,8 +22,8 @@ _log = logging.getLogger("uvicorn.error")
 def run_follower() -> Iterator[None]:
     """Run `python -m service.replicas` while the body of a `with` statement runs.
 
-    Its settings are in the environment. It ends with this process, however that ends: its standard
-    input is a pipe, which the system closes then.
+    The child takes its settings from the environment. Its standard input is a pipe, which the
+    system closes when this process ends in any way; the child then ends.
     """
     supervisor = _Supervisor()
     thread = threading.Thread(target=supervisor.run, name="follower", daemon=True)

@@ -39,7 +39,7 @@ class _Endpoint(Struct, rename="camel"):
 
     @property
     def key(self) -> Key:
-        """What identifies the endpoint: tools of one URL differ by their names."""
+        """The identity of the endpoint: tools of one URL differ by their names."""
         return self.url, self.method, bytes(self.tool)
 
     @property

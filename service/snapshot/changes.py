@@ -223,7 +223,7 @@ class _Ids(NamedTuple):
 def _make_keys(*snapshots: _Ids) -> list[Keys]:
     """Return arrays of keys that sort and compare as the ids of these snapshots do.
 
-    A key is the prefix of an id and the rank of its rest among those of all snapshots, 0 for none.
+    A key is the prefix of an id, and the rank of its rest among the rests of all ids, 0 for none.
     """
     all_rests = [ids.rests() for ids in snapshots]
     ordered = sorted({rest for rests in all_rests for rest in rests.values()})

@@ -111,7 +111,7 @@ class SnapshotData:
     ) -> Hits:
         """Return one page of the services that satisfy the filters, in their order.
 
-        `matches` are those that do, if they are known.
+        `matches` has these services, if they are known.
         """
         if matches is None:
             matches = self.filters.mask(filters)

@@ -52,7 +52,7 @@ class BuildInputs(Struct, frozen=True):
     settings: hash of the options, and of the names and sizes of the sources
     sources: hash of the contents of the sources
     program: hash of the code
-    versions: those of Python and of the dependencies
+    versions: of Python and of the dependencies
     """
 
     settings: str

@@ -175,8 +175,8 @@ def write_arrays(path: Path, layout: Layout, arrays: Mapping[str, npt.NDArray[An
 def open_arrays(path: Path, layout: Layout, *, cold: Container[str] = ()) -> Arrays:
     """Map the file `path` with the suffix, and return its arrays; raises SnapshotDamaged.
 
-    Types and shapes are those of the layout. Each page is read now, so that the first query takes
-    no page fault; those of the arrays in `cold` are read when they are needed.
+    Checks types and shapes against the layout. Reads each page now, so that the first query takes
+    no page fault; pages of the arrays in `cold` are read when they are needed.
     """
     path = arrays_path(path)
     try:

@@ -64,7 +64,7 @@ class EndpointRow(EndpointLine, kw_only=True):
 
 
 class EndpointResult(EndpointLine, kw_only=True):
-    """The texts of an endpoint among those of other services.
+    """The texts of an endpoint in a list of endpoints of several services.
 
     number: its place in the record of its service
     matches: how many endpoints of its service match, where a link to all follows this one, or 0

@@ -48,7 +48,7 @@ class VectorIndex:
     """The vectors of the documents of a catalogue, in cells of similar ones.
 
     The inverse length of a text without meaning is 0, and its row is in no cell, beyond the last
-    bound. `groups` are those of the documents. Raises SnapshotDamaged.
+    bound. `groups` has the groups of the documents. Raises SnapshotDamaged.
     """
 
     def __init__(self, path: Path, documents: int, dimensions: int, groups: Groups | None) -> None:
@@ -69,8 +69,8 @@ class VectorIndex:
     def probe(self, query: QueryVector, mask: Mask | None, *, by_group: bool) -> Candidates:
         """Return some documents, most of those nearest to the query among them.
 
-        They are those of the nearest cells, or all of a small catalogue. `mask` has the documents
-        that are allowed, or the groups with `by_group`.
+        Compares the documents of the nearest cells, or all of a small catalogue. `mask` flags the
+        documents that are allowed, or with `by_group` the groups.
         """
         rows = self._probed_rows(query, mask, by_group=by_group)
         return Candidates(self._documents.take(rows).astype(np.int64), self._compare(query, rows))
