@@ -1,7 +1,7 @@
 """The follower: keeps an artifacts folder as its origin publishes, one look after the other.
 
-A look can be cut at any instant: the next look finds the files that were fetched, and a snapshot is
-published as a build publishes one. The served snapshot stays until the next one was verified file by file.
+A look can be cut at any instant: the next look finds the files that were fetched. A snapshot is
+published as by a build, and the served one stays until the next one was verified file by file.
 """
 
 from __future__ import annotations
