@@ -141,7 +141,7 @@ class Publisher:
     def _decode(self, stored: StoredPointer) -> Pointer | None:
         """Return the pointer of a bucket, None where another key or none signed it.
 
-        Its content is signed once more, so a pointer of an unknown author must not pass.
+        The build signs its content anew, so the pointer of an unknown author is ignored.
         """
         with suppress(FollowingFailed):
             return decode_pointer(stored.content, self._key.public_key() if self._key else None)
