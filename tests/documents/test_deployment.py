@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -165,16 +164,6 @@ def test_a_service_that_is_older_than_what_is_published_serves_the_one_before_it
         assert client.get("/readyz").json()["refused"]["code"] == "snapshot_unsupported"
 
 
-def test_every_promise_names_tests_that_exist() -> None:
-    promises = OPERATIONS[OPERATIONS.index("## Promises") :]
-    rows = re.findall(r"^\| (?!promise |-).+ \| (.+) \|$", promises, re.MULTILINE)
-    assert len(rows) > 25
-    for row in rows:
-        assert re.fullmatch(r"`tests/[\w/]+\.py::\w+`(, `tests/[\w/]+\.py::\w+`)*", row)
-    named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", promises))
-    assert [test for test in sorted(named) if test[1] not in functions_of(ROOT / test[0])] == []
-
-
 def test_every_metric_is_documented_and_no_other(client: httpx.Client, tmp_path: Path) -> None:
     with serve(tmp_path, "--follow", str(client.base_url)) as replica:
         eventually(lambda: replica.get("/readyz").status_code == 200)
@@ -184,9 +173,3 @@ def test_every_metric_is_documented_and_no_other(client: httpx.Client, tmp_path:
     assert described <= served | {name.removesuffix("_bucket") for name in served}
     parts = re.compile("_(bucket|count|sum)$")
     assert {parts.sub("", name) for name in served} <= described
-
-
-def functions_of(path: Path) -> set[str]:
-    """The names of the test functions of a file."""
-    tree = ast.parse(path.read_text()) if path.exists() else ast.Module([], [])
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
