@@ -41,7 +41,7 @@ check: .venv/installed-dev
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 soak: .venv/installed-dev
-	@RATECARD_SOAK=1 $(BIN)/python -m pytest -m soak --numprocesses 2 --dist loadfile
+	@RATECARD_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 --numprocesses 2 --dist loadfile
 
 bench: .venv/installed-bench
 	@$(BIN)/python -m tests.benchmarks

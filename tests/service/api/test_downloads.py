@@ -633,12 +633,10 @@ def test_a_download_takes_the_place_of_one_that_is_read_slowly(
     async def run() -> None:
         app = create_app(Settings(artifacts=str(artifacts)))
         async with app.router.lifespan_context(app):
-            running = [Exchange(app, path) for _ in range(MAX_TRANSFERS)]
-            for each in running:
-                await each.begun.wait()
-            running += [Exchange(app, path) for _ in range(2)]
-            for each in running[-2:]:
-                await each.begun.wait()
+            running = []
+            for _ in range(MAX_TRANSFERS + 2):
+                running.append(Exchange(app, path))
+                await running[-1].begun.wait()
             ended = running[:2]
             assert [type(await _outcome(each.task)) for each in ended] == [SlowClient] * 2
             for each in running[2:]:
