@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from service.schema.values import ServiceId, Whole
 
@@ -27,7 +27,7 @@ class ServiceDocument(Struct, kw_only=True):
     info: dict[str, Any]
     servers: list[dict[str, Any]]
     paths: dict[str, dict[str, Any]]
-    service_info: dict[str, Any] | UnsetType = field(name="x-service-info")
+    service_info: dict[str, Any] | UnsetType = field(default=UNSET, name="x-service-info")
     counts: DocumentCounts = field(name="x-ratecard")
 
 

@@ -29,11 +29,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.api.documents.api_catalog import MEDIA_TYPE, PROFILE
 from service.api.documents.openapi import document
 from service.errors import RatecardError
 from service.schema import (
     demand,
     discovery,
+    documents,
     ecosystem,
     listings,
     records,
@@ -63,7 +65,7 @@ HEADERS = {
     *("access-control-allow-origin", "access-control-expose-headers", "allow", "cache-control"),
     *("connection", "content-encoding", "content-length", "content-type", "date", "etag"),
     *("content-security-policy", "referrer-policy"),
-    *("ratecard-snapshot", "retry-after", "vary", "x-content-type-options", "x-request-id"),
+    *("link", "ratecard-snapshot", "retry-after", "vary", "x-content-type-options", "x-request-id"),
 }
 HTML_PATHS = re.compile(r"/|/ecosystem|/services/[^/]+|/assets/.+", re.DOTALL)
 HTML = "text/html; charset=utf-8"
@@ -103,17 +105,18 @@ class Envelope(NamedTuple):
 
 
 def _envelope(path: str) -> Envelope:
-    content = OPENAPI["paths"][path]["get"]["responses"]["200"]["content"]
-    schema = content["application/json"]["schema"]
+    (content,) = OPENAPI["paths"][path]["get"]["responses"]["200"]["content"].values()
+    schema = content["schema"]
     names = [each["$ref"].rpartition("/")[2] for each in schema.get("oneOf", [schema])]
     modules = records, responses, ecosystem, status, discovery, snapshots, demand, listings
-    types = {name: module for module in modules for name in vars(module)}
+    types = {name: module for module in (*modules, documents) for name in vars(module)}
     return Envelope([msgspec.json.Decoder(vars(types[name])[name]) for name in names])
 
 
 ENVELOPES = {path: _envelope(path) for path in OPENAPI["paths"]}
 ENVELOPES["/openapi.json"] = Envelope([msgspec.json.Decoder(dict[str, Any])])
 PATHS = sorted(ENVELOPES)
+CONTENT_TYPES = {"/.well-known/api-catalog": f'{MEDIA_TYPE}; profile="{PROFILE}"'}
 QUERY_PARAMETERS = {
     path: [each["name"] for each in operations["get"]["parameters"] if each["in"] == "query"]
     for path, operations in OPENAPI["paths"].items()
@@ -249,7 +252,7 @@ def check(response: Response, method: str, target: str) -> None:
         assert not re.search(rb"<(?:script|img|svg)[^<>]*(?:canary|onload|src=x)", body)
         assert headers["content-type"] != HTML or headers["content-security-policy"]
         return
-    assert headers["content-type"] == "application/json"
+    assert headers["content-type"] in {"application/json", CONTENT_TYPES.get(path)}
     if method == "HEAD":
         assert status in {200, 400, 404}
     elif status == 200 and decoder is not None:

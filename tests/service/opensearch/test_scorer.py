@@ -103,7 +103,7 @@ def test_many_hits_are_fetched_page_by_page(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_hits_that_run_out_are_no_part_of_a_ranking() -> None:
-    with pytest.raises(EngineUnavailable, match="other documents"):
+    with pytest.raises(EngineUnavailable, match="changed during this search"):
         asyncio.run(scorer_of(Index(documents=40), query([1])).top(80))
 
 
