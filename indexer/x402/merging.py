@@ -13,6 +13,8 @@ from indexer.sources.denials import fold_address
 from indexer.sources.records import DESCRIBED
 from indexer.x402.described import Fields, encode_fields, merge_described
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
+from indexer.x402.parameters import read_input
+from indexer.x402.untrusted import mapping
 from service.networks import network_key
 
 KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
@@ -23,6 +25,8 @@ NULL = Raw(b"null")
 
 _entries = msgspec.json.Decoder(list[Raw])
 _values = msgspec.json.Decoder(dict[str, Any])
+_fields = msgspec.json.Decoder(Fields)
+_any = msgspec.json.Decoder()
 
 
 class Candidate(Struct):
@@ -70,7 +74,8 @@ def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisi
     Entries of one scheme, network and asset come whole from one of the most trusted sources: the
     one that was served before, or else the newest. Usage is the most trusted that is stated, among
     equals that of more calls. Any other value comes whole from the first of the most trusted
-    sources that has it. A candidate that would make the resource too large adds nothing.
+    sources that has it; where it declares no parameters, documents add theirs. A candidate that
+    would make the resource too large adds nothing.
     """
     trust = max(each.trust for each in candidates)
     served = decisions.source_of(key)
@@ -154,9 +159,28 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
                 joined[name] = value
     if entries := [entry.text for choice in choices.values() for entry in choice.entries]:
         joined["accepts"] = Raw(msgspec.json.encode(entries))
-    if described := [each.fields[DESCRIBED] for each in taken if DESCRIBED in each.fields]:
-        joined[DESCRIBED] = merge_described(described)
+    documents = [each.fields for each in taken if DESCRIBED in each.fields]
+    if documents:
+        joined[DESCRIBED] = merge_described(each[DESCRIBED] for each in documents)
+    if documents and not _declares_parameters(joined):
+        for document in filter(_declares_parameters, documents):
+            joined["extensions"] = _complete(joined["extensions"], document["extensions"])
     return joined
+
+
+def _declares_parameters(fields: Fields) -> bool:
+    extensions = _any.decode(fields.get("extensions", NULL))
+    return bool(read_input(mapping(extensions, "bazaar"), None, "").parameters)
+
+
+def _complete(first: Raw, other: Raw) -> Raw:
+    """Return an object with the members of another one that it lacks, at all depths."""
+    if not (bytes(first).startswith(b"{") and bytes(other).startswith(b"{")):
+        return first
+    members = _fields.decode(first)
+    for name, value in _fields.decode(other).items():
+        members[name] = _complete(members[name], value) if name in members else value
+    return Raw(msgspec.json.encode(members))
 
 
 def _fits(choices: dict[str, _Choice], taken: Sequence[Candidate]) -> bool:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from tests.support.clients.mcp import structured
-from tests.support.intake import CatalogueFolder, source
+from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Build, Json, serve
 from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.openapi import (
@@ -152,6 +152,26 @@ def test_a_feed_of_equal_trust_adds_its_ways_to_pay_and_the_document_its_words(
     assert tides["paymentOffers"] == [{"protocol": "x402"} | bounds, tempo | bounds]
     assert "pricesContradict" not in tides
     assert record["description"] == "Forecasts and tide tables for any coast."
+
+
+@pytest.mark.parametrize(
+    ("declaration", "named"),
+    [
+        ({}, {"lat", "near"}),
+        ({"body": {"lon": {"type": "number"}}}, {"lon"}),
+    ],
+)
+def test_a_feed_without_parameters_gets_those_of_a_document(
+    build: Build, artifacts: Path, declaration: Json, named: set[str]
+) -> None:
+    tide = v2({"method": "POST"} | declaration) | {"resource": TIDES}
+    tide["extensions"]["sign-in-with-x"] = {"info": {"uri": "https://api.weather.example"}}
+    path = write(artifacts.parent / "weather.json", X402SCAN)
+    assert build([tide], path, options=("--no-semantic", "--no-downloads")) == 0
+    (record,) = records_of(artifacts).values()
+    tides = next(each for each in record["endpoints"] if each["url"] == TIDES)
+    assert {each["name"] for each in tides["parameters"]} == named
+    assert listings(artifacts)[f"POST {TIDES}"]["extensions"].keys() == {"bazaar", "sign-in-with-x"}
 
 
 def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts: Path) -> None:
