@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import NO_GROUP, Catalogue, Listed
+from indexer.catalogue.catalogue import NO_GROUP, Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.intake import Accepted, Intake
 from indexer.catalogue.known_records import KnownRecords
@@ -61,7 +61,7 @@ class Assembled(Struct):
     depends_on_time: whether a later build of the same inputs may differ
     """
 
-    listing: list[Listed]
+    listing: list[ListedService]
     catalogue: Catalogue
     discovery: Discovery
     probed: ProbedCatalogue

@@ -32,7 +32,7 @@ from indexer.search.vectors import add_services, write_vectors
 from indexer.segments.indexing import Annotated, index_in_parts
 from indexer.segments.postings import GONE, Numbers
 from indexer.segments.reuse import ReuseStore
-from indexer.segments.segment import Origin, merge_segments, read_segment
+from indexer.segments.segment import SegmentParameters, merge_segments, read_segment
 from indexer.segments.store import (
     SegmentCounts,
     UsedSegment,
@@ -163,7 +163,7 @@ class Indexer:
         The columns of the records are written to `path`, as mapped files take no memory.
         """
         name = "" if self._encoder is None else self._encoder.name
-        origin = Origin(name, self._options.endpoints)
+        origin = SegmentParameters(name, self._options.endpoints)
         folder = self._staging / "segments"
         folder.mkdir()
         with self._progress.stage("read what is kept"):

@@ -42,7 +42,7 @@ def _joined(texts: Iterable[bytes]) -> Iterator[bytes]:
         comma = b","
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Consecutive records of a store, joined by commas; their sizes, and their hashes in a row."""
 
     content: bytes | memoryview
@@ -50,9 +50,9 @@ class Run(NamedTuple):
     keys: bytes
 
 
-def run_of(text: bytes) -> Run:
+def run_of(text: bytes) -> RecordRun:
     """Return one record as a run."""
-    return Run(text, (len(text),), record_key(text))
+    return RecordRun(text, (len(text),), record_key(text))
 
 
 def record_key(text: bytes) -> bytes:
@@ -60,7 +60,7 @@ def record_key(text: bytes) -> bytes:
     return blake2b(text, digest_size=KEY_SIZE).digest()
 
 
-def write_records(folder: Path, runs: Iterable[Run]) -> tuple[Keys, dict[str, File]]:
+def write_records(folder: Path, runs: Iterable[RecordRun]) -> tuple[Keys, dict[str, File]]:
     """Write the stored services in listing order, and 64 bits of the hash of each for entity tags.
 
     Returns the hashes, uint8[services, KEY_SIZE], and the file of the records, the largest one.

@@ -20,7 +20,7 @@ from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import Denial, SourceOptions
 from indexer.probes.facts import DEAD, UNDECIDED
-from indexer.record_store import Run, run_of
+from indexer.record_store import RecordRun, run_of
 from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords
 from indexer.snapshot.demand import CountedDemand, Described
@@ -85,7 +85,7 @@ class Entry(Struct, gc=False):
         return self.group != NO_GROUP
 
 
-class Listed(Struct, gc=False):
+class ListedService(Struct, gc=False):
     """A service of the listing: its id and its entry."""
 
     id: str
@@ -213,7 +213,7 @@ class Catalogue:
         for service_id in ids:
             yield self._text(service_id, self._services[service_id])
 
-    def runs(self, ids: Iterable[str]) -> Iterator[Run]:
+    def runs(self, ids: Iterable[str]) -> Iterator[RecordRun]:
         """Yield the JSON of these services in runs: consecutive kept records are one."""
         self._spool.flush()
         start = stop = 0
@@ -285,23 +285,23 @@ class Catalogue:
             self._leave_out(findings, entry, service_id, TakenDown("$.id", denial))
         del self._services[service_id]
 
-    def order(self) -> list[Listed]:
+    def order(self) -> list[ListedService]:
         """Return the services in listing order: curated first, then by payers, then by id.
 
         A dead service is behind its equals by curation and payers.
         """
         by_id = sorted(
-            (Listed(service_id, entry) for service_id, entry in self._services.items()),
+            (ListedService(service_id, entry) for service_id, entry in self._services.items()),
             key=lambda listed: listed.id,
         )
 
-        def rank(listed: Listed) -> tuple[bool, Payers, bool]:
+        def rank(listed: ListedService) -> tuple[bool, Payers, bool]:
             entry = listed.entry
             return entry.enriched, entry.payers, entry.alive != DEAD
 
         return sorted(by_id, key=rank, reverse=True)
 
-    def demand(self, listing: Iterable[Listed]) -> Iterator[Described]:
+    def demand(self, listing: Iterable[ListedService]) -> Iterator[Described]:
         """Yield the demand of services."""
         self._spool.flush()
         for each in listing:

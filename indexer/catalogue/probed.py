@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import Catalogue, Entry, Listed
+from indexer.catalogue.catalogue import Catalogue, Entry, ListedService
 from indexer.probes.drift import listed_terms
 from indexer.probes.facts import UNDECIDED, Probed
 from indexer.probes.reading import read_probes
@@ -68,7 +68,7 @@ class ProbedCatalogue:
         service = self._services[service_id]
         return self._probed.alive_together([*service.endpoints, *service.listings])
 
-    def of_endpoints(self, services: Iterable[Listed]) -> Iterator[ProbeFacts]:
+    def of_endpoints(self, services: Iterable[ListedService]) -> Iterator[ProbeFacts]:
         """Yield the facts of the endpoints of records, in order."""
         for each in services:
             if self._probed is None:

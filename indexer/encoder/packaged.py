@@ -23,7 +23,7 @@ from service.storage.layouts import ENCODER
 PACKAGED = Path(__file__).with_name("static.npz")
 
 
-class Origin(Struct):
+class TrainingFile(Struct):
     """A file that an encoder was trained with."""
 
     name: str
@@ -40,9 +40,9 @@ class Description(Struct):
     sha256: str
     dimensions: int
     licence: str
-    teacher: Origin
-    texts: list[Origin]
-    excluded: list[Origin]
+    teacher: TrainingFile
+    texts: list[TrainingFile]
+    excluded: list[TrainingFile]
     training: dict[str, float | int]
     figures: dict[str, float]
 

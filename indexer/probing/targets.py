@@ -21,14 +21,14 @@ MAX_BODY = 64 * 1024  # bytes of an example
 NULL = Raw(b"null")
 
 
-class Listed(Struct, frozen=True):
+class ListedEndpoint(Struct, frozen=True):
     """A listed endpoint, as an observation names it."""
 
     url: str
     method: str
 
 
-class Target(Listed, frozen=True):
+class Target(ListedEndpoint, frozen=True):
     """An endpoint that can be visited, with the request that does so.
 
     origin, rest: the URL of the request in two parts, of which the second is path and query
@@ -72,7 +72,7 @@ _endpoint = msgspec.json.Decoder(_Endpoint)
 _listing = msgspec.json.Decoder(_Listing)
 
 
-def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Listed]:
+def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ListedEndpoint]:
     """Yield each endpoint once that GET calls, or with `post` POST: a Target if it can be visited.
 
     Templates without an example, MCP tools, other schemes than http and https, URLs with
@@ -93,7 +93,7 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Listed]:
         body = _example_body(endpoint.parameters) if method == "POST" else None
         visited = _visited(parsed, facts) if parsed else None
         if visited is None or (method == "POST" and body is None):
-            yield Listed(endpoint.url, method)
+            yield ListedEndpoint(endpoint.url, method)
         else:
             origin = _origin(visited)
             yield Target(endpoint.url, method, visited.host, origin, visited.rest, body)

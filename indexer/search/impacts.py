@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.search.runs import DOCUMENTS, POSTINGS, Floats, Integers, Run
+from indexer.search.runs import DOCUMENTS, POSTINGS, Doubles, Integers, Run
 from service.search.config import SearchConfig
 from service.search.postings import BLOCK_SIZE, CHAMPIONS, IMPACT_BITS, block_count
 from service.search.top_k import ORDINAL_MASK, SUM_BITS, first_keys, pack
@@ -49,7 +49,7 @@ class _Postings(NamedTuple):
 
     terms: Integers
     ordinals: Integers
-    frequencies: Floats
+    frequencies: Doubles
 
 
 def compile_terms(path: Path, runs: Sequence[Run], terms: int, catalogue: Catalogue) -> None:

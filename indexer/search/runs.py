@@ -21,7 +21,7 @@ from service.search.config import SearchConfig
 from service.storage.container import Array, Layout, writing_arrays
 
 Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+Doubles = npt.NDArray[np.float64]
 
 POSTINGS = Layout(
     "The postings of a part, field by field.",
@@ -78,7 +78,7 @@ class Runs(NamedTuple):
 
 
 def write_runs(
-    folder: Path, parts: Iterable[Part], documents: Documents, prior: Floats, config: SearchConfig
+    folder: Path, parts: Iterable[Part], documents: Documents, prior: Doubles, config: SearchConfig
 ) -> Runs:
     """Write the postings part by part; one part is in memory at a time."""
     folder.mkdir()
@@ -145,7 +145,7 @@ class _Lengths:
             lengths[field] = np.zeros(len(shape), np.int64)
         np.add.at(lengths[field], postings.documents, postings.counts.astype(np.int64))
 
-    def write(self, path: Path, prior: Floats, b: float) -> None:
+    def write(self, path: Path, prior: Doubles, b: float) -> None:
         """Write DOCUMENTS with the norms 1 - b + b · length / average length.
 
         The average leaves out documents without the field, which would lower it.

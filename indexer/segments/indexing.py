@@ -15,7 +15,7 @@ from indexer.columns.files import write_columns
 from indexer.processes.pool import Pool
 from indexer.progress import Advance, track
 from indexer.record_store import KEY_SIZE, Keys, record_key, write_record_store
-from indexer.segments.segment import Origin, SegmentWriter
+from indexer.segments.segment import SegmentParameters, SegmentWriter
 from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORDS
@@ -61,7 +61,7 @@ def index_in_parts(
     keys: Keys,
     annotated: Annotated,
     known: Keys,
-    origin: Origin,
+    origin: SegmentParameters,
     encoder: Path | None,
     pool: Pool,
     advance: Advance,
@@ -110,7 +110,7 @@ def index_services(
     keys: Keys,
     annotated: Annotated,
     known: Keys,
-    origin: Origin,
+    origin: SegmentParameters,
     encoder: Path | None,
     advance: Advance,
 ) -> Indexed:

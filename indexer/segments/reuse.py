@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from indexer.columns.files import open_columns
 from indexer.columns.record_columns import RecordColumns, no_columns
-from indexer.record_store import Run
+from indexer.record_store import RecordRun
 from indexer.sources.fingerprint import hash_program
 from service.errors import SnapshotUnavailable
 from service.snapshot.manifest import File, read_manifest, sha256
@@ -58,13 +58,13 @@ class KeptRecords:
         self._records = None if folder is None else Records(folder)
         self.columns = no_columns() if columns is None else columns
 
-    def run(self, start: int, stop: int) -> Run:
+    def run(self, start: int, stop: int) -> RecordRun:
         """Return the records from `start` to `stop`; the content is a view of the mapped file."""
         if self._records is None:
             raise IndexError("there are no kept records")
         sizes = [self._records.view(row).nbytes for row in range(start, stop)]
         content = self._records.slice(start, stop)
-        return Run(content, sizes, self.columns.keys[start:stop].tobytes())
+        return RecordRun(content, sizes, self.columns.keys[start:stop].tobytes())
 
 
 class ReuseStore:

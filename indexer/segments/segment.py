@@ -34,7 +34,7 @@ POSTINGS = ("terms", "term sizes", "sizes", "documents", "counts")
 
 SEGMENT = Layout(
     "What analysis and encoding made of the texts of some services, for the next build.",
-    origin=Array("|u1", "bytes of origin", "`Origin` as JSON"),
+    origin=Array("|u1", "bytes of origin", "`SegmentParameters` as JSON"),
     keys=Array("|u1", f"services,{KEY_SIZE}", "keys of the searched texts"),
     first_endpoints=Array("<i8", "services+1", "number of the first endpoint of each service"),
     service_vectors=Array("|i1", "services,dimensions", "of no dimensions without an encoder"),
@@ -59,7 +59,7 @@ SEGMENT = Layout(
 )
 
 
-class Origin(Struct, frozen=True):
+class SegmentParameters(Struct, frozen=True):
     """The parameters that the content of a segment depends on, besides its texts.
 
     encoder: name of the encoder of the vectors, empty without vectors
@@ -79,7 +79,7 @@ class Segment(NamedTuple):
     service_vectors, endpoint_vectors: of no dimensions without an encoder
     """
 
-    origin: Origin
+    origin: SegmentParameters
     keys: Keys
     first_endpoints: First
     fields: dict[str, FieldPostings]
@@ -120,7 +120,7 @@ class SegmentWriter:
     The texts are encoded by the `Encoder` of a folder, if one is given.
     """
 
-    def __init__(self, path: Path, origin: Origin, encoder: Path | None) -> None:
+    def __init__(self, path: Path, origin: SegmentParameters, encoder: Path | None) -> None:
         self._path, self._origin = path, origin
         self._keys = bytearray()
         self._first_endpoints = array("q", [0])
@@ -204,7 +204,7 @@ def _merged(moved: Sequence[_Moved], first: First) -> Iterator[FieldPostings]:
 
 def _write(
     path: Path,
-    origin: Origin,
+    origin: SegmentParameters,
     keys: Keys,
     first_endpoints: First,
     vectors: Iterable[EncodedTexts],
@@ -234,7 +234,7 @@ def read_segment(path: Path) -> Segment:
         terms, term_sizes, *postings = (arrays[f"{name} {array}"] for array in POSTINGS)
         fields[name] = FieldPostings(Ragged(term_sizes, terms), *postings)
     return Segment(
-        msgspec.json.decode(arrays["origin"].tobytes(), type=Origin),
+        msgspec.json.decode(arrays["origin"].tobytes(), type=SegmentParameters),
         arrays["keys"],
         arrays["first_endpoints"],
         fields,

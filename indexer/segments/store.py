@@ -17,7 +17,7 @@ from indexer.columns.record_columns import find_keys
 from indexer.record_store import Keys
 from indexer.segments.postings import GONE, Numbers
 from indexer.segments.reuse import ReuseStore
-from indexer.segments.segment import Origin, Selection, read_segment
+from indexer.segments.segment import SegmentParameters, Selection, read_segment
 from service.errors import SnapshotDamaged
 from service.snapshot.manifest import File, hash_file
 from service.storage.container import arrays_path
@@ -72,7 +72,7 @@ class UsedSegment(NamedTuple):
         return self.live * self.weight
 
 
-def find_segments(reuse: ReuseStore, origin: Origin) -> Iterator[StoredSegment]:
+def find_segments(reuse: ReuseStore, origin: SegmentParameters) -> Iterator[StoredSegment]:
     """Yield the segments of this origin that earlier builds left, but for the damaged ones."""
     for path, file in reuse.segments():
         with suppress(SnapshotDamaged):

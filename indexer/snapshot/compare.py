@@ -77,7 +77,7 @@ class Change(Struct, omit_defaults=True):
     prices: list[PriceJump] = []
 
 
-class Difference(Struct):
+class SnapshotDifference(Struct):
     """The difference between the snapshots `old` and `new`.
 
     Added and changed services are in the new listing order, removed ones in the old. `conflicts`
@@ -105,12 +105,12 @@ _service = msgspec.json.Decoder(PricedService)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
-def compare(old: Path, new: Path) -> Difference:
+def compare(old: Path, new: Path) -> SnapshotDifference:
     """Compare the services of two snapshot folders, decoding only those that differ.
 
     Raises SnapshotDamaged for a folder that is not a whole snapshot.
     """
-    difference = Difference(old.name, new.name, [], [], [])
+    difference = SnapshotDifference(old.name, new.name, [], [], [])
     with _reporting_damage(old, new):
         before, after = compare_services(old, new)
         in_order = np.lexsort((before, after, after == ABSENT))
@@ -172,7 +172,7 @@ def find_snapshot(artifacts: Path, name: str) -> Path:
     return folder
 
 
-def summarise_difference(difference: Difference, *, as_json: bool) -> str:
+def summarise_difference(difference: SnapshotDifference, *, as_json: bool) -> str:
     """Return a line for each service that differs and one with the counts, or JSON."""
     if as_json:
         return msgspec.json.encode(difference).decode()

@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from service.artifacts.file_states import FileState, state_of
-from service.artifacts.pointer import Publication, read_publication
+from service.artifacts.pointer import ReadPointer, read_publication
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.snapshot.manifest import (
     MANIFEST,
@@ -198,7 +198,7 @@ class Downloads(Struct, frozen=True):
     """
 
     complete: Mapping[str, _Complete] = {}
-    publications: tuple[Publication, ...] = ()
+    publications: tuple[ReadPointer, ...] = ()
 
     def download(self, snapshot_id: str) -> Download | None:
         """Return the index of the downloads of a snapshot."""
@@ -232,7 +232,7 @@ class Downloads(Struct, frozen=True):
             return None
         return found.download, _part(found, PATCHES, found.download.patch_file)
 
-    def newest_publication(self) -> Publication | None:
+    def newest_publication(self) -> ReadPointer | None:
         """Return the newest pointer to a snapshot whose downloads are whole on disk.
 
         An unsigned one is returned only where none is signed, as replicas may trust no other.

@@ -61,7 +61,7 @@ pointer_decoder = msgspec.json.Decoder(Pointer)
 pointer_file_decoder = msgspec.json.Decoder(PointerFile)
 
 
-class Publication(NamedTuple):
+class ReadPointer(NamedTuple):
     """A pointer, and the content of its file."""
 
     pointer: Pointer
@@ -69,7 +69,7 @@ class Publication(NamedTuple):
     content: bytes
 
 
-def read_publication(path: Path) -> Publication | None:
+def read_publication(path: Path) -> ReadPointer | None:
     """Read a pointer to a snapshot of this format; None where the file is absent or damaged."""
     try:
         content = path.read_bytes()
@@ -77,4 +77,4 @@ def read_publication(path: Path) -> Publication | None:
         pointer = pointer_decoder.decode(file.pointer)
     except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return Publication(pointer, bool(file.signature), content) if pointer.format == FORMAT else None
+    return ReadPointer(pointer, bool(file.signature), content) if pointer.format == FORMAT else None

@@ -30,7 +30,7 @@ DEEP_OFFSET = 1000
 """Offsets from here on are compared with the number of results before any is ranked."""
 
 
-class Listed(NamedTuple):
+class ListedPage(NamedTuple):
     """The exact counts of matches and of those that are listed, and a page of the latter."""
 
     total: int
@@ -83,14 +83,14 @@ class Ranking:
         total, documents = await self._first(offset + limit)
         return Ranked(total, documents[offset : offset + limit])
 
-    async def listing(self, groups: Groups, per_group: int, limit: int, offset: int) -> Listed:
+    async def listing(self, groups: Groups, per_group: int, limit: int, offset: int) -> ListedPage:
         """Return one page of the best documents, of each group at most `per_group`."""
         listed = -1
         if offset >= DEEP_OFFSET:
             bits = await self.matches()
             listed = (total := count_bits(bits)) - groups.count_excess(bits, per_group)
             if offset >= listed:
-                return Listed(total, listed, NO_ORDINALS)
+                return ListedPage(total, listed, NO_ORDINALS)
         page = await list_groups(self._first, groups, per_group, limit, offset)
         if listed < 0:
             total, documents = await self._first(0)
@@ -99,7 +99,7 @@ class Ranking:
                 listed = int(np.count_nonzero(is_among_first(own, per_group)))
             else:
                 listed = total - groups.count_excess(await self.matches(), per_group)
-        return Listed(total, listed, page)
+        return ListedPage(total, listed, page)
 
     async def count(self) -> int:
         """Return the exact count of matches."""

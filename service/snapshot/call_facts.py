@@ -24,20 +24,24 @@ class CallFacts(Struct):
     requires: list[Requirement] = []
 
 
-class Listed(Struct):
+class ListedCall(Struct):
     """The ways to pay that a feed lists, and the facts of the listing."""
 
     accepts: list[Raw] = []
     ratecard: CallFacts = field(default_factory=CallFacts)
 
 
-_listed = msgspec.json.Decoder(Listed)
+_listed = msgspec.json.Decoder(ListedCall)
 
 
-def listing_of(snapshot: Snapshot, ordinal: int) -> Listed:
+def listing_of(snapshot: Snapshot, ordinal: int) -> ListedCall:
     """Return what a feed lists of an endpoint; empty where no feed does."""
     resource = snapshot.endpoints.resource_of(ordinal)
-    return Listed() if resource is None else _listed.decode(snapshot.resources.texts.view(resource))
+    return (
+        ListedCall()
+        if resource is None
+        else _listed.decode(snapshot.resources.texts.view(resource))
+    )
 
 
 def tool_of(url: str, facts: CallFacts) -> ToolFacts | None:

@@ -19,7 +19,7 @@ from indexer.processes.pool import Pool
 from indexer.record_store import KEY_SIZE
 from indexer.search.parts import Documents, Part, part_of, place_documents, segment_parts
 from indexer.search.postings import compile_postings
-from indexer.segments.segment import Origin, Segment, SegmentWriter, read_segment
+from indexer.segments.segment import Segment, SegmentParameters, SegmentWriter, read_segment
 from indexer.segments.texts import TokenFields
 from service.filtering.endpoint_filters import EndpointFilters
 from service.search.config import SEARCH_CONFIG
@@ -35,7 +35,7 @@ from service.storage.container import open_arrays
 from service.storage.layouts import GROUPS
 from tests.support.running import Json, endpoint, service, write_lines
 
-ORIGIN = Origin("", endpoints=True)
+ORIGIN = SegmentParameters("", endpoints=True)
 Document = tuple[str, str, str]
 """Name, description and category."""
 

