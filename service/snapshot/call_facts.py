@@ -37,11 +37,9 @@ _listed = msgspec.json.Decoder(ListedCall)
 def listing_of(snapshot: Snapshot, ordinal: int) -> ListedCall:
     """Return what a feed lists of an endpoint; empty where no feed does."""
     resource = snapshot.endpoints.resource_of(ordinal)
-    return (
-        ListedCall()
-        if resource is None
-        else _listed.decode(snapshot.resources.texts.view(resource))
-    )
+    if resource is None:
+        return ListedCall()
+    return _listed.decode(snapshot.resources.texts.view(resource))
 
 
 def tool_of(url: str, facts: CallFacts) -> ToolFacts | None:

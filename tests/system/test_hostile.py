@@ -108,8 +108,11 @@ def _envelope(path: str) -> Envelope:
     (content,) = OPENAPI["paths"][path]["get"]["responses"]["200"]["content"].values()
     schema = content["schema"]
     names = [each["$ref"].rpartition("/")[2] for each in schema.get("oneOf", [schema])]
-    modules = records, responses, ecosystem, status, discovery, snapshots, demand, listings
-    types = {name: module for module in (*modules, documents) for name in vars(module)}
+    modules = (
+        *(records, responses, ecosystem, status, discovery),
+        *(snapshots, demand, listings, documents),
+    )
+    types = {name: module for module in modules for name in vars(module)}
     return Envelope([msgspec.json.Decoder(vars(types[name])[name]) for name in names])
 
 
