@@ -16,8 +16,7 @@ from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.prices import price_range
 from service.schema.snapshots import PayeeChange, PriceJump
-from service.snapshot.alerts import find_alerts
-from service.snapshot.changes import ABSENT, COMPARED_FILES, compare_services
+from service.snapshot.changes import ABSENT, COMPARED_FILES, compare_services, find_alerts
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
 from service.storage.record_store import Records

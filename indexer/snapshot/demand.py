@@ -41,7 +41,7 @@ _stored = msgspec.json.Decoder(StoredDemand)
 
 
 def write_demand(folder: Path, inputs: DemandInputs, services: Iterable[Described]) -> None:
-    """Write the rows of a `service.snapshot.demand.DemandTable`."""
+    """Write the rows of a `service.snapshot.payments.DemandTable`."""
     popular: list[PopularService] = []
 
     def rows() -> Iterator[bytes]:

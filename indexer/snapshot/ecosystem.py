@@ -17,7 +17,7 @@ from msgspec import Struct
 from indexer.record_store import write_record_store
 from service.schema.ecosystem import Bucket, Overview, Transaction
 from service.schema.values import format_timestamp
-from service.snapshot.ecosystem import TABLES
+from service.snapshot.payments import TABLES
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
@@ -67,7 +67,7 @@ LIMIT {NEWEST}
 
 
 def write_ecosystem(folder: Path, payments: DuckDBPyConnection | None) -> int:
-    """Write the tables that `service.snapshot.ecosystem` reads; returns the number of payments."""
+    """Write the tables that `service.snapshot.payments` reads; returns the number of payments."""
     count, oldest, newest = (0, 0, 0) if payments is None else _extent(payments)
     tables: dict[str, Iterable[Struct]] = {}
     if payments is None or not count:

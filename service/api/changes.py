@@ -21,8 +21,7 @@ from service.http.responses import IMMUTABLE, Cacheable
 from service.schema.snapshots import SNAPSHOT_ID_PATTERN, ServiceAlerts, SnapshotId
 from service.schema.values import ServiceId
 from service.snapshot import Snapshot
-from service.snapshot.alerts import find_alerts
-from service.snapshot.changes import Changes, ChangesPage
+from service.snapshot.changes import Changes, ChangesPage, find_alerts
 from service.snapshot.cursors import changes_cursor, split_cursor
 from service.snapshot.resources import MAX_PAGE
 

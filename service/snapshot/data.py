@@ -17,11 +17,10 @@ from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.semantic.encoders import open_encoder
 from service.search.semantic.vector_index import VectorIndex
-from service.snapshot.demand import DemandTable
-from service.snapshot.ecosystem import Ecosystem
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.listings import Listings
 from service.snapshot.manifest import Manifest
+from service.snapshot.payments import DemandTable, Ecosystem
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays

@@ -21,6 +21,7 @@ from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.snapshot.profiles import Profiles
+from service.snapshot.resources import ListedCall
 from service.storage.container import open_arrays
 from service.storage.hash_table import HashTable, text_hash
 from service.storage.layouts import ENDPOINTS
@@ -37,6 +38,7 @@ class _Url(Struct):
 
 
 _url = msgspec.json.Decoder(_Url)
+_listed_call = msgspec.json.Decoder(ListedCall)
 _probe_facts = msgspec.json.Decoder(ProbeFacts)
 
 
@@ -88,6 +90,13 @@ class Endpoints:
         """Return the listed resource of an endpoint, None where no feed lists it."""
         resource = int(self._resources[ordinal])
         return None if resource == NONE else resource
+
+    def listing_of(self, ordinal: int) -> ListedCall:
+        """Return what a feed lists of an endpoint; empty where no feed does."""
+        resource = self.resource_of(ordinal)
+        return (
+            ListedCall() if resource is None else _listed_call.decode(self._listed.view(resource))
+        )
 
     def probe_facts(self, ordinal: int) -> ProbeFacts:
         """Return what probers saw of an endpoint."""

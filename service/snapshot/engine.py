@@ -21,7 +21,7 @@ from service.search.ranking import Ranking
 from service.search.searcher import SPARSE_COST, Scorer
 from service.search.top_k import NO_ORDINALS, pack, unpack
 from service.snapshot.data import Hits, SnapshotData
-from service.snapshot.explaining import name_fields
+from service.snapshot.profiles import name_fields
 from service.snapshot.resources import ResourceFilters, ResourcePage
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Resources of x402 discovery feeds, listed as they came and filtered by what they accept.
+"""Resources of x402 discovery feeds: listed as they came, and filtered by what they accept.
 
 Values that filters compare exactly are numbers in a `StringTable`.
 """
@@ -9,25 +9,43 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Raw, Struct, field
 from msgspec.structs import astuple
 
 from service.filtering.filters import in_order, intersection, page_of, verdict_mask
 from service.filtering.offers import UNKNOWN, Offers
 from service.filtering.urls import Urls
+from service.schema.discovery import Requirement, ToolFacts
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
 from service.storage.layouts import RESOURCES
 from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
 
+TOOL_URL = "mcp://tool/"
 MAX_PAGE = 8 * 2**20
 """Bytes of a page, which has fewer resources than asked for rather than more bytes."""
 MAX_CACHED = 16 * 2**20
 """Bytes of the masks of recent filters, which the pages of one cursor share."""
+
+
+class CallFacts(Struct):
+    """The facts of a listing that callers need."""
+
+    example_url: str = field(name="exampleUrl", default="")
+    tool: ToolFacts | None = None
+    requires: list[Requirement] = []
+
+
+class ListedCall(Struct):
+    """The ways to pay that a feed lists, and the facts of the listing."""
+
+    accepts: list[Raw] = []
+    ratecard: CallFacts = field(default_factory=CallFacts)
 
 
 class ResourceFilters(Struct, frozen=True):
@@ -166,3 +184,10 @@ def count_in_rows(offsets: Integers, mask: Mask) -> Integers:
     sums = np.zeros(len(mask) + 1, np.int32)
     np.cumsum(mask, out=sums[1:])
     return np.diff(sums.take(offsets))
+
+
+def tool_of(url: str, facts: CallFacts) -> ToolFacts | None:
+    """Return the MCP tool that an endpoint is, by its listing or by its identifier."""
+    if facts.tool is not None or not url.startswith(TOOL_URL):
+        return facts.tool
+    return ToolFacts(name=unquote(url.removeprefix(TOOL_URL)), transport="streamable-http")

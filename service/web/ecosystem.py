@@ -11,7 +11,7 @@ import msgspec
 
 from service.networks import network_label
 from service.schema.ecosystem import Bucket, Overview, Totals, Transaction
-from service.snapshot.ecosystem import Ecosystem
+from service.snapshot.payments import Ecosystem
 
 HEIGHT, TOP = 142, 10
 """Pixels of the plot area of a chart, and of the space above it."""

@@ -17,7 +17,7 @@ from service.probes import describe_liveness, warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.probes import ProbeFacts
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
-from service.snapshot.call_facts import TOOL_URL, CallFacts, tool_of
+from service.snapshot.resources import TOOL_URL, CallFacts, tool_of
 from service.web.card import MAX_TEXT, quantity
 
 MAX_VALUES = 50

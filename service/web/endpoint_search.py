@@ -17,8 +17,8 @@ from service.filtering.offers import NONE
 from service.schema.records import Endpoint
 from service.search.analysis import term_of, words_of
 from service.snapshot import Snapshot
-from service.snapshot.call_facts import CallFacts, listing_of
 from service.snapshot.engine import EndpointHits
+from service.snapshot.resources import CallFacts
 from service.web.card import profile_facts
 from service.web.endpoint_rows import (
     EndpointResult,
@@ -169,7 +169,7 @@ def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[E
         text = _json(snapshot, ordinal)
         room -= len(text)
         observed = snapshot.endpoints.probe_facts(ordinal)
-        facts = CallFacts() if room < 0 else listing_of(snapshot, ordinal).ratecard
+        facts = CallFacts() if room < 0 else snapshot.endpoints.listing_of(ordinal).ratecard
         endpoint = _endpoint.decode(text)
         rows.append(row_of(endpoint, ordinal - start, observed, facts, is_brief=room < 0))
         rows[-1].profile = profile_facts(snapshot.profiles.read_endpoint(ordinal))

@@ -32,7 +32,7 @@ from service.prices import CONTRADICTION, describe_offer
 from service.probes import warnings_of
 from service.schema.records import Endpoint, ParameterDescriptor
 from service.snapshot import Snapshot
-from service.snapshot.call_facts import listing_of, tool_of
+from service.snapshot.resources import tool_of
 
 MAX_PARAMETER_BYTES = 12 * 1024  # bytes
 MAX_ALLOWED = 20
@@ -118,7 +118,7 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
     parameters = [*(endpoint.parameters or []), *undescribed]
     values = encode_values(parameters, call.values)
     row = endpoint_row(snapshot, ordinal, _filters(snapshot, ordinal, call.network))
-    listing = listing_of(snapshot, ordinal)
+    listing = snapshot.endpoints.listing_of(ordinal)
     facts = listing.ratecard
     accepts, accepts_left_out = _fit(listing.accepts)
     described = _describe_all(parameters)

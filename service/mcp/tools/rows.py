@@ -23,7 +23,7 @@ from service.prices import Price, endpoint_price, format_decimal, service_price
 from service.schema.profiles import Profile, describe
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
-from service.snapshot.call_facts import listing_of, tool_of
+from service.snapshot.resources import tool_of
 
 MAX_URL = 200
 MAX_NAME = 60
@@ -120,7 +120,7 @@ def endpoint_row(
     )
     if is_first:
         endpoint = _endpoint.decode(text)
-        is_tool = tool_of(listed.url, listing_of(snapshot, ordinal).ratecard) is not None
+        is_tool = tool_of(listed.url, snapshot.endpoints.listing_of(ordinal).ratecard) is not None
         row.curl = "" if is_tool else command_of(curl(endpoint), MAX_CURL)
         row.parameters = list(_parameters(endpoint.parameters or []))
     return row

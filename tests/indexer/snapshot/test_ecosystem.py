@@ -17,7 +17,7 @@ from indexer.payments.load import load_payments
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.findings import Findings
 from service.schema.values import format_timestamp
-from service.snapshot.ecosystem import Ecosystem
+from service.snapshot.payments import Ecosystem
 from tests.support.running import Json, examples, payment, write_lines
 
 START = datetime(2026, 3, 27, tzinfo=UTC)
