@@ -13,79 +13,66 @@ _credentials = re.compile(r"(?<=://)[^/]*@|\?[^\s\"')>]*")
 
 
 class RatecardError(Exception):
-    """Base class of the errors that clients and operators see."""
+    """Base class of the errors that clients and operators see.
+
+    code: stable, for programs
+    status: of the response
+    retry_after: seconds after which a client may try again
+    """
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     retry_after: ClassVar[int | None] = None
-    """Seconds after which a client may try again."""
+
+    def __init_subclass__(
+        cls, code: str, status: int | None = None, retry_after: int | None = None
+    ) -> None:
+        """Set what a subclass declares; the rest is as in its base class."""
+        cls.code, cls.status = code, status or cls.status
+        cls.retry_after = retry_after or cls.retry_after
 
 
-class InvalidParameter(RatecardError):
+class InvalidParameter(RatecardError, code="invalid_parameter", status=400):
     """A query parameter is invalid; `parameter` names it."""
-
-    code = "invalid_parameter"
-    status = 400
 
     def __init__(self, parameter: str, message: str) -> None:
         super().__init__(message)
         self.parameter = parameter
 
 
-class ServiceNotFound(RatecardError):
+class ServiceNotFound(RatecardError, code="service_not_found", status=404):
     """No service of this snapshot has the id."""
 
-    code = "service_not_found"
-    status = 404
 
-
-class DownloadNotFound(RatecardError):
+class DownloadNotFound(RatecardError, code="download_not_found", status=404):
     """No kept snapshot has the download."""
 
-    code = "download_not_found"
-    status = 404
 
-
-class DownloadsDisabled(RatecardError):
+class DownloadsDisabled(RatecardError, code="downloads_disabled", status=404):
     """The service offers no downloads."""
 
-    code = "downloads_disabled"
-    status = 404
 
-
-class RangeNotSatisfiable(RatecardError):
+class RangeNotSatisfiable(RatecardError, code="range_not_satisfiable", status=416):
     """The range of a request begins after the end of the download."""
-
-    code = "range_not_satisfiable"
-    status = 416
 
     def __init__(self, size: int) -> None:
         super().__init__(f"the range begins after the end, at {size} bytes")
         self.size = size
 
 
-class PathNotFound(RatecardError):
+class PathNotFound(RatecardError, code="path_not_found", status=404):
     """The path of a request is none of the documented ones."""
-
-    code = "path_not_found"
-    status = 404
 
     def __init__(self, message: str = "no resource has this path; see /openapi.json") -> None:
         super().__init__(message)
 
 
-class SnapshotNotFound(RatecardError):
+class SnapshotNotFound(RatecardError, code="snapshot_not_found", status=404):
     """No snapshot that is remembered had the id."""
 
-    code = "snapshot_not_found"
-    status = 404
 
-
-class SnapshotGone(RatecardError):
+class SnapshotGone(RatecardError, code="snapshot_gone", status=410):
     """The snapshot was served, and is no longer kept; `instead` is one to download."""
-
-    code = "snapshot_gone"
-    status = 410
 
     def __init__(self, snapshot_id: str, instead: str) -> None:
         super().__init__(
@@ -94,11 +81,8 @@ class SnapshotGone(RatecardError):
         )
 
 
-class SnapshotWithdrawn(RatecardError):
+class SnapshotWithdrawn(RatecardError, code="snapshot_withdrawn", status=410):
     """The snapshot was served, and is no longer answered from: `served` is."""
-
-    code = "snapshot_withdrawn"
-    status = 410
 
     def __init__(self, snapshot_id: str, served: str) -> None:
         super().__init__(
@@ -107,129 +91,85 @@ class SnapshotWithdrawn(RatecardError):
         )
 
 
-class MethodNotAllowed(RatecardError):
+class MethodNotAllowed(RatecardError, code="method_not_allowed", status=405):
     """The path does not answer the method of the request."""
 
-    code = "method_not_allowed"
-    status = 405
 
-
-class BadRequest(RatecardError):
+class BadRequest(RatecardError, code="bad_request", status=400):
     """The bytes received are no HTTP/1.1 request, or one of too many parameters."""
 
-    code = "bad_request"
-    status = 400
 
-
-class NotAcceptable(RatecardError):
+class NotAcceptable(RatecardError, code="not_acceptable", status=406):
     """The client does not accept the media type of the response."""
 
-    code = "not_acceptable"
-    status = 406
 
-
-class UnsupportedMediaType(RatecardError):
+class UnsupportedMediaType(RatecardError, code="unsupported_media_type", status=415):
     """The body of a request has another media type than the path takes."""
 
-    code = "unsupported_media_type"
-    status = 415
 
-
-class HostNotAllowed(RatecardError):
+class HostNotAllowed(RatecardError, code="host_not_allowed", status=421):
     """The `Host` of a request is none that the MCP server answers."""
 
-    code = "host_not_allowed"
-    status = 421
 
-
-class OriginNotAllowed(RatecardError):
+class OriginNotAllowed(RatecardError, code="origin_not_allowed", status=403):
     """The `Origin` of a request is none that the MCP server answers."""
 
-    code = "origin_not_allowed"
-    status = 403
 
-
-class BodyTooLarge(RatecardError):
+class BodyTooLarge(RatecardError, code="body_too_large", status=413):
     """The body of a request exceeds the size limit."""
 
-    code = "body_too_large"
-    status = 413
 
-
-class HeadTooLarge(RatecardError):
+class HeadTooLarge(RatecardError, code="head_too_large", status=431):
     """The request line and the headers exceed the size limit."""
 
-    code = "head_too_large"
-    status = 431
 
-
-class SnapshotUnavailable(RatecardError):
+class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", status=503, retry_after=5):
     """No snapshot can be served. Base class of the reasons.
 
     A message names files, for the operator; clients get the default one of the class.
     """
 
-    code = "snapshot_unavailable"
-    status = 503
-    retry_after = 5
     public: ClassVar[str] = "no snapshot can be served now; /readyz says why"
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or self.public)
 
 
-class SnapshotMissing(SnapshotUnavailable):
+class SnapshotMissing(SnapshotUnavailable, code="snapshot_missing"):
     """No snapshot was published."""
 
-    code = "snapshot_missing"
     public = "no snapshot was published here yet; run `make index` or `ratecard build SOURCE`"
 
 
-class SnapshotDamaged(SnapshotUnavailable):
+class SnapshotDamaged(SnapshotUnavailable, code="snapshot_damaged"):
     """A file of the snapshot is missing, truncated or not what the manifest says."""
 
-    code = "snapshot_damaged"
     public = f"the published snapshot is damaged; {REBUILD}"
 
 
-class SnapshotUnsupported(SnapshotUnavailable):
+class SnapshotUnsupported(SnapshotUnavailable, code="snapshot_unsupported"):
     """The snapshot has a format, or postings in an engine, that this service does not read."""
 
-    code = "snapshot_unsupported"
     public = (
         "the published snapshot has a format or an engine that this service does not read; "
         f"{REBUILD}"
     )
 
 
-class EngineUnavailable(RatecardError):
+class EngineUnavailable(RatecardError, code="engine_unavailable", status=503, retry_after=2):
     """The cluster that searches does not answer, not in time, or not for all of the catalogue."""
 
-    code = "engine_unavailable"
-    status = 503
-    retry_after = 2
 
-
-class IndexMissing(EngineUnavailable):
+class IndexMissing(EngineUnavailable, code="index_missing"):
     """The cluster has no index of the name that the snapshot has."""
 
-    code = "index_missing"
 
-
-class Overloaded(RatecardError):
+class Overloaded(RatecardError, code="overloaded", status=503, retry_after=1):
     """The event loop lags, so that expensive requests are refused."""
 
-    code = "overloaded"
-    status = 503
-    retry_after = 1
 
-
-class Draining(RatecardError):
+class Draining(RatecardError, code="draining", status=503, retry_after=5):
     """The service is about to stop; requests belong elsewhere."""
-
-    code = "draining"
-    status = 503
-    retry_after = 5
 
 
 class SlowClient(Exception):  # no response has it
