@@ -42,12 +42,12 @@ from service.api.services import (
 from service.api.snapshots import SNAPSHOTS
 from service.api.status import get_health, get_metrics, get_readiness
 from service.artifacts.manager import SnapshotManager
-from service.http.access_log import AccessLog
 from service.http.cache import CachedRoute, ResponseCache, version_of
 from service.http.context import Context
 from service.http.drain import Drain
 from service.http.exception_handlers import EXCEPTION_HANDLERS
 from service.http.file_ranges import Transfers
+from service.http.line_writer import STDOUT, LineWriter
 from service.http.load_shedding import LoadShedder, Turns
 from service.http.metrics import Metrics
 from service.http.middleware import RequestMiddleware
@@ -100,7 +100,7 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
         snapshots=snapshots,
         cache=ResponseCache(settings.cache_bytes, settings.max_age, version_of(settings)),
         metrics=Metrics(snapshots, artifacts if settings.follow else None),
-        access_log=AccessLog() if settings.log_requests else None,
+        access_log=LineWriter(STDOUT) if settings.log_requests else None,
         drain=Drain(settings.drain),
         load_shedder=LoadShedder(settings.max_lag),
         turns=Turns(),

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from service.artifacts.manager import SnapshotManager
 from service.errors import RatecardError
-from service.http.access_log import AccessLog
 from service.http.cache import ResponseCache
 from service.http.drain import Drain
 from service.http.file_ranges import Transfers
+from service.http.line_writer import LineWriter
 from service.http.load_shedding import LoadShedder, Turns
 from service.http.metrics import Metrics
 from service.http.responses import SNAPSHOT
@@ -34,7 +34,7 @@ class Context(Struct, frozen=True, kw_only=True):
     snapshots: SnapshotManager
     cache: ResponseCache
     metrics: Metrics
-    access_log: AccessLog | None
+    access_log: LineWriter | None
     drain: Drain
     load_shedder: LoadShedder
     turns: Turns

@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from service.artifacts.following import Following, read_following
 from service.artifacts.manager import SnapshotManager
+from service.snapshot import Snapshot
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of the folder in which the workers of one port share their counters."""
@@ -59,7 +60,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Counts)
 
 
-class Metrics:
+class Metrics(Collector):
     """Counts requests in plain integers, since every request pays for it.
 
     prometheus_client's own counters in its multiprocess mode cost more than a cached response, so
@@ -105,11 +106,15 @@ class Metrics:
     def render(self) -> bytes:
         """Return the metrics of all workers, and the snapshot that this one serves."""
         registry = CollectorRegistry()
-        registry.register(_Families(self._snapshots, *self._all_counts()))
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics for the registry."""
+        yield from _families(self._snapshots.opened, *self._all_counts())
         following = self._followed and read_following(self._followed)
         if following:
-            registry.register(_FollowingFamilies(following))
-        return generate_latest(registry)
+            yield from _following_families(following)
 
     async def _share_regularly(self, path: Path) -> None:
         while True:
@@ -145,84 +150,73 @@ class Metrics:
         return ever, alive
 
 
-class _Families(Collector):
-    """Sums counters over all workers that ever ran, and gauges over those that are alive."""
-
-    def __init__(self, snapshots: SnapshotManager, ever: list[Counts], alive: list[Counts]) -> None:
-        self._snapshots = snapshots
-        self._ever = ever
-        self._alive = alive
-
-    def collect(self) -> Iterator[Metric]:
-        yield from _request_families(each for counts in self._ever for each in counts.requests)
-        for name, documentation, attribute in (
-            ("cache_hits", "Responses from the cache.", "cache_hits"),
-            ("cache_misses", "Responses that had to be made.", "cache_misses"),
-            ("snapshot_swaps", "Snapshots that replaced another one.", "swaps"),
-            ("snapshot_refusals", "Snapshots that were refused.", "refusals"),
-        ):
-            value = sum(getattr(counts, attribute) for counts in self._ever)
-            yield CounterMetricFamily(f"ratecard_{name}", documentation, value=value)
-        built_at = min(counts.built_at for counts in self._alive)
-        for name, documentation, value in (
-            (
-                "requests_in_flight",
-                "Requests being answered.",
-                sum(counts.in_flight for counts in self._alive),
-            ),
-            (
-                "snapshot_refused",
-                "1 while a worker cannot serve the published snapshot.",
-                max(counts.refused for counts in self._alive),
-            ),
-            (
-                "snapshot_built_timestamp_seconds",
-                "Build time of the oldest snapshot being served; 0 without one.",
-                built_at,
-            ),
-            (
-                "snapshot_checked_timestamp_seconds",
-                "Time of the last build that found the served snapshot up to date.",
-                min(counts.checked_at for counts in self._alive),
-            ),
-        ):
-            yield GaugeMetricFamily(f"ratecard_{name}", documentation, value=value)
-        if built_at:
-            yield GaugeMetricFamily(
-                "ratecard_snapshot_age_seconds",
-                "Age of the oldest snapshot being served.",
-                value=time.time() - built_at,
-            )
-        if (snapshot := self._snapshots.opened) is not None:
-            served = GaugeMetricFamily(
-                "ratecard_snapshot_info",
-                "The snapshot served by the worker that answers.",
-                labels=["snapshot"],
-            )
-            served.add_metric([snapshot.id], 1)
-            yield served
+def _families(
+    snapshot: Snapshot | None, ever: list[Counts], alive: list[Counts]
+) -> Iterator[Metric]:
+    """Sum counters over all workers that ever ran, and gauges over those that are alive."""
+    yield from _request_families(each for counts in ever for each in counts.requests)
+    for name, documentation, attribute in (
+        ("cache_hits", "Responses from the cache.", "cache_hits"),
+        ("cache_misses", "Responses that had to be made.", "cache_misses"),
+        ("snapshot_swaps", "Snapshots that replaced another one.", "swaps"),
+        ("snapshot_refusals", "Snapshots that were refused.", "refusals"),
+    ):
+        value = sum(getattr(counts, attribute) for counts in ever)
+        yield CounterMetricFamily(f"ratecard_{name}", documentation, value=value)
+    built_at = min(counts.built_at for counts in alive)
+    for name, documentation, value in (
+        (
+            "requests_in_flight",
+            "Requests being answered.",
+            sum(counts.in_flight for counts in alive),
+        ),
+        (
+            "snapshot_refused",
+            "1 while a worker cannot serve the published snapshot.",
+            max(counts.refused for counts in alive),
+        ),
+        (
+            "snapshot_built_timestamp_seconds",
+            "Build time of the oldest snapshot being served; 0 without one.",
+            built_at,
+        ),
+        (
+            "snapshot_checked_timestamp_seconds",
+            "Time of the last build that found the served snapshot up to date.",
+            min(counts.checked_at for counts in alive),
+        ),
+    ):
+        yield GaugeMetricFamily(f"ratecard_{name}", documentation, value=value)
+    if built_at:
+        yield GaugeMetricFamily(
+            "ratecard_snapshot_age_seconds",
+            "Age of the oldest snapshot being served.",
+            value=time.time() - built_at,
+        )
+    if snapshot is not None:
+        served = GaugeMetricFamily(
+            "ratecard_snapshot_info",
+            "The snapshot served by the worker that answers.",
+            labels=["snapshot"],
+        )
+        served.add_metric([snapshot.id], 1)
+        yield served
 
 
-class _FollowingFamilies(Collector):
-    """Says how far a replica is behind its origin."""
-
-    def __init__(self, following: Following) -> None:
-        self._following = following
-
-    def collect(self) -> Iterator[Metric]:
-        following = self._following
-        contacted_at = following.contacted_at.timestamp() if following.contacted_at else 0.0
-        seconds = following.seconds_behind(datetime.now(UTC))
-        for name, documentation, value in (
-            ("seconds_behind", "Age of the first publication that was not fetched.", seconds),
-            ("contact_timestamp_seconds", "Time at which the origin last answered.", contacted_at),
-        ):
-            yield GaugeMetricFamily(f"ratecard_following_{name}", documentation, value=value)
-        for name, documentation, value in (
-            ("failures", "Looks at the origin that failed.", following.failures),
-            ("fetched_bytes", "Bytes fetched of the origin.", following.bytes),
-        ):
-            yield CounterMetricFamily(f"ratecard_following_{name}", documentation, value=value)
+def _following_families(following: Following) -> Iterator[Metric]:
+    """Yield how far a replica is behind its origin."""
+    contacted_at = following.contacted_at.timestamp() if following.contacted_at else 0.0
+    seconds = following.seconds_behind(datetime.now(UTC))
+    for name, documentation, value in (
+        ("seconds_behind", "Age of the first publication that was not fetched.", seconds),
+        ("contact_timestamp_seconds", "Time at which the origin last answered.", contacted_at),
+    ):
+        yield GaugeMetricFamily(f"ratecard_following_{name}", documentation, value=value)
+    for name, documentation, value in (
+        ("failures", "Looks at the origin that failed.", following.failures),
+        ("fetched_bytes", "Bytes fetched of the origin.", following.bytes),
+    ):
+        yield CounterMetricFamily(f"ratecard_following_{name}", documentation, value=value)
 
 
 def _request_families(requests: Iterable[RouteCounts]) -> Iterator[Metric]:

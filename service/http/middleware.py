@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import PathNotFound, RatecardError, SlowClient
+from service.http.access_log import access_line
 from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, Key, is_known
 from service.http.compression import IDENTITY, negotiate
 from service.http.context import Context
@@ -134,7 +135,7 @@ class RequestMiddleware:
             seconds = time.perf_counter() - started
             self._metrics.observe(writer.route, writer.status or 500, seconds)
             if self._log is not None:
-                self._log.write(scope, writer, seconds, snapshot_id.decode())
+                self._log.write(access_line(scope, writer, seconds, snapshot_id))
 
     def _find_cached(self, key: Key, swaps: int) -> CachedResponse | None:
         """Return a cached response. A swap evicts all: a repaired snapshot keeps its id."""
