@@ -24,8 +24,9 @@ from indexer.publishing.pushed import Pushed
 from service.artifacts.downloads import PATCHES, SectionIndex, archive_name, read_download
 from service.artifacts.pointer import Copy, pointer_file_decoder
 from service.errors import PublishingFailed
-from service.publishing.frames import Buffer, map_file
+from service.publishing.frames import Buffer
 from service.snapshot.manifest import MANIFEST, File
+from service.storage.memory_map import open_bytes
 
 GARBAGE_AFTER = timedelta(days=1)
 REFRESHED_AFTER = timedelta(hours=12)
@@ -62,7 +63,7 @@ _ours = re.compile(
 def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
     """Put the sections, patches and manifest of a snapshot that the bucket lacks."""
     download = read_download(downloads)
-    archive = memoryview(map_file(downloads / archive_name(download.id)))
+    archive = memoryview(open_bytes(downloads / archive_name(download.id)))
     contents: dict[str, Buffer] = {}
     for path in download.section_index.sections:
         for section in download.sections[path]:
@@ -72,7 +73,7 @@ def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
     contents[f"sections/{download.manifest}.json"] = index
     if download.base:
         name = f"patches/{download.base}-{download.id}"
-        contents[f"{name}.zst"] = map_file(downloads / PATCHES)
+        contents[f"{name}.zst"] = open_bytes(downloads / PATCHES)
         contents[f"{name}.json"] = msgspec.json.encode(download.patch_index)
     stored = bucket.objects()
     manifest = f"manifests/{download.manifest}.json"

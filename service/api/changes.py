@@ -107,16 +107,16 @@ async def _compare(context: Context, old: str, new: str, served: Snapshot) -> Ch
     """Return the changes from one snapshot to another, None from a snapshot to itself.
 
     Raises SnapshotNotFound for an unknown id, Overloaded under load unless the changes are open,
-    and what `ChangesCache.open` raises.
+    and what `ChangesCache.compare` raises.
     """
     snapshots = context.snapshots
     if old == new:
         with suppress(SnapshotGone):
             snapshots.find(old, served)
         return None
-    changes = snapshots.changes.get(old, new)
+    changes = snapshots.changes.get((old, new))
     if changes is None:
         context.load_shedder.check()
         after = snapshots.find(new, served)
-        changes = await snapshots.changes.open(snapshots.find(old, served, new), after)
+        changes = await snapshots.changes.compare(snapshots.find(old, served, new), after)
     return changes

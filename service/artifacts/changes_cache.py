@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from functools import partial
 from typing import TypeAlias
 
@@ -22,28 +21,20 @@ Pair: TypeAlias = tuple[str, str]
 _log = logging.getLogger("uvicorn.error")
 
 
-class ChangesCache:
+class ChangesCache(OpenCache[Pair, Changes]):
     """Keeps the changes of the last pairs of snapshots open, computing each once."""
 
     def __init__(self) -> None:
-        self._open: OpenCache[Pair, Changes] = OpenCache(MAX_PAIRS, "compare-snapshots", FULL)
+        super().__init__(MAX_PAIRS, "compare-snapshots", FULL)
         self._reported = ""
 
-    def get(self, old: str, new: str) -> Changes | None:
-        """Return the changes from one snapshot to another if they are open."""
-        return self._open.get((old, new))
-
-    async def open(self, old: KeptSnapshot, new: KeptSnapshot) -> Changes:
+    async def compare(self, old: KeptSnapshot, new: KeptSnapshot) -> Changes:
         """Return the changes from one snapshot to another.
 
         Raises SnapshotGone for a snapshot that is removed meanwhile, SnapshotDamaged, and what
         `OpenCache.open` raises.
         """
-        return await self._open.open((old.id, new.id), partial(self._compare, old, new))
-
-    def close_idle(self, kept: Collection[str]) -> None:
-        """Close the changes of snapshots that are no longer kept and that nobody reads."""
-        self._open.close_idle(lambda pair: all(each in kept for each in pair))
+        return await self.open((old.id, new.id), partial(self._compare, old, new))
 
     def _compare(self, old: KeptSnapshot, new: KeptSnapshot) -> Changes:
         try:

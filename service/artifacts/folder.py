@@ -37,22 +37,18 @@ class ArtifactsFolder:
     def refresh(self) -> None:
         """Read the folder if it may have changed since it was last read."""
         with self._refreshing:
-            self._refresh()
-
-    def _refresh(self) -> None:
-        now, current = time.time_ns(), None
-        with suppress(SnapshotUnavailable):
-            current = read_current(self.path)
-        names = [CURRENT, HISTORY, SNAPSHOTS, POINTER, DOWNLOADS]
-        if current is not None:
-            names.append(f"{SNAPSHOTS}/{current.id}")
-        states = tuple(state_of(self.path / name) for name in names)
-        self.states = states
-        if states != self._read:
-            before, downloads = (self.current, self.kept, self.downloads), self.downloads
-            kept = read_kept(self.path, self.kept)
-            if downloads is not None:
-                downloads = read_downloads(self.path, downloads)
-            self.current, self.kept, self.downloads = current, kept, downloads
-            self.version += before != (current, kept, downloads)
-            self._read = states if are_settled(states, now) else ()
+            now, current = time.time_ns(), None
+            with suppress(SnapshotUnavailable):
+                current = read_current(self.path)
+            names = [CURRENT, HISTORY, SNAPSHOTS, POINTER, DOWNLOADS]
+            if current is not None:
+                names.append(f"{SNAPSHOTS}/{current.id}")
+            states = self.states = tuple(state_of(self.path / name) for name in names)
+            if states != self._read:
+                before, downloads = (self.current, self.kept, self.downloads), self.downloads
+                kept = read_kept(self.path, self.kept)
+                if downloads is not None:
+                    downloads = read_downloads(self.path, downloads)
+                self.current, self.kept, self.downloads = current, kept, downloads
+                self.version += before != (current, kept, downloads)
+                self._read = states if are_settled(states, now) else ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
+
+from service.storage.json_file import read_json
 
 FOLLOWING = "following.json"
 
@@ -49,12 +50,6 @@ class Following(Struct, kw_only=True):
         return max(0.0, (now - self.behind_since).total_seconds())
 
 
-_following = msgspec.json.Decoder(Following)
-
-
 def read_following(artifacts: Path) -> Following | None:
     """Return the state that the follower wrote last; None without one, or where it is damaged."""
-    try:
-        return _following.decode((artifacts / FOLLOWING).read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return read_json(artifacts / FOLLOWING, Following)

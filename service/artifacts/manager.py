@@ -149,20 +149,19 @@ class SnapshotManager:
 
     def start(self) -> None:
         """Start the watcher unless it runs; it ends with `stop`, or when the manager is freed."""
-        if self._watcher is not None:
-            return
         with self._starting:
-            if self._watcher is None:
-                stopping = threading.Event()
-                watcher = threading.Thread(
-                    target=_watch, args=(weakref.ref(self), stopping), daemon=True
-                )
-                try:
-                    watcher.start()
-                except RuntimeError as error:  # too many threads; the next call tries again
-                    _log.error("%s is not watched: %s", self.folder.path, error)
-                    return
-                self._watcher, self._stopping = watcher, stopping
+            if self._watcher is not None:
+                return
+            stopping = threading.Event()
+            watcher = threading.Thread(
+                target=_watch, args=(weakref.ref(self), stopping), daemon=True
+            )
+            try:
+                watcher.start()
+            except RuntimeError as error:  # too many threads; the next call tries again
+                _log.error("%s is not watched: %s", self.folder.path, error)
+                return
+            self._watcher, self._stopping = watcher, stopping
 
     def stop(self) -> None:
         """Stop the watcher and wait for it; the served snapshot stays."""
@@ -198,7 +197,8 @@ class SnapshotManager:
     def _refresh(self) -> None:
         try:
             self.folder.refresh()
-            self.changes.close_idle({snapshot.id for snapshot in self.folder.kept.snapshots})
+            kept = {snapshot.id for snapshot in self.folder.kept.snapshots}
+            self.changes.close_idle(kept.issuperset)
             self._pinned.close_idle()
             self._unreadable = ""
         except Exception as error:  # noqa: BLE001  # such as MemoryError: the watcher must not end
@@ -269,7 +269,8 @@ class SnapshotManager:
         )
 
     def _refuse(self, error: SnapshotUnavailable) -> None:
-        before, self.refusal = self.refusal, _copy(error)
+        # A copy, as the traceback of the error would keep what its frames hold.
+        before, self.refusal = self.refusal, type(error)(*error.args)
         if str(before) == str(error):
             return
         if self._served is not None:
@@ -288,8 +289,3 @@ def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -
         del manager
         if stopping.wait(POLL_INTERVAL):
             return
-
-
-def _copy(error: SnapshotUnavailable) -> SnapshotUnavailable:
-    """Return the error without its traceback, which would keep what its frames hold."""
-    return type(error)(*error.args)

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from service.errors import Overloaded
 
@@ -21,22 +21,6 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _Entry(NamedTuple, Generic[V]):
-    value: V
-    used_at: float
-
-
-class _Opening(Generic[V]):
-    """A value that a thread makes, for the requests that wait until `done`.
-
-    The result of `done` is None: a value in it would stay open until the next garbage collection.
-    """
-
-    def __init__(self) -> None:
-        self.done: asyncio.Future[None]
-        self.values: list[V] = []
-
-
 class OpenCache(Generic[K, V]):
     """Keeps the values of the last used keys open, at most `size` of them.
 
@@ -47,19 +31,22 @@ class OpenCache(Generic[K, V]):
         self._size = size
         self._full = full
         """The message while too many keys wait."""
-        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
+        self._entries: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        """The values and the times of their last use, in this order."""
         self._lock = threading.Lock()
-        self._opening: dict[K, _Opening[V]] = {}
+        self._opening: dict[K, tuple[asyncio.Future[None], list[V]]] = {}
+        """A future for each key that a thread opens, and a list for the value: in the future the
+        value would stay open until the next garbage collection."""
         self._thread = ThreadPoolExecutor(1, name)
 
     def get(self, key: K) -> V | None:
         """Return the value of a key if it is open."""
         with self._lock:
-            entry = self._entries.pop(key, None)
-            if entry is None:
+            if key not in self._entries:
                 return None
-            self._entries[key] = entry._replace(used_at=time.monotonic())
-            return entry.value
+            value, _ = self._entries.pop(key)
+            self._entries[key] = value, time.monotonic()
+            return value
 
     async def open(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key, made in a thread on a miss.
@@ -70,29 +57,29 @@ class OpenCache(Generic[K, V]):
         """
         if (value := self.get(key)) is not None:
             return value
-        opening = self._begin(key, make)
-        await asyncio.shield(opening.done)
-        return opening.values[0]
+        done, values = self._begin(key, make)
+        await asyncio.shield(done)
+        return values[0]
 
     def close_idle(self, is_kept: Callable[[K], bool] | None = None) -> None:
         """Close the values that nobody used lately, but for those of these keys."""
         with self._lock:
             oldest = time.monotonic() - IDLE
-            for key, entry in list(self._entries.items()):
-                if entry.used_at < oldest and not (is_kept and is_kept(key)):
+            for key, (_, used_at) in list(self._entries.items()):
+                if used_at < oldest and not (is_kept and is_kept(key)):
                     del self._entries[key]
 
-    def _begin(self, key: K, make: Callable[[], V]) -> _Opening[V]:
+    def _begin(self, key: K, make: Callable[[], V]) -> tuple[asyncio.Future[None], list[V]]:
         """Return the opening of a key, which begins unless it is under way."""
         loop = asyncio.get_running_loop()
         opening = self._opening.get(key)
-        if opening is None or opening.done.get_loop() is not loop:
+        if opening is None or opening[0].get_loop() is not loop:
             if len(self._opening) >= MAX_WAITING:
                 raise Overloaded(self._full)
-            opening = _Opening()
-            opening.done = loop.run_in_executor(self._thread, self._make, key, make, opening.values)
-            self._opening[key] = opening
-            opening.done.add_done_callback(lambda done: self._end(key, done))
+            values: list[V] = []
+            done = loop.run_in_executor(self._thread, self._make, key, make, values)
+            opening = self._opening[key] = done, values
+            done.add_done_callback(lambda ended: self._end(key, ended))
         return opening
 
     def _end(self, key: K, done: asyncio.Future[None]) -> None:
@@ -107,4 +94,4 @@ class OpenCache(Generic[K, V]):
         value = make()
         values.append(value)
         with self._lock:
-            self._entries[key] = _Entry(value, time.monotonic())
+            self._entries[key] = value, time.monotonic()

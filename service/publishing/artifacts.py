@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from service.artifacts.downloads import DOWNLOADS, POINTER
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotDamaged, SnapshotUnavailable
-from service.publishing.durable import make_folder, sync, write_durably
+from service.publishing.durable import make_folder, replace_durably, sync, write_durably
 from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, File, Manifest, check_files
 from service.snapshot.publication import (
     CURRENT,
@@ -33,6 +33,7 @@ from service.snapshot.publication import (
     read_current,
     read_history,
 )
+from service.storage.json_file import read_json
 
 KEPT = 3
 """Snapshots that stay on disk, unless told otherwise."""
@@ -54,7 +55,6 @@ class _Header(Struct):
     earlier: list[str] = []
 
 
-_header = msgspec.json.Decoder(_Header)
 _snapshot_id = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
 
 
@@ -113,10 +113,7 @@ def write_history(artifacts: Path, history: Sequence[Publication]) -> None:
     """Record these publications, oldest first; on disk before CURRENT, which tells their last."""
     existing = [each for each in history if (artifacts / SNAPSHOTS / each.id).exists()]
     content = msgspec.json.format(msgspec.json.encode(existing), indent=2)
-    fresh = artifacts / STAGING / HISTORY
-    write_durably(fresh, content)
-    fresh.replace(artifacts / HISTORY)
-    sync(artifacts)
+    replace_durably(artifacts / HISTORY, content, artifacts / STAGING / HISTORY)
 
 
 def write_current(artifacts: Path, snapshot_id: str, checked_at: datetime | None = None) -> None:
@@ -147,10 +144,7 @@ def write_pointer(artifacts: Path, snapshot_id: str, content: bytes) -> None:
     """
     for folder in (artifacts, artifacts / DOWNLOADS / snapshot_id):
         if folder.is_dir():
-            fresh = artifacts / STAGING / POINTER
-            write_durably(fresh, content)
-            fresh.replace(folder / POINTER)
-            sync(folder)
+            replace_durably(folder / POINTER, content, artifacts / STAGING / POINTER)
 
 
 def kept_snapshots(artifacts: Path) -> list[str]:
@@ -172,21 +166,10 @@ def earlier_ids(artifacts: Path, snapshot_id: str) -> list[str]:
     withdrawn = [each for each in kept_snapshots(artifacts) if _snapshot_id.fullmatch(each)]
     ids: list[str] = []
     for each in dict.fromkeys([*published, *withdrawn]):
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            ids += _header.decode((artifacts / SNAPSHOTS / each / MANIFEST).read_bytes()).earlier
-        ids.append(each)
+        header = read_json(artifacts / SNAPSHOTS / each / MANIFEST, _Header)
+        ids += [*(header.earlier if header else ()), each]
     newest_first = dict.fromkeys(each for each in reversed(ids) if each != snapshot_id)
     return list(newest_first)[:EARLIER][::-1]
-
-
-def walk(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield each folder below a folder, itself included, and the files in it; raises OSError."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for parent, _, names in os.walk(folder, onerror=fail):
-        yield parent, names
 
 
 @contextmanager
@@ -222,9 +205,13 @@ def _begin_history(artifacts: Path) -> None:
 
 def _sync_content(folder: Path) -> None:
     """Flush every file and folder in a folder; the caller flushes the folder itself."""
-    folders = dict(walk(folder))
-    paths = [Path(parent, name) for parent, names in folders.items() for name in names]
-    paths += [Path(parent) for parent in folders if Path(parent) != folder]
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    paths = []
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        paths += [Path(parent, name) for name in (*names, *folders)]
     with ThreadPoolExecutor(SYNCS) as pool:
         for _ in pool.map(sync, paths):  # raises the first error
             pass
@@ -294,8 +281,7 @@ def _built_at(path: Path, *, known: bool) -> datetime | None:
     A published snapshot is `known` even if its manifest is damaged.
     """
     if _snapshot_id.fullmatch(path.name):
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            header = _header.decode((path / MANIFEST).read_bytes())
-            if header.id == path.name:
-                return header.built_at
+        header = read_json(path / MANIFEST, _Header)
+        if header is not None and header.id == path.name:
+            return header.built_at
     return EPOCH if known else None

@@ -44,13 +44,13 @@ from service.publishing.frames import (
     Buffer,
     chunks_of,
     cut,
-    map_file,
 )
 from service.publishing.patches import MEMORY, make_piece, plan
 from service.snapshot.manifest import MANIFEST, File, Manifest, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORDS
+from service.storage.memory_map import open_bytes
 from service.storage.record_store import IdTable
 
 TAR_BLOCK = 512
@@ -121,7 +121,7 @@ def _find_earlier(artifacts: Path, base: str) -> _Earlier | None:
         return None
     try:
         sections = read_download(downloads).sections.values()
-        archive = map_file(downloads / archive_name(base))
+        archive = open_bytes(downloads / archive_name(base))
     except (SnapshotUnavailable, OSError):
         return _Earlier(folder, files, b"", {})
     frames = {each.content.sha256: each.frame for file in sections for each in file}
@@ -181,7 +181,7 @@ def _write_archive(
     for path, file in sorted(manifest.files.items()):
         head = padding + _tar_head(manifest.id, path, file.bytes)
         archive.compress([head], len(head))
-        sections[path] = _write_sections(archive, map_file(folder / path), file, earlier)
+        sections[path] = _write_sections(archive, open_bytes(folder / path), file, earlier)
         padding = _padding(file.bytes)
     archive.compress([padding + TAR_END], len(padding) + len(TAR_END))
     return sections
@@ -260,7 +260,7 @@ def _write_patches(
         patched[path].append(replace(piece, offset=offset))
 
     for path in changed:
-        before, after = map_file(earlier.folder / path), map_file(folder / path)
+        before, after = open_bytes(earlier.folder / path), open_bytes(folder / path)
         for each in plan(before, after):
             pending.append((path, pool.submit(make_piece, before, after, each)))
             if len(pending) > ahead:

@@ -33,3 +33,10 @@ def write_durably(path: Path, content: Buffer) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def replace_durably(path: Path, content: Buffer, draft: Path) -> None:
+    """Replace a file: a power cut leaves the earlier one or the new one, and perhaps the draft."""
+    write_durably(draft, content)
+    draft.replace(path)
+    sync(path.parent)

@@ -135,14 +135,6 @@ def decompress(frame: Buffer, size: int, prefix: Buffer = b"") -> Iterator[bytes
         raise DownloadDamaged(f"a frame does not hold {size} bytes")
 
 
-def map_file(path: Path) -> Buffer:
-    """Map a file; mmap refuses empty ones."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return b""
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
 def chunks_of(content: Buffer) -> Iterator[memoryview]:
     """Yield the pieces of a buffer that are compressed at a time."""
     view = memoryview(content)

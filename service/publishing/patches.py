@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from service.artifacts.downloads import Piece, Width
 from service.errors import DownloadDamaged
-from service.publishing.frames import Buffer, compress, decompress, map_file
+from service.publishing.frames import Buffer, compress, decompress
 from service.storage.container import Section, sections_of
+from service.storage.memory_map import open_bytes
 
 PIECE = 2**25
 """Bytes of a file that are one frame of its patch; half as many of integers."""
@@ -74,7 +75,7 @@ def apply_patch(
     Raises DownloadDamaged or OSError. The caller compares the hash of the file: an earlier file
     that is not the one that the patch was made from makes another file.
     """
-    before = memoryview(map_file(base))
+    before = memoryview(open_bytes(base))
     ranges = [before[piece.start : piece.stop] for piece in pieces]
     _check_work(pieces, ranges, len(before), size)
     with target.open("wb") as file:

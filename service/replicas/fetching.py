@@ -25,14 +25,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from service.artifacts.downloads import Piece
+from service.artifacts.kept import KeptSnapshots, read_kept
 from service.artifacts.pointer import Patches
-from service.errors import DownloadDamaged, FollowingFailed, SnapshotUnavailable
-from service.publishing.artifacts import kept_snapshots
-from service.publishing.frames import cut, longest_frame, map_file, unpack
+from service.errors import DownloadDamaged, FollowingFailed
+from service.publishing.frames import cut, longest_frame, unpack
 from service.publishing.patches import MAX_SECTIONS, apply_patch
 from service.replicas.origin import Origin
-from service.snapshot.manifest import MANIFEST, File, Manifest, read_manifest, sha256
-from service.snapshot.publication import SNAPSHOTS
+from service.snapshot.manifest import MANIFEST, File, Manifest, sha256
+from service.storage.memory_map import open_bytes
 
 INCOMING = "incoming"
 CONNECTIONS = 4
@@ -87,7 +87,7 @@ class Fetch:
         self._sizes = {file.sha256: file.bytes for file in manifest.files.values()}
         self._paths = {file.sha256: path for path, file in manifest.files.items()}
         self._sections: Mapping[str, list[File]] = {}
-        self._kept = _read_kept(artifacts)
+        self._kept = read_kept(artifacts, KeptSnapshots()).snapshots
         self._published_patches = patches
         self._patches: Mapping[str, list[Piece]] = {}
         self._base = self._patch_file = Path()
@@ -151,9 +151,9 @@ class Fetch:
     def _link_kept(self, missing: Iterable[str]) -> list[str]:
         """Link files that a kept snapshot has; return the hashes of the others."""
         places = {
-            file.sha256: folder / path
-            for folder, manifest in reversed(self._kept)
-            for path, file in manifest.files.items()
+            file.sha256: kept.folder / path
+            for kept in reversed(self._kept)
+            for path, file in kept.manifest.files.items()
         }
         left = []
         for digest in missing:
@@ -180,11 +180,11 @@ class Fetch:
 
         Patches that cannot be had are no reason to fail: whole files do as well.
         """
-        for base, manifest in self._kept:
-            if self._published_patches is not None and self._published_patches.base == base.name:
-                paths = {self._paths[digest] for digest in missing} & manifest.files.keys()
+        for kept in self._kept:
+            if self._published_patches is not None and self._published_patches.base == kept.id:
+                paths = {self._paths[digest] for digest in missing} & kept.manifest.files.keys()
                 try:
-                    self._fetch_patches_from(base, self._published_patches, paths)
+                    self._fetch_patches_from(kept.folder, self._published_patches, paths)
                 except FollowingFailed as error:
                     if error.code not in ("file_refused", "file_missing"):
                         raise
@@ -226,9 +226,9 @@ class Fetch:
         for digest in digests:
             path = self._paths[digest]
             wanted = {section.sha256 for section in self._sections[digest]} - {digest}
-            for folder, manifest in self._kept if wanted else ():
-                if path in manifest.files:
-                    content = memoryview(map_file(folder / path))
+            for kept in self._kept if wanted else ():
+                if path in kept.manifest.files:
+                    content = memoryview(open_bytes(kept.folder / path))
                     for section in (content[start:stop] for start, stop in cut(content)):
                         found = hashlib.sha256(section).hexdigest()
                         if found in wanted:
@@ -249,7 +249,7 @@ class Fetch:
     def _fetch_frame(self, digest: str, frame: Path, size: int) -> str:
         """Fetch a section; return what is wrong with it."""
         self._origin.download_section(digest, frame, longest_frame(size))
-        reason = self._accept(digest, lambda fresh: unpack(map_file(frame), fresh, size))
+        reason = self._accept(digest, lambda fresh: unpack(open_bytes(frame), fresh, size))
         frame.unlink()
         return reason
 
@@ -263,7 +263,7 @@ class Fetch:
             with fresh.open("wb") as file:
                 for section in sections:
                     place = self._incoming / section
-                    file.write(map_file(place))
+                    file.write(open_bytes(place))
                     users[section] -= 1
                     if not users[section]:
                         place.unlink()
@@ -280,7 +280,7 @@ class Fetch:
         path, size = self._paths[digest], self._sizes[digest]
         if path not in self._patches:
             return False
-        base, frames = self._base / path, map_file(self._patch_file)
+        base, frames = self._base / path, open_bytes(self._patch_file)
         pieces = self._patches[path]
         reason = self._accept(digest, lambda fresh: apply_patch(base, pieces, frames, fresh, size))
         if reason:
@@ -321,13 +321,3 @@ def link(source: Path, target: Path) -> None:
         raise
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _read_kept(artifacts: Path) -> list[tuple[Path, Manifest]]:
-    """Return the folders of the kept snapshots with their manifests: the served one first."""
-    kept = []
-    for snapshot_id in kept_snapshots(artifacts):
-        folder = artifacts / SNAPSHOTS / snapshot_id
-        with suppress(SnapshotUnavailable):
-            kept.append((folder, read_manifest(folder)))
-    return kept

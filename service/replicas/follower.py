@@ -38,7 +38,7 @@ from service.publishing.artifacts import (
     write_pointer,
 )
 from service.publishing.downloads import make_downloads
-from service.publishing.durable import sync, write_durably
+from service.publishing.durable import replace_durably
 from service.replicas.fetching import INCOMING, Fetch, check_manifest
 from service.replicas.origin import Origin
 from service.snapshot.manifest import FORMAT, Manifest, copy_manifest, read_manifest, verify
@@ -294,10 +294,8 @@ class Follower:
         """Replace the state on disk: a power cut leaves this one or the one before."""
         self.state.bytes += self._origin.take_bytes()
         content = msgspec.json.format(msgspec.json.encode(self.state), indent=2)
-        fresh = self._artifacts / f"{FOLLOWING}.new"
-        write_durably(fresh, content)
-        fresh.replace(self._artifacts / FOLLOWING)
-        sync(self._artifacts)
+        path = self._artifacts / FOLLOWING
+        replace_durably(path, content, path.with_name(f"{FOLLOWING}.new"))
 
 
 def _is_lost(state: Following) -> bool:

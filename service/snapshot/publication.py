@@ -16,10 +16,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.manifest import MANIFEST, read_manifest
+from service.storage.json_file import read_json
 
 CURRENT = "CURRENT"
 HISTORY = "history.json"
@@ -33,9 +32,6 @@ class Publication(NamedTuple):
 
     id: str
     checked_at: datetime
-
-
-_history = msgspec.json.Decoder(list[Publication])
 
 
 def read_current(artifacts: Path) -> Publication:
@@ -75,10 +71,7 @@ def read_history(artifacts: Path) -> list[Publication]:
     Without a history, or with a damaged one, only the current publication is known. Where CURRENT
     cannot be read, all recorded publications are returned.
     """
-    try:
-        history = _history.decode((artifacts / HISTORY).read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        history = []
+    history = read_json(artifacts / HISTORY, list[Publication]) or []
     try:
         current = read_current(artifacts)
     except SnapshotUnavailable:
