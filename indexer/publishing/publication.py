@@ -15,8 +15,14 @@ from indexer.errors import Misuse
 from indexer.progress import Progress
 from indexer.publishing.pushed import Pushed
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER, read_download
-from service.artifacts.pointer import Copy, Patches, Pointer
-from service.artifacts.signatures import decode_pointer, encode_pointer, read_private_key
+from service.artifacts.pointer import (
+    Copy,
+    Patches,
+    Pointer,
+    decode_pointer,
+    encode_pointer,
+    read_private_key,
+)
 from service.errors import FollowingFailed, PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots, write_pointer
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.repl
 
 def make_follower(settings: ServerSettings) -> Follower:
     """Return the follower that the settings describe; raises ValueError."""
-    from service.artifacts.signatures import read_public_key  # noqa: PLC0415  # needs the extra
+    from service.artifacts.pointer import read_public_key  # noqa: PLC0415  # needs the extra
     from service.replicas.follower import Follower  # noqa: PLC0415  # needs the extra
     from service.replicas.origin import open_origin  # noqa: PLC0415  # needs the extra
 

@@ -20,8 +20,7 @@ import msgspec
 from service.artifacts.downloads import DOWNLOADS, INDEX, POINTER
 from service.artifacts.file_states import FileState, states_below
 from service.artifacts.following import FOLLOWING, Failure, Following, read_following
-from service.artifacts.pointer import Pointer
-from service.artifacts.signatures import check_pointer, decode_pointer
+from service.artifacts.pointer import Pointer, check_pointer, decode_pointer
 from service.errors import (
     ArtifactsBusy,
     FollowingFailed,
@@ -200,8 +199,8 @@ class Follower:
     def _needs_downloads(self, snapshot_id: str) -> bool:
         """Return whether the downloads of a snapshot are to be made by this look.
 
-        Raises the last failure again while they are not: after each failure twice as many looks
-        pass, as compressing a snapshot to a full disk takes as long as to another one.
+        Raises the last failure again in the looks between two attempts, twice as many after each
+        failure: an attempt compresses the whole snapshot.
         """
         if not self._downloads or (self._artifacts / DOWNLOADS / snapshot_id / INDEX).exists():
             return False

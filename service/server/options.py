@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from service.artifacts.signatures import read_public_key
+from service.artifacts.pointer import read_public_key
 from service.cli import Parser
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of, shown
 from service.settings import ServerSettings, Settings, describe, variable

@@ -16,7 +16,7 @@ from indexer.__main__ import main
 from indexer.publishing import push
 from service.artifacts.downloads import DOWNLOADS, SectionIndex, verify_downloads
 from service.artifacts.downloads import POINTER as OWN_POINTER
-from service.artifacts.signatures import decode_pointer
+from service.artifacts.pointer import decode_pointer
 from service.errors import FollowingFailed, SnapshotDamaged, SnapshotMissing
 from service.publishing.frames import decompress
 from service.replicas.origin import POINTER, open_origin

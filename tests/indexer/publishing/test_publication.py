@@ -25,8 +25,7 @@ from indexer.publishing import publication
 from indexer.publishing import push as pushing
 from indexer.publishing.bucket import Bucket, PointerChanged, StoredPointer, open_bucket
 from indexer.publishing.pushed import Pushed
-from service.artifacts.pointer import Pointer
-from service.artifacts.signatures import decode_pointer, encode_pointer
+from service.artifacts.pointer import Pointer, decode_pointer, encode_pointer
 from service.errors import PublishingFailed
 from service.replicas.__main__ import main as follow
 from service.snapshot.manifest import FORMAT, verify

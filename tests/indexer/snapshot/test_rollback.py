@@ -13,7 +13,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.snapshot import rollback
 from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
-from service.artifacts.signatures import decode_pointer
+from service.artifacts.pointer import decode_pointer
 from service.snapshot.manifest import MANIFEST
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, snapshots

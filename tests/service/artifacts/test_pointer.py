@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from service.artifacts.pointer import Pointer
-from service.artifacts.signatures import (
+from service.artifacts.pointer import (
     CLOCK_SKEW,
+    Pointer,
     check_pointer,
     decode_pointer,
     encode_pointer,
