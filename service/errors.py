@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from msgspec import UNSET, UnsetType
+
 REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
 MAX_MESSAGE = 300
 """Characters of a message that may quote another server."""
@@ -18,11 +20,13 @@ class RatecardError(Exception):
     code: stable, for programs
     status: of the response
     retry_after: seconds after which a client may try again
+    parameter: the invalid one of a query string
     """
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     retry_after: ClassVar[int | None] = None
+    parameter: str | UnsetType = UNSET
 
     def __init_subclass__(
         cls, code: str, status: int | None = None, retry_after: int | None = None
@@ -37,7 +41,7 @@ class InvalidParameter(RatecardError, code="invalid_parameter", status=400):
 
     def __init__(self, parameter: str, message: str) -> None:
         super().__init__(message)
-        self.parameter = parameter
+        self.parameter: str = parameter
 
 
 class ServiceNotFound(RatecardError, code="service_not_found", status=404):

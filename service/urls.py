@@ -123,7 +123,7 @@ def parse_url(url: str) -> ParsedUrl:
 
 def key_of(identity: str) -> str:
     """Return a normalised URL with its placeholders in one spelling, as in `/items/:id`."""
-    return _placeholder.sub(_normalise_placeholder, identity)
+    return _placeholder.sub(r":\1\2\3", identity)
 
 
 def ascii_host(name: str) -> str:
@@ -183,10 +183,6 @@ def _normalise(rest: str) -> str:
 def _normalise_escape(escape: re.Match[str]) -> str:
     letter = chr(int(escape[1] or "25", 16))
     return letter if letter in UNRESERVED else f"%{ord(letter):02X}"
-
-
-def _normalise_placeholder(placeholder: re.Match[str]) -> str:
-    return f":{placeholder[1] or placeholder[2] or placeholder[3]}"
 
 
 def _without_dot_segments(path: str) -> str:

@@ -17,15 +17,16 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from service.artifacts.file_states import FileState, state_of
 from service.artifacts.pointer import ReadPointer, read_publication
 from service.errors import SnapshotDamaged, SnapshotUnavailable
+from service.schema.values import Whole
 from service.snapshot.manifest import (
     MANIFEST,
     File,
@@ -57,7 +58,6 @@ class Section(Struct, frozen=True):
     frame: Frame
 
 
-Count = Annotated[int, Meta(ge=0)]
 Width = Literal[0, 2, 4, 8]
 
 
@@ -70,11 +70,11 @@ class Piece(Struct, frozen=True, array_like=True):
     width: bytes of the integers whose differences the frame has, 0 if it has the content itself
     """
 
-    start: Count
-    stop: Count
-    size: Count
-    offset: Count
-    bytes: Count
+    start: Whole
+    stop: Whole
+    size: Whole
+    offset: Whole
+    bytes: Whole
     width: Width
 
 

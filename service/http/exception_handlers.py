@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from service.errors import (
     BodyTooLarge,
-    InvalidParameter,
     MethodNotAllowed,
     PathNotFound,
     RangeNotSatisfiable,
@@ -41,7 +40,7 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["content-range"] = f"bytes */{error.size}"
     if isinstance(error, BodyTooLarge):
         headers["connection"] = "close"  # the rest of the body would be taken for a request
-    if _is_of_discovery(request):
+    if path_of(request.scope).startswith(DISCOVERY):
         return no_store(_encode_discovery_error(error), error.status, headers)
     render = context_of(request).error_page
     wants_page = "text/html" in request.headers.get("accept", "")
@@ -50,10 +49,6 @@ def error_response(request: Request, error: RatecardError) -> Response:
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
     return no_store(encode_error(error), error.status, headers)
-
-
-def _is_of_discovery(request: Request) -> bool:
-    return path_of(request.scope).startswith(DISCOVERY)
 
 
 def _methods_of(request: Request) -> str:
@@ -68,9 +63,7 @@ def _is_of_api(request: Request) -> bool:
 
 def encode_error(error: RatecardError) -> bytes:
     """Encode an error as the JSON that clients receive."""
-    body = ErrorBody(code=error.code, message=_encodable(error))
-    if isinstance(error, InvalidParameter):
-        body.parameter = error.parameter
+    body = ErrorBody(code=error.code, message=_encodable(error), parameter=error.parameter)
     return msgspec.json.encode(ErrorEnvelope(body))
 
 
@@ -80,9 +73,8 @@ def _encode_discovery_error(error: RatecardError) -> bytes:
         error=message,
         error_type=ERROR_TYPES.get(error.status, "invalid_request"),
         error_message=message,
+        parameter=error.parameter,
     )
-    if isinstance(error, InvalidParameter):
-        body.parameter = error.parameter
     return msgspec.json.encode(body)
 
 

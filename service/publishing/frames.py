@@ -96,8 +96,7 @@ def unpack(frame: Buffer, target: Path, size: int) -> None:
     The caller compares the hash of the file.
     """
     with target.open("wb") as file:
-        for piece in decompress(frame, size):
-            file.write(piece)
+        file.writelines(decompress(frame, size))
 
 
 def compress(content: Buffer, prefix: Buffer = b"") -> bytes:

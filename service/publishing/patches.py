@@ -80,8 +80,7 @@ def apply_patch(
     _check_work(pieces, ranges, len(before), size)
     with target.open("wb") as file:
         for piece, prefix in zip(pieces, ranges, strict=True):
-            for content in _contents(prefix, piece, memoryview(frames)):
-                file.write(content)
+            file.writelines(_contents(prefix, piece, memoryview(frames)))
 
 
 def differences_of(content: Buffer, width: int) -> Buffer:
@@ -131,8 +130,8 @@ def _check_work(
 ) -> None:
     """Check that applying a patch takes time in proportion to the files; raises DownloadDamaged.
 
-    The prefixes of a section are within the earlier section if it has one piece, and otherwise at
-    most four times its own size, as each has twice the bytes that a piece can have.
+    The prefix of an only piece lies within the earlier section. Those of several have at most four
+    times the size of their section, as a prefix is at most twice as long as a whole piece.
     """
     if sum(piece.size for piece in pieces) != size:
         raise DownloadDamaged(f"a patch does not make {size} bytes")

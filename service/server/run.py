@@ -6,9 +6,9 @@ import copy
 import os
 import resource
 import signal
+import sys
 import tempfile
 from contextlib import ExitStack, suppress
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -31,7 +31,7 @@ def serve(settings: ServerSettings) -> None:
     )
     _raise_file_limit()
     # uvicorn raises the signal once more when it has stopped: exit with 0 then.
-    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with ExitStack() as stack:
         if settings.workers > 1 and SHARED_FOLDER not in os.environ:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratecard-"))
@@ -78,7 +78,3 @@ def _raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems allow less than they say
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _exit(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(0)

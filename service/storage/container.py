@@ -48,20 +48,16 @@ class Array(NamedTuple):
 
 
 class Layout:
-    """The arrays of one kind of container, in the order of the file."""
+    """The arrays of one kind of container, in the order of the file.
+
+    types: the types that each array may have
+    dimensions: those of each array: a size, or its name, and what is added to it
+    """
 
     def __init__(self, text: str, /, **arrays: Array) -> None:
         self.text, self.arrays = text, arrays
-
-    @cached_property
-    def types(self) -> list[frozenset[str]]:
-        """The types that each array may have."""
-        return [frozenset(each.dtype.split()) for each in self.arrays.values()]
-
-    @cached_property
-    def dimensions(self) -> list[list[tuple[str | int, int]]]:
-        """The dimensions of each array: a size, or its name and what is added to it."""
-        return [[*map(_dimension, each.shape.split(","))] for each in self.arrays.values()]
+        self.types = [frozenset(each.dtype.split()) for each in arrays.values()]
+        self.dimensions = [[*map(_dimension, each.shape.split(","))] for each in arrays.values()]
 
     @cached_property
     def data_offset(self) -> int:
