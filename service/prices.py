@@ -30,10 +30,9 @@ class Price(NamedTuple):
 
 
 def endpoint_price(pricing: Pricing) -> Price:
-    """Return the price of a request, which is a ceiling in the scheme `upto`.
+    """Return the price of a request, a ceiling in the scheme `upto`; or else that of another unit.
 
-    The scheme `exact` has a fixed price, known to the seller alone where no amount is given.
-    Without a price of a request, the price of another unit is given with it.
+    Without any amount, a price of the scheme `exact` is fixed, but not listed.
     """
     ceiling = pricing.max_amount or pricing.amount
     if is_upto(pricing) and ceiling:

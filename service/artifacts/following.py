@@ -25,8 +25,8 @@ class Following(Struct, kw_only=True):
     origin: URL without credentials
     id, manifest, serial, published_at: of the last pointer that was accepted; survive restarts, so
         that an earlier one is refused
-    behind_since: publication of the first snapshot of the origin that is not served; None where the
-        replica has what the origin had at the last contact
+    behind_since: time of the first publication that is not served here; None where the replica was
+        up to date at the last contact
     contacted_at: the last time at which the origin answered
     failures: looks at the origin that failed
     bytes: bytes fetched

@@ -26,10 +26,10 @@ class KeptSnapshot(Struct, frozen=True):
 class KeptSnapshots(Struct, frozen=True):
     """The kept snapshots of an artifacts folder, at one moment.
 
-    snapshots: those that this version reads, the newest publication first; snapshots that were
-        withdrawn, or never published, come last, by the time of their build
-    known: the ids of all snapshots that are remembered
-    published: the ids of those that were published and not withdrawn
+    snapshots: of this format; the newest publication first, then withdrawn and unpublished ones,
+        the newest build first
+    known: ids of all snapshots that are remembered
+    published: ids of the publications that were not withdrawn
     manifests: the manifests by folder and state, None for a folder without one of this format
     """
 

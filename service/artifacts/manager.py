@@ -94,8 +94,8 @@ class SnapshotManager:
     def find(self, snapshot_id: str, served: Snapshot, instead: str = "") -> KeptSnapshot:
         """Return a kept snapshot, or the served one also if it was removed.
 
-        Raises SnapshotNotFound for an unknown id, and SnapshotGone with the one to download
-        instead, which is the served one unless it is given.
+        Raises SnapshotNotFound for an unknown id, and SnapshotGone, which names the snapshot to
+        download: `instead`, or the served one.
         """
         if snapshot_id == served.id:
             checked_at = self.checked_at(served)

@@ -62,10 +62,10 @@ class CachedResponse(Struct, frozen=True):
 class CachedRoute(Route):
     """A route whose responses are cached by its path and the query parameters that it reads.
 
-    Requests that differ in other parameters alone share a cached response. The middleware looks
-    the request up as it came first, so that a hit there skips this. `parameters=None` keeps the
-    whole query string. `edition` returns a number that changes when the response changes while the
-    snapshot stays.
+    The middleware has looked the request up before, with its whole query string.
+
+    parameters: the names of these parameters; None for all
+    edition: returns a number that changes when the response changes while the snapshot stays
     """
 
     def __init__(

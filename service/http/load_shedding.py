@@ -45,8 +45,8 @@ class LoadShedder:
 class Turns:
     """Starts one slow request after another, one in each iteration of an event loop.
 
-    The event loop starts every request that has arrived in one iteration. A request that arrives
-    meanwhile waits for all of these: without turns, for every slow one among them.
+    Without turns, one iteration runs every slow request that has arrived, and a fast one that
+    arrives meanwhile waits for all of them.
     """
 
     def __init__(self) -> None:

@@ -18,8 +18,9 @@ SERVICE = "service"
 """The number of its service: the group of the document."""
 TERMS = "terms"
 GROUP = "group"
-"""The token of every document whose impact is the largest penalty of a group, less that of its own
-group, and 1: scores are positive, and a constant more than sums less their penalties."""
+"""A token of every document. Its impact is the largest penalty of all groups, less the penalty of
+the document's group, plus 1: added to a sum, it subtracts the penalty up to a constant, and the
+score stays positive."""
 
 DELIMITER = "|"
 """Between a token and its impact."""

@@ -40,7 +40,7 @@ class ClusterScorer:
     """Asks a cluster for the matches of one query; bits are asked for once.
 
     units: the number of documents, or of services where these are ranked
-    shift: what scores are more than sums less penalties, None where documents are ranked
+    shift: the constant that is added to the scores of services, None where documents are ranked
     """
 
     def __init__(

@@ -160,7 +160,7 @@ def kept_snapshots(artifacts: Path) -> list[str]:
 def earlier_ids(artifacts: Path, snapshot_id: str) -> list[str]:
     """Return the ids of what was published before a new snapshot of this id, oldest first.
 
-    Snapshots that a rollback withdrew are the last of them: clients may have followed to one.
+    Withdrawn snapshots come last: clients may have fetched changes up to one of them.
     """
     published = [publication.id for publication in read_history(artifacts)]
     withdrawn = [each for each in kept_snapshots(artifacts) if _snapshot_id.fullmatch(each)]
@@ -191,8 +191,8 @@ def _lock(artifacts: Path) -> Iterator[None]:
 def _begin_history(artifacts: Path) -> None:
     """Write the history of a folder that has none, with the published snapshot if there is one.
 
-    An extracted archive gets its CURRENT first: without either its snapshot is published while it
-    is the only one. In a folder with a history a snapshot is not published before CURRENT names it.
+    CURRENT is written first: without both files, as in an extracted archive, the only snapshot
+    counts as published; with a history alone, none does.
     """
     if (artifacts / HISTORY).exists():
         return

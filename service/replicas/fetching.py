@@ -178,7 +178,7 @@ class Fetch:
     def _fetch_patches(self, missing: Iterable[str]) -> None:
         """Fetch the patches that the pointer names, if a kept snapshot is their base.
 
-        Patches that cannot be had are no reason to fail: whole files do as well.
+        Where the patches are missing or refused, whole files are fetched instead.
         """
         for kept in self._kept:
             if self._published_patches is not None and self._published_patches.base == kept.id:

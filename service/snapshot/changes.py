@@ -111,8 +111,8 @@ class Changes:
 def compare_services(old: Path, new: Path) -> Difference:
     """Compare the services of two snapshot folders by their stored bytes.
 
-    Hashes only save the comparison of services that differ: equal ones may be a collision. Raises
-    OSError, ValueError or SnapshotUnavailable for files that are absent or damaged.
+    Services of equal hashes are compared byte by byte, as somebody may have made a collision.
+    Raises OSError, ValueError or SnapshotUnavailable for files that are absent or damaged.
     """
     with ExitStack() as stack:
         all_keys = _make_keys(_Ids.read(old), _Ids.read(new))

@@ -31,8 +31,8 @@ from service.storage.record_store import IdTable, Records, RecordStore
 class Hits(Struct, frozen=True):
     """One page of services in order, and the exact count of all matches.
 
-    `facets` holds the counts of the facets that were asked for, or None, and `explanations` those
-    of the services of the page.
+    facets: the counts of the facets that were asked for
+    explanations: of the services of the page, on request
     """
 
     total: int
@@ -50,12 +50,13 @@ class Hits(Struct, frozen=True):
 class SnapshotData:
     """The files of a snapshot: immutable, and safe to read from several threads.
 
-    `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
-    and `resources` that of what discovery feeds list. `endpoints` are those of all services,
-    `offers` the ways to pay for them, and `profiles` the words of the operator. `filters` selects
-    and orders the services. `parser` has the lexicon of the index, and `groups` the documents of
-    each service, None where each service is one document; `is_endpoint` flags the documents that
-    are endpoints, None where all are.
+    services, summaries: the stored JSON of the services, with and without endpoints
+    offers: the ways to pay for endpoints
+    profiles: the words of the operator
+    filters: selects and orders the services
+    parser: has the lexicon of the index
+    groups: the documents of each service, None where each service is one document
+    is_endpoint: flags the documents that are endpoints, None where all are
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:

@@ -30,9 +30,9 @@ T = TypeVar("T")
 class EndpointHits(Struct, frozen=True):
     """One page of endpoints in order.
 
-    `total` counts all matches, `listed` those that `per_service` leaves, over which pages run.
-    `offers` are the cheapest offers that satisfy the filters, NONE without filters of offers;
-    `explanations` those of the endpoints of the page, on request.
+    listed: the number of matches that `per_service` leaves, over which pages run
+    offers: of each endpoint the cheapest that satisfies the filters, NONE without such filters
+    explanations: of the endpoints of the page, on request
     """
 
     total: int

@@ -78,7 +78,7 @@ class Answer(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A fate of a URL in a source; the text is made of the place of a published one."""
+    """A fate of a URL in a source, and its JSON text."""
 
     source: int
     fate: int

@@ -51,11 +51,13 @@ class ListedCall(Struct):
 class ResourceFilters(Struct, frozen=True):
     """Conditions that a resource must all satisfy; None and empty ones are no conditions.
 
-    The conditions on entries of `accepts` must hold together on one of them: `network` and
-    `scheme`, compared as they are given, `offers`, compared by their keys, and `max_usd_price`.
-    `extensions` must all be keys of the extensions, one of `tags` a tag, and `url_part` a part of
-    the URL in any case. `alive` is the verdict of probers on the endpoint, and `registration` is
-    whether a registration or a sign-in is required.
+    network, scheme, offers, max_usd_price: of one entry of `accepts`; offers are compared by keys,
+        networks and schemes as they are given
+    extensions: keys of the extensions, all of them
+    tags: at least one of them
+    url_part: a part of the URL, in any case
+    alive: the verdict of probers on the endpoint
+    registration: whether a registration or a sign-in is required
     """
 
     type: str | None = None

@@ -27,8 +27,8 @@ COUNTED = 1 << 18
 class HashTable:
     """Maps 64-bit hashes to int32 values; the bucket of a hash is its highest `64 - shift` bits.
 
-    Keys of strangers need `text_hash`, or a `limit`: whoever can choose keys of one bucket of
-    another hash decides how long a look-up takes.
+    Keys that strangers choose need `text_hash`, or a `limit`: many keys in one bucket would make
+    look-ups slow.
     """
 
     def __init__(self, path: Path) -> None:
