@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.artifacts.kept import KeptSnapshot
+from service.artifacts.folder import KeptSnapshot
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
 from service.http.responses import NO_CACHE, Cacheable

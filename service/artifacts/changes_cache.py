@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TypeAlias
 
-from service.artifacts.kept import KeptSnapshot
+from service.artifacts.folder import KeptSnapshot
 from service.artifacts.open_cache import OpenCache
 from service.errors import SnapshotDamaged, SnapshotGone
 from service.snapshot.changes import COMPARED_FILES, Changes

@@ -1,17 +1,81 @@
-"""The last read state of an artifacts folder: published snapshot, kept snapshots, downloads."""
+"""An artifacts folder as it was last read: the published snapshot, kept snapshots, downloads."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from service.artifacts.downloads import DOWNLOADS, POINTER, Downloads, read_downloads
-from service.artifacts.file_states import FileState, are_settled, state_of
-from service.artifacts.kept import KeptSnapshots, read_kept
-from service.errors import SnapshotUnavailable
-from service.snapshot.publication import CURRENT, HISTORY, SNAPSHOTS, Publication, read_current
+from service.artifacts.file_states import ABSENT, FileState, are_settled, state_of
+from service.errors import SnapshotGone, SnapshotNotFound, SnapshotUnavailable, SnapshotWithdrawn
+from service.snapshot.manifest import MANIFEST, Manifest, read_manifest
+from service.snapshot.publication import (
+    CURRENT,
+    HISTORY,
+    SNAPSHOTS,
+    Publication,
+    read_current,
+    read_history,
+)
+
+
+class KeptSnapshot(Struct, frozen=True):
+    """A snapshot on disk, and when a build last found it up to date."""
+
+    id: str
+    manifest: Manifest
+    folder: Path
+    checked_at: datetime
+
+
+class KeptSnapshots(Struct, frozen=True):
+    """The kept snapshots of an artifacts folder, at one moment.
+
+    snapshots: of this format; the newest publication first, then withdrawn and unpublished ones,
+        the newest build first
+    known: ids of all snapshots that are remembered
+    published: ids of the publications that were not withdrawn
+    manifests: the manifests by folder and state, None for a folder without one of this format
+    """
+
+    snapshots: tuple[KeptSnapshot, ...] = ()
+    known: frozenset[str] = frozenset()
+    published: frozenset[str] = frozenset()
+    manifests: Mapping[tuple[str, FileState], Manifest | None] = {}
+
+    def find(self, snapshot_id: str, instead: str) -> KeptSnapshot:
+        """Return a kept snapshot; raises SnapshotNotFound for an unknown id.
+
+        Raises SnapshotGone for one that was removed, with the one to download instead.
+        """
+        for snapshot in self.snapshots:
+            if snapshot.id == snapshot_id:
+                return snapshot
+        if snapshot_id in self.known:
+            raise SnapshotGone(snapshot_id, instead)
+        raise SnapshotNotFound(
+            f"there was no snapshot {snapshot_id} here; /v1/snapshots lists those that are kept"
+        )
+
+    def find_published(self, snapshot_id: str, served: Manifest) -> KeptSnapshot:
+        """Return a kept snapshot to answer from; raises SnapshotNotFound for an unknown id.
+
+        Raises SnapshotWithdrawn for one that was removed, that a rollback withdrew, or that lacks a
+        denial of the served snapshot: it may have what was taken down.
+        """
+        try:
+            kept = self.find(snapshot_id, served.id)
+        except SnapshotGone as error:
+            raise SnapshotWithdrawn(snapshot_id, served.id) from error
+        if snapshot_id not in self.published or {*served.denials} - {*kept.manifest.denials}:
+            raise SnapshotWithdrawn(snapshot_id, served.id)
+        return kept
 
 
 class ArtifactsFolder:
@@ -52,3 +116,45 @@ class ArtifactsFolder:
                 self.current, self.kept, self.downloads = current, kept, downloads
                 self.version += before != (current, kept, downloads)
                 self._read = states if are_settled(states, now) else ()
+
+
+def read_kept(artifacts: Path, before: KeptSnapshots) -> KeptSnapshots:
+    """List the kept snapshots, reading the manifests that are not in the list before."""
+    history = read_history(artifacts)
+    checked_at = {publication.id: publication.checked_at for publication in history}
+    positions = {publication.id: place for place, publication in enumerate(history)}
+    try:
+        folders = list((artifacts / SNAPSHOTS).iterdir())
+    except OSError:
+        folders = []
+    known = before.manifests
+    manifests = {
+        key: known[key] if key in known else _read_whole(folder)
+        for folder in folders
+        if (key := (folder.name, state_of(folder / MANIFEST)))[1] != ABSENT
+    }
+    snapshots = [
+        KeptSnapshot(
+            manifest.id,
+            manifest,
+            artifacts / SNAPSHOTS / manifest.id,
+            checked_at.get(manifest.id, manifest.built_at),
+        )
+        for manifest in manifests.values()
+        if manifest is not None
+    ]
+    snapshots.sort(
+        key=lambda kept: (positions.get(kept.id, -1), kept.manifest.built_at), reverse=True
+    )
+    earlier = (kept.manifest.earlier for kept in snapshots)
+    ids = frozenset(positions).union((kept.id for kept in snapshots), *earlier)
+    return KeptSnapshots(tuple(snapshots), ids, frozenset(positions), manifests)
+
+
+def _read_whole(folder: Path) -> Manifest | None:
+    """Return the manifest of a snapshot folder, None if there is none of this format."""
+    try:
+        manifest = read_manifest(folder)
+    except SnapshotUnavailable:
+        return None
+    return manifest if manifest.id == folder.name else None

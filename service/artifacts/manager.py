@@ -15,8 +15,7 @@ from pathlib import Path
 
 from service.artifacts.changes_cache import ChangesCache
 from service.artifacts.file_states import FileState
-from service.artifacts.folder import ArtifactsFolder
-from service.artifacts.kept import KeptSnapshot
+from service.artifacts.folder import ArtifactsFolder, KeptSnapshot
 from service.artifacts.open_cache import OpenCache
 from service.artifacts.opening import ServedSnapshot, files_of, open_served
 from service.errors import SnapshotUnavailable, SnapshotWithdrawn

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from service.artifacts.downloads import Piece
-from service.artifacts.kept import KeptSnapshots, read_kept
+from service.artifacts.folder import KeptSnapshots, read_kept
 from service.artifacts.pointer import Patches
 from service.errors import DownloadDamaged, FollowingFailed
 from service.publishing.frames import cut, longest_frame, unpack

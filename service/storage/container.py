@@ -105,9 +105,7 @@ class ArraysWriter:
 
     def write(self, name: str, content: npt.NDArray[Any]) -> None:
         """Write the next array."""
-        offset = self._start(name)
-        self._file.write(_bytes_of(content))
-        self._add(name, content.dtype, content.shape, offset)
+        self.stream(name, [content])
 
     def stream(self, name: str, pieces: Iterable[Piece]) -> npt.NDArray[np.int64]:
         """Write the next array in pieces along its first dimension; returns the length of each.
@@ -128,7 +126,7 @@ class ArraysWriter:
             raise ValueError(f"the pieces of {name} differ in type or width: {kinds}")
         declared = np.dtype(self._layout.arrays[name].dtype.split()[0])
         dtype, rest = kinds.pop() if kinds else (declared, ())
-        self._add(name, dtype, (sum(lengths), *rest), offset)
+        self._entries.append(_Entry(name, dtype.str, [sum(lengths), *rest], offset))
         return np.array(lengths, np.int64)
 
     def finish(self) -> None:
@@ -145,9 +143,6 @@ class ArraysWriter:
         offset = _aligned(self._file.tell())
         self._file.write(bytes(offset - self._file.tell()))
         return offset
-
-    def _add(self, name: str, dtype: np.dtype[Any], shape: Sequence[int], offset: int) -> None:
-        self._entries.append(_Entry(name, dtype.str, [*shape], offset))
 
 
 @contextmanager

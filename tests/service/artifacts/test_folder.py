@@ -11,8 +11,7 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.snapshot.rollback import roll_back
-from service.artifacts.folder import ArtifactsFolder
-from service.artifacts.kept import KeptSnapshots, read_kept
+from service.artifacts.folder import ArtifactsFolder, KeptSnapshots, read_kept
 from service.artifacts.manager import SnapshotManager
 from service.errors import SnapshotGone, SnapshotNotFound
 from service.snapshot.manifest import EARLIER, MANIFEST, copy_manifest, read_manifest
@@ -123,7 +122,7 @@ def test_an_unchanged_folder_is_not_read_again(
     for path in (folder(artifacts), artifacts, *artifacts.iterdir()):
         os.utime(path, (10**9, 10**9))
     watched.refresh()
-    monkeypatch.setattr("service.artifacts.kept.read_history", None)
+    monkeypatch.setattr("service.artifacts.folder.read_history", None)
     watched.refresh()
     assert ids(watched.kept) == [a]
 
