@@ -21,9 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from service.artifacts.downloads import DOWNLOADS, POINTER
-from service.errors import ArtifactsBusy, PublishingFailed, SnapshotDamaged, SnapshotUnavailable
+from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.publishing.durable import make_folder, replace_durably, sync, write_durably
-from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, File, Manifest, check_files
+from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, Manifest, is_whole
 from service.snapshot.publication import (
     CURRENT,
     EPOCH,
@@ -226,21 +226,13 @@ def _mend(folder: Path, built: Path, manifest: Manifest) -> None:
     changed = {folder}
     for name, file in manifest.files.items():
         path = folder / name
-        if not _is_whole(folder, name, file):
+        if not is_whole(path, file):
             path.parent.mkdir(parents=True, exist_ok=True)
             (built / name).replace(path)
             changed.update(each for each in path.parents if each.is_relative_to(folder))
     (built / MANIFEST).replace(folder / MANIFEST)
     for each in changed:
         sync(each)
-
-
-def _is_whole(folder: Path, name: str, file: File) -> bool:
-    try:
-        check_files(folder, {name: file})
-    except SnapshotDamaged:
-        return False
-    return True
 
 
 def _prune(artifacts: Path, keep: int) -> None:

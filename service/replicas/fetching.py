@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -31,7 +30,7 @@ from service.errors import DownloadDamaged, FollowingFailed
 from service.publishing.frames import cut, longest_frame, unpack
 from service.publishing.patches import MAX_SECTIONS, apply_patch
 from service.replicas.origin import Origin
-from service.snapshot.manifest import MANIFEST, File, Manifest, sha256
+from service.snapshot.manifest import MANIFEST, File, Manifest, is_whole, sha256
 from service.storage.memory_map import open_bytes
 
 INCOMING = "incoming"
@@ -247,7 +246,7 @@ class Fetch:
             raise self._refused(digest, reason)
 
     def _fetch_frame(self, digest: str, frame: Path, size: int) -> str:
-        """Fetch a section; return what is wrong with it."""
+        """Fetch a section; return its fault, if there is one."""
         self._origin.download_section(digest, frame, longest_frame(size))
         reason = self._accept(digest, lambda fresh: unpack(open_bytes(frame), fresh, size))
         frame.unlink()
@@ -276,7 +275,7 @@ class Fetch:
         return FollowingFailed("file_refused", message)
 
     def _patch(self, digest: str) -> bool:
-        """Make a file from that of a kept snapshot, if it has a patch; return whether it is."""
+        """Patch a file of a kept snapshot; return whether there was a patch, and it applied."""
         path, size = self._paths[digest], self._sizes[digest]
         if path not in self._patches:
             return False
@@ -288,7 +287,7 @@ class Fetch:
         return not reason
 
     def _accept(self, digest: str, make: Callable[[Path], object]) -> str:
-        """Make a file, and keep it if it has the hash; return what is wrong otherwise."""
+        """Make a file, and keep it if it has the hash; return its fault otherwise."""
         fresh = self._incoming / f"{digest}.new"
         try:
             make(fresh)
@@ -307,10 +306,7 @@ class Fetch:
         return reason
 
     def _is_whole(self, path: Path, digest: str) -> bool:
-        size = self._sizes[digest]
-        with suppress(OSError):
-            return path.stat().st_size == size and sha256(path) == digest
-        return False
+        return is_whole(path, File(self._sizes[digest], digest))
 
 
 def link(source: Path, target: Path) -> None:

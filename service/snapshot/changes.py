@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, Self, TypeAlias
+from typing import BinaryIO, NamedTuple, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -117,7 +117,7 @@ def compare_services(old: Path, new: Path) -> Difference:
     with ExitStack() as stack:
         all_keys = _make_keys(_Ids.read(old), _Ids.read(new))
         before, after = (
-            stack.enter_context(_Services(folder, keys))
+            _Services(folder, keys, stack.enter_context((folder / "records.json").open("rb")))
             for folder, keys in zip((old, new), all_keys, strict=True)
         )
         positions, is_common = _find(before.sorted_keys, after.sorted_keys)
@@ -145,7 +145,7 @@ class _Services:
     The bytes are read and not mapped: pages of a mapping would count as memory of the process.
     """
 
-    def __init__(self, folder: Path, keys: Keys) -> None:
+    def __init__(self, folder: Path, keys: Keys, file: BinaryIO) -> None:
         self.order = np.argsort(keys, kind="stable")
         self.sorted_keys = keys[self.order]
         arrays = open_arrays(folder / "records", RECORDS)
@@ -153,13 +153,7 @@ class _Services:
         self.sizes = np.diff(self.offsets)
         if len(keys) != len(self.sizes):
             raise ValueError(f"{folder} has {len(keys)} ids and {len(self.sizes)} records")
-        self._file = (folder / "records.json").open("rb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._file = file
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the stored bytes of the services from `start` up to `stop`, joined by commas."""

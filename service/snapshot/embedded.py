@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from service.errors import Overloaded, SnapshotUnsupported
@@ -20,6 +20,9 @@ MAX_WAITING = 32
 
 T = TypeVar("T")
 
+_thread = ThreadPoolExecutor(1, "search")
+_waiting: set[Future[Any]] = set()
+
 
 class EmbeddedPostings(Searcher):
     """The postings of a snapshot, mapped from its files."""
@@ -33,7 +36,7 @@ class EmbeddedPostings(Searcher):
         Raises Overloaded where too many wait for the thread.
         """
         if cost >= THREAD_FROM:
-            return await _thread.run(search)
+            return await _run_in_thread(search)
         result = await search
         if cost >= YIELD_FROM:
             await asyncio.sleep(0)
@@ -65,28 +68,19 @@ class MissingPostings:
         """Lists and records need no postings."""
 
 
-class _Thread:
-    """The thread of a process that runs expensive searches, one at a time."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "search")
-        self._waiting = 0
-
-    async def run(self, search: Coroutine[Any, Any, T]) -> T:
-        if self._waiting >= MAX_WAITING:
+async def _run_in_thread(search: Coroutine[Any, Any, T]) -> T:
+    """Run an expensive search in the thread of the process, one at a time."""
+    if len(_waiting) >= MAX_WAITING:
+        search.close()
+        raise Overloaded("too many expensive searches are waiting; try again in a second")
+    future = _thread.submit(run_now, search)
+    _waiting.add(future)
+    try:
+        return await asyncio.wrap_future(future)
+    finally:
+        _waiting.discard(future)
+        if future.cancel():
             search.close()
-            raise Overloaded("too many expensive searches are waiting; try again in a second")
-        self._waiting += 1
-        future = self._pool.submit(run_now, search)
-        try:
-            return await asyncio.wrap_future(future)
-        finally:
-            self._waiting -= 1
-            if future.cancel():
-                search.close()
-
-
-_thread = _Thread()
 
 
 def run_now(search: Coroutine[Any, Any, T]) -> T:

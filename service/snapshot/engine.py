@@ -78,7 +78,6 @@ class Engine:
     def __init__(self, data: SnapshotData, postings: Postings) -> None:
         self._data, self._postings = data, postings
         self._header = data.parser.header
-        self._config = self._header.config
 
     async def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
@@ -266,9 +265,14 @@ class Engine:
         """Rank services, with `by_group`, or else documents."""
         scorer = self._postings.scorer(query, mask, by_group=by_group, match_all=match_all)
         groups = self._data.groups if by_group else None
-        is_filled = not match_all
         return Ranking(
-            query, scorer, self._config, mask, groups, by_group=by_group, is_filled=is_filled
+            query,
+            scorer,
+            self._header.config,
+            mask,
+            groups,
+            by_group=by_group,
+            is_filled=not match_all,
         )
 
     def _rank_endpoints(

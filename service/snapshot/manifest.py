@@ -43,7 +43,7 @@ IndexName = Annotated[
     str,
     Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*-[0-9a-f]+\Z", max_length=255),
 ]
-"""One index: the manifest of a copy must not make a replica search what else a cluster has."""
+"""Without wildcards: the manifest of a copy must not make a replica search other indexes."""
 
 
 class BuildInputs(Struct, frozen=True):
@@ -179,6 +179,14 @@ def check_files(folder: Path, files: Mapping[str, File], threads: int = 1) -> No
     for path, file, actual in zip(paths, files.values(), hashes, strict=True):
         if actual != file.sha256:
             raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
+
+
+def is_whole(path: Path, file: File) -> bool:
+    """Return whether a file is there with its size and hash."""
+    try:
+        return path.stat().st_size == file.bytes and sha256(path) == file.sha256
+    except OSError:
+        return False
 
 
 def hash_file(path: Path) -> File:

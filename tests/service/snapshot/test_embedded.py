@@ -83,7 +83,8 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
     monkeypatch.setattr(Accumulator, "rank", gate.wrap(Accumulator.rank))
-    monkeypatch.setattr(embedded, "_thread", embedded._Thread())  # noqa: SLF001  # none waits
+    monkeypatch.setattr(embedded, "_thread", ThreadPoolExecutor(1, "search"))
+    monkeypatch.setattr(embedded, "_waiting", set())
     yield gate
     gate.opened.set()
 
