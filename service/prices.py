@@ -13,7 +13,7 @@ from service.schema.records import PriceSummary, Pricing
 from service.schema.responses import AcceptsEntry
 
 EXACT = "exact"
-"""The scheme of fixed prices, and that of a price that names none."""
+"""The scheme of fixed prices, also where a price names no scheme."""
 NOT_FIXED = "no fixed price"
 NOT_LISTED = "price not listed"
 CONTRADICTION = "its sources state prices that contradict each other"

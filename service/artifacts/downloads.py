@@ -62,11 +62,11 @@ Width = Literal[0, 2, 4, 8]
 
 
 class Piece(Struct, frozen=True, array_like=True):
-    """A piece of a file, made from bytes of the earlier file, which are copied if no frame is.
+    """A piece of a file: a copied range of the earlier file, or a frame with that as its prefix.
 
     start, stop: the range of the earlier file
     size: bytes of the piece
-    offset, bytes: the range of the frame in the file of patches
+    offset, bytes: the range of the frame in the file of patches, empty where the piece is copied
     width: bytes of the integers whose differences the frame has, 0 if it has the content itself
     """
 

@@ -62,7 +62,7 @@ class OpenCache(Generic[K, V]):
         return values[0]
 
     def close_idle(self, is_kept: Callable[[K], bool] | None = None) -> None:
-        """Close the values that nobody used lately, but for those of these keys."""
+        """Close the values that were not used for IDLE seconds, unless their keys are kept."""
         with self._lock:
             oldest = time.monotonic() - IDLE
             for key, (_, used_at) in list(self._entries.items()):

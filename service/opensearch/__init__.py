@@ -8,7 +8,7 @@ from service.snapshot.snapshot import Connector
 
 
 def connector_of(settings: Settings) -> Connector | None:
-    """Return what connects snapshots with a cluster, None for the embedded engine.
+    """Return the connector of snapshots to a cluster, None for the embedded engine.
 
     Raises RuntimeError without the extra, ValueError and OSError as `client_arguments`.
     """

@@ -91,7 +91,7 @@ def shown(urls: str) -> str:
 
 
 def _context(ca: str) -> ssl.SSLContext:
-    """Return what verifies certificates: by the authorities of a file, or those of the system."""
+    """Return a context that verifies certificates by a file of authorities, or the system's."""
     try:
         return ssl.create_default_context(cafile=ca or None)
     except ssl.SSLError as error:

@@ -77,8 +77,8 @@ class Health(Struct):
 class SearchResponse(NamedTuple):
     """A page of hits, best first, and the exact count of matching documents.
 
-    `impacts`, int64[named, hits], are the scores of the named clauses; `bits` those of all matching
-    units, if they were asked for.
+    impacts: int64[named, hits], the scores of the named clauses
+    bits: of all matching units, on request
     """
 
     total: int

@@ -70,8 +70,8 @@ def make_downloads(
 ) -> Download:
     """Make the downloads of the snapshot in a folder, unless they are there and whole.
 
-    Called in `stage`. Patches start from the snapshot `base`, if there is one of this id. Threads
-    are as many as fit into the memory, at least one. Raises OSError; what was there stays.
+    Called in `stage`. Patches start from the snapshot `base`, if there is one of this id. As many
+    threads run as fit into the memory, at least one. Raises OSError, and leaves earlier downloads.
     """
     threads = max(1, min(threads, memory // MEMORY))
     existing = artifacts / DOWNLOADS / manifest.id

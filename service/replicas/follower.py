@@ -191,7 +191,7 @@ class Follower:
         _log.info("serving snapshot %s of %s", pointer.id, self._origin.name)
 
     def _keeps(self, content: bytes) -> bool:
-        """Return whether the pointer for replicas of this one is that of the origin."""
+        """Return whether this replica already passes the pointer of the origin on."""
         with suppress(OSError):
             return (self._artifacts / POINTER).read_bytes() == content
         return False

@@ -120,11 +120,11 @@ class Origin:
         return self._decode(key, content, _patches)
 
     def download_patches(self, base: str, target: str, place: Path, limit: int) -> None:
-        """Fetch the frames of these pieces, or what is missing of them."""
+        """Fetch the frames of patches, after the bytes that are there."""
         self._download(f"patches/{base}-{target}.zst", place, limit)
 
     def download_section(self, digest: str, place: Path, limit: int) -> None:
-        """Fetch the frame of a section, or what is missing of it."""
+        """Fetch the frame of a section, after the bytes that are there."""
         self._download(f"sections/{digest}.zst", place, limit)
 
     def take_bytes(self) -> int:

@@ -1,8 +1,8 @@
 """Endpoints of all services, listed as they are stored.
 
-`facts` is a `RecordStore` of what is added about each service, `rewritten` one of the endpoints
-that have members of their own in its place. `urls` is a `HashTable` of the endpoints by URL, as
-their records spell it.
+facts: a `RecordStore` of the facts of each service that stand beside its endpoints
+rewritten: a `RecordStore` of the endpoints that have own members of the names of added ones
+urls: a `HashTable` of the endpoints by URL, as their records spell it
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Endpoints:
         return _probe_facts.decode(text) if text else NO_PROBE_FACTS
 
     def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
-        """Return the price and the currency of an offer; None if unknown or that of the record."""
+        """Return the price and the currency of an offer; None if unknown or as in the record."""
         price, currency = self._offers.price(offer) if offer >= 0 else (nan, "")
         return None if isnan(price) or price == self.filters.prices[ordinal] else (price, currency)
 

@@ -76,9 +76,12 @@ NO_RESOURCE_FILTERS = ResourceFilters()
 
 
 class ResourcePage(Struct, frozen=True):
-    """One page: the exact count of all matches, and slices of JSON to be joined by commas.
+    """One page of resources.
 
-    `count` is the number of resources; `is_cut` says that MAX_PAGE left no room for more.
+    total: the exact count of all matches
+    count: the number of resources of the page
+    is_cut: whether MAX_PAGE left no room for more
+    texts: slices of JSON to be joined by commas
     """
 
     total: int
@@ -116,7 +119,7 @@ class Resources:
         return int(self._arrays["beyond"][service])
 
     def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
-        """Return a page of these resources, as far as they fit."""
+        """Return a page of the first of these resources, which fit into MAX_PAGE."""
         count = self.texts.fitting(ordinals, MAX_PAGE)
         return ResourcePage(total, count, count < len(ordinals), self.texts.run(ordinals[:count]))
 

@@ -61,7 +61,7 @@ class Snapshot(SnapshotData):
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:
-    """Open the snapshot that CURRENT names, having checked its manifest and file sizes.
+    """Open the snapshot that CURRENT names; checks its manifest and the sizes of its files.
 
     Raises SnapshotMissing when nothing was published, SnapshotUnsupported for a snapshot of another
     version, and SnapshotDamaged when a file is absent or cannot be what was published.

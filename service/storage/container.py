@@ -50,8 +50,8 @@ class Array(NamedTuple):
 class Layout:
     """The arrays of one kind of container, in the order of the file.
 
-    types: the types that each array may have
-    dimensions: those of each array: a size, or its name, and what is added to it
+    types: the possible types of each array
+    dimensions: for each array the sizes of its dimensions or their names, and what is added to them
     """
 
     def __init__(self, text: str, /, **arrays: Array) -> None:
