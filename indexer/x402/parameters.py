@@ -80,9 +80,10 @@ Declarations = dict[tuple[Group, str], Declaration]
 
 
 def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
-    """Read the input declared by the Bazaar extension, or else by the output schema of version 1.
+    """Read the input declared by the Bazaar extension.
 
-    Both are decoded JSON of any type. Placeholders in the path of the URL are parameters, too.
+    The output schema of version 1 counts where the extension declares no parameters. Both are
+    decoded JSON of any type. Placeholders in the path of the URL are parameters, too.
     """
     declarations: Declarations = {}
     declared = mapping(mapping(extension, "info"), "input")
@@ -90,9 +91,10 @@ def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
         schema = mapping(mapping(mapping(extension, "schema"), "properties"), "input")
         _collect(declarations, mapping(schema, "properties"), declared, examples=False)
         _collect(declarations, declared, declared, examples=True)
-    else:
-        declared = mapping(output_schema, "input")
-        _collect(declarations, declared, declared, examples=False)
+    if not declarations:
+        schema = mapping(output_schema, "input")
+        _collect(declarations, schema, schema, examples=False)
+        declared = declared or schema
     for name in path_parameters(url):
         declarations.setdefault(("path", name), Declaration())
     method = text(declared.get("method"), MAX_METHOD).strip().upper()
