@@ -24,7 +24,7 @@ from service.mcp.resources import (
 )
 from service.mcp.tools.arguments import decode_arguments
 from service.mcp.tools.definitions import DEFINITIONS, TOOLS, example_of
-from service.mcp.tools.reading import Answer, read_catalogue
+from service.mcp.tools.reading import ToolAnswer, read_catalogue
 from service.mcp.tools.texts import clean
 from service.snapshot import Snapshot
 
@@ -124,7 +124,7 @@ class RequestHandlers:
 
     async def _answer(
         self, snapshot: Snapshot, name: str, raw: dict[str, Any]
-    ) -> tuple[Snapshot, Answer]:
+    ) -> tuple[Snapshot, ToolAnswer]:
         """Return the answer of a tool, and the snapshot that it is from."""
         tool = TOOLS.get(name)
         if tool is None:
