@@ -16,8 +16,8 @@ from service.api.query_string import (
     Limit,
     Offset,
     Operation,
-    Payers,
-    Price,
+    PayerCount,
+    PriceBound,
     PublishedSnapshot,
     Query,
     Values,
@@ -48,7 +48,7 @@ MATCH = "Whether any word of the query suffices, or one endpoint must have every
 IntegrationTypes = tuple[
     Annotated[str, one_of(["1P", "3P", ""]), Meta(extra={"convert": str.upper})], ...
 ]
-ServiceFacet = Annotated[str, one_of(SERVICE_FACETS)]
+ServiceFacetName = Annotated[str, one_of(SERVICE_FACETS)]
 
 
 class ServiceSelection(Operation, frozen=True, kw_only=True):
@@ -63,12 +63,12 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     integration_type: Annotated[IntegrationTypes, about(TYPES)] = ()
     tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
     enriched: Annotated[bool | None, about(CURATED)] = None
-    max_price: Annotated[Price | None, about(PRICE)] = None
-    min_payers: Annotated[Payers | None, about(PAYERS)] = None
+    max_price: Annotated[PriceBound | None, about(PRICE)] = None
+    min_payers: Annotated[PayerCount | None, about(PAYERS)] = None
     alive: Annotated[bool | None, about(ALIVE)] = None
     match: Annotated[Literal["any", "all"], about(MATCH)] = "any"
     sort: Annotated[Sort, about(ORDER)] = "relevance"
-    facets: Annotated[tuple[ServiceFacet, ...], FACETS] = ()
+    facets: Annotated[tuple[ServiceFacetName, ...], FACETS] = ()
     endpoints: Annotated[Literal["all", "none"], about(ENDPOINTS)] = "all"
     explain: Explain = False
     snapshot: PublishedSnapshot = None

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from msgspec import Struct
 
-from msgspec import Meta, Struct
-
-from service.schema.values import Timestamp, Whole
-
-Share = Annotated[float, Meta(ge=0, le=1)]
+from service.schema.values import Share, Timestamp, Whole
 
 
 class Shares(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from service.schema.offers import PaymentOffer
-from service.schema.values import Amount, Count, GivenTime, NonEmpty, ServiceId, Whole
+from service.schema.values import Amount, DecimalCount, GivenTime, NonEmpty, ServiceId, Whole
 
 MAX_STATUS = 40  # characters that are shown
 
@@ -68,8 +68,8 @@ class ParameterDescriptor(Struct, rename="camel", kw_only=True):
 class EndpointQuality(Struct, rename="camel", kw_only=True):
     """Use of one endpoint in the last 30 days."""
 
-    l30_days_total_calls: Count | UnsetType = UNSET
-    l30_days_unique_payers: Count | UnsetType = UNSET
+    l30_days_total_calls: DecimalCount | UnsetType = UNSET
+    l30_days_unique_payers: DecimalCount | UnsetType = UNSET
 
 
 class Endpoint(Struct, rename="camel", kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -27,7 +27,9 @@ Amount = Annotated[
         examples=["0.01", ""],
     ),
 ]
-Count = Annotated[str, Meta(pattern=COUNT_PATTERN, description="An int64 as a decimal string.")]
+DecimalCount = Annotated[
+    str, Meta(pattern=COUNT_PATTERN, description="An int64 as a decimal string.")
+]
 ServiceId = Annotated[str, Meta(pattern=ID_PATTERN, description="Opaque; fit for a URL path.")]
 GivenTime = Annotated[datetime, Meta(tz=True)]
 Timestamp = Annotated[
@@ -40,6 +42,8 @@ Timestamp = Annotated[
 ]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Json = dict[str, Any]
 
 
 def format_timestamp(moment: datetime) -> Timestamp:

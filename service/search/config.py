@@ -7,7 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-Share = Annotated[float, Meta(ge=0, le=1)]
+from service.schema.values import Share
+
 Weight = Annotated[float, Meta(ge=0, le=1000)]
 Count = Annotated[int, Meta(ge=0, le=10_000)]
 Positive = Annotated[int, Meta(ge=1, le=10_000)]
