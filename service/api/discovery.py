@@ -15,12 +15,12 @@ from service.api.query_string import (
     Cursor,
     Limit,
     LongLimit,
+    NonEmptyValues,
     Offset,
     Operation,
     PriceBound,
     PublishedSnapshot,
     Query,
-    Texts,
     about,
     parameters_of,
     read,
@@ -105,8 +105,8 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
     asset: Annotated[NonEmpty | None, about(ASSET)] = None
     pay_to: PayTo | None = None
     max_usd_price: Annotated[PriceBound | None, about(PRICE)] = None
-    extensions: Annotated[Texts, about(EXTENSIONS)] = ()
-    tags: Annotated[Texts, about("Only with this tag, or with any of several.")] = ()
+    extensions: Annotated[NonEmptyValues, about(EXTENSIONS)] = ()
+    tags: Annotated[NonEmptyValues, about("Only with this tag, or with any of several.")] = ()
     url_substring: UrlPart | None = None
     alive: Annotated[bool | None, about(ALIVE)] = None
     registration: Annotated[bool | None, about(REGISTRATION)] = None

@@ -75,7 +75,7 @@ Cursor = Annotated[
     NonEmpty, about("The `cursor` of the last response, which continues the same list.")
 ]
 Values = tuple[str, ...]
-Texts = tuple[NonEmpty, ...]
+NonEmptyValues = tuple[NonEmpty, ...]
 PriceBound = Annotated[
     str, Meta(pattern=DECIMAL, extra={"meaning": "a decimal such as 0.05, from 0"})
 ]

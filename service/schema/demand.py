@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from service.schema.values import Share, Timestamp, Whole
+from service.schema.values import Proportion, Timestamp, Whole
 
 
 class Shares(Struct, frozen=True):
     """A figure from 0 to 1, by payments and by dollars."""
 
-    calls: Share
-    volume: Share
+    calls: Proportion
+    volume: Proportion
 
 
 class Amounts(Struct, frozen=True):

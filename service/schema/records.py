@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from service.schema.offers import PaymentOffer
-from service.schema.values import Amount, DecimalCount, GivenTime, NonEmpty, ServiceId, Whole
+from service.schema.values import DecimalAmount, DecimalCount, GivenTime, NonEmpty, ServiceId, Whole
 
 MAX_STATUS = 40  # characters that are shown
 
@@ -19,7 +19,7 @@ MAX_STATUS = 40  # characters that are shown
 class Pricing(Struct, rename="camel", kw_only=True):
     """The price of a request."""
 
-    amount: Amount
+    amount: DecimalAmount
     currency: str
     network: (
         Annotated[
@@ -35,8 +35,8 @@ class Pricing(Struct, rename="camel", kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    max_amount: Amount | UnsetType = UNSET
-    min_amount: Amount | UnsetType = UNSET
+    max_amount: DecimalAmount | UnsetType = UNSET
+    min_amount: DecimalAmount | UnsetType = UNSET
     unit_type: (
         Annotated[
             Any,
@@ -103,9 +103,9 @@ class Endpoint(Struct, rename="camel", kw_only=True):
 class PriceSummary(Struct, rename="camel", kw_only=True):
     """The range of a service's prices, in units of one currency."""
 
-    min_amount: Amount
-    max_amount: Amount
-    avg_cost_per_transaction: Amount
+    min_amount: DecimalAmount
+    max_amount: DecimalAmount
+    avg_cost_per_transaction: DecimalAmount
     avg_cost_basis: Literal["exact", "varies"]
     currency: str
 

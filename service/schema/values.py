@@ -18,7 +18,7 @@ PATTERN_MEANINGS = {
     ID_PATTERN: "1 to 256 letters, digits or `-._~`, other than `search`, `.` and `..`",
 }
 
-Amount = Annotated[
+DecimalAmount = Annotated[
     str,
     Meta(
         pattern=AMOUNT_PATTERN,
@@ -42,7 +42,7 @@ Timestamp = Annotated[
 ]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+Proportion = Annotated[float, Meta(ge=0, le=1)]
 Json = dict[str, Any]
 
 
