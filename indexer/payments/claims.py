@@ -20,7 +20,7 @@ from service.schema.records import Pricing
 from service.urls import parse_url
 
 
-class PaidEndpoint(Struct, rename="camel"):
+class ClaimedEndpoint(Struct, rename="camel"):
     """An endpoint, with `payTo` of any JSON type: catalogue records may hold anything there."""
 
     url: str
@@ -29,10 +29,10 @@ class PaidEndpoint(Struct, rename="camel"):
     pay_to: Raw = NULL
 
 
-class PaidRecord(Struct):
+class ClaimedRecord(Struct):
     """A record of which only the endpoints are decoded."""
 
-    endpoints: list[PaidEndpoint]
+    endpoints: list[ClaimedEndpoint]
 
 
 class _Place(NamedTuple):
@@ -49,7 +49,7 @@ class _Place(NamedTuple):
 
 LOWEST = -(2**62)
 
-_record = msgspec.json.Decoder(PaidRecord)
+_record = msgspec.json.Decoder(ClaimedRecord)
 
 
 class Claims:
