@@ -31,11 +31,11 @@ class Addressed(Struct):
         return self.tool is not NULL and bool(string_of(self.tool))
 
 
-class _Record(Struct):
+class _ProbedRecord(Struct):
     endpoints: list[Addressed]
 
 
-decode_addressed = msgspec.json.Decoder(_Record).decode
+decode_addressed = msgspec.json.Decoder(_ProbedRecord).decode
 
 
 class Targets:

@@ -15,7 +15,7 @@ from indexer.probes.observation import Observation, Outcome, Quote
 from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
 from indexer.probing.robots import DISALLOWED, Robots
-from indexer.probing.targets import ListedEndpoint, Target
+from indexer.probing.targets import ObservedEndpoint, Target
 from indexer.x402.naming import registrable_domain
 from service.schema.values import format_timestamp
 from service.urls import DEFAULT_PORTS
@@ -177,7 +177,7 @@ class OriginVisit:
             self._record(observe(target, outcome))
 
 
-def observe(endpoint: ListedEndpoint, outcome: Outcome, **facts: Any) -> Observation:
+def observe(endpoint: ObservedEndpoint, outcome: Outcome, **facts: Any) -> Observation:
     """Return an observation of an endpoint that is made now."""
     return Observation(
         url=endpoint.url,
