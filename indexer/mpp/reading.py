@@ -17,7 +17,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp.payment import is_paid, read_offers
 from indexer.sources.records import SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.described import Described, ServiceTexts
+from indexer.x402.described import DescribedResource, ServiceTexts
 from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import decode_object, line, mapping, text
 from service.urls import MAX_URL
@@ -170,7 +170,7 @@ def _describe(service: dict[str, Any], base: str) -> DescribedOperation:
         tags=[*_names(service.get("tags")), *categories[1:]][:MAX_TAGS],
         icon_url=icon,
         updated=line(service.get("updatedAt"), MAX_NAME),
-        described=Described(service=texts),
+        described=DescribedResource(service=texts),
     )
 
 

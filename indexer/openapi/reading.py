@@ -17,7 +17,7 @@ from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
 from indexer.openapi.servers import Servers
 from indexer.sources.records import SourceRecord
-from indexer.x402.described import Described, ServiceTexts
+from indexer.x402.described import DescribedResource, ServiceTexts
 from indexer.x402.untrusted import decode_object, line, mapping, text
 
 VERSION = "3."
@@ -40,7 +40,7 @@ def read_openapi(document: Document) -> Iterator[SourceRecord]:
     except InvalidRecord as fault:
         yield SourceRecord("", b"", fault)
         return
-    reader = _Reader(document, values)
+    reader = _OperationReader(document, values)
     for path, item in values["paths"].items():
         yield from reader.read_path(path, item)
 
@@ -53,7 +53,7 @@ def _check(values: dict[str, Any]) -> None:
         raise InvalidRecord("$.paths", "Expected `object`")
 
 
-class _Reader:
+class _OperationReader:
     """Reads the operations of one document."""
 
     def __init__(self, document: Document, values: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ class _Reader:
             raise LeftOut(FREE, place, reason)
         self._bounds.count(place)
         offers = read_offers(operation, place, self._stablecoins)
-        described.described = Described(offers, place, self._texts)
+        described.described = DescribedResource(offers, place, self._texts)
         described.service_name = self._name
         described.category = self._category
         described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]

@@ -32,7 +32,7 @@ UNUSED_SECONDS = 30 * 24 * 60 * 60
 _unsafe = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Listings(Struct, array_like=True):
+class AcceptedListings(Struct, array_like=True):
     """The listings of a source: their names, whom they pay, and their prices.
 
     payees: hashes of the addresses of each, 0 without any
@@ -72,7 +72,7 @@ class AcceptedState(Struct):
 
 
 _state = msgspec.json.Decoder(AcceptedState)
-_listings = msgspec.msgpack.Decoder(Listings)
+_listings = msgspec.msgpack.Decoder(AcceptedListings)
 
 
 class AcceptedSource:
@@ -111,7 +111,7 @@ class AcceptedSource:
         return self.state is not None and not self._read().names
 
     def find_changes(
-        self, listings: Listings, allowed: Fraction, left_out: Collection[str] = ()
+        self, listings: AcceptedListings, allowed: Fraction, left_out: Collection[str] = ()
     ) -> list[str]:
         """Return why these listings differ too much from the accepted ones, nothing if they do not.
 
@@ -147,7 +147,7 @@ class AcceptedSource:
         self,
         source: SourceOptions,
         path: Path,
-        listings: Listings,
+        listings: AcceptedListings,
         read_at: datetime,
         malformed: float,
         rules: str = "",
@@ -193,11 +193,11 @@ class AcceptedSource:
         fresh.write_bytes(content)
         fresh.replace(self.folder / name)
 
-    def _read(self) -> Listings:
+    def _read(self) -> AcceptedListings:
         try:
             return _listings.decode((self.folder / LISTINGS).read_bytes())
         except (OSError, msgspec.MsgspecError):
-            return Listings()
+            return AcceptedListings()
 
 
 def _describe(kind: str, names: list[str], total: int) -> str:

@@ -53,7 +53,7 @@ class Merged(NamedTuple):
     first: int
 
 
-class _Entry(NamedTuple):
+class _AcceptsEntry(NamedTuple):
     """An entry of `accepts`: its text, and whom it pays."""
 
     text: Raw
@@ -65,7 +65,7 @@ class _Choice(NamedTuple):
 
     source: str
     order: tuple[Any, ...]
-    entries: list[_Entry]
+    entries: list[_AcceptsEntry]
 
 
 def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions) -> Merged:
@@ -129,9 +129,9 @@ def _precedes(candidate: Candidate, choice: _Choice, served: str) -> bool:
     return ranks[0] < ranks[1]
 
 
-def _group(fields: Fields) -> dict[str, list[_Entry]]:
+def _group(fields: Fields) -> dict[str, list[_AcceptsEntry]]:
     """Return the entries of `accepts` by what they ask for: scheme, network and asset."""
-    groups: dict[str, list[_Entry]] = {}
+    groups: dict[str, list[_AcceptsEntry]] = {}
     accepts = fields.get("accepts")
     for text in (
         _entries.decode(accepts) if accepts is not None and bytes(accepts) != b"null" else ()
@@ -142,7 +142,7 @@ def _group(fields: Fields) -> dict[str, list[_Entry]]:
             for name in ("scheme", "network", "asset", "payTo")
         )
         key = "\n".join((scheme or "exact", network_key(network), fold_address(asset)))
-        groups.setdefault(key, []).append(_Entry(text, fold_address(payee)))
+        groups.setdefault(key, []).append(_AcceptsEntry(text, fold_address(payee)))
     return groups
 
 

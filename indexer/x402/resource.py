@@ -28,7 +28,7 @@ from indexer.x402.calls import read_call
 from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.described import (
     CONTRADICTION,
-    Described,
+    DescribedResource,
     ServiceTexts,
     price_described,
     read_described,
@@ -481,7 +481,7 @@ def _endpoint(
     accepted: Accepted,
     metadata: Metadata,
     usage: Usage,
-    document: Described | None,
+    document: DescribedResource | None,
 ) -> bytes:
     endpoint = DiscoveredEndpoint(
         url=url,
@@ -500,7 +500,7 @@ def _endpoint(
     return msgspec.json.encode(endpoint)
 
 
-def _service_path(document: Described | None, domain: str) -> str:
+def _service_path(document: DescribedResource | None, domain: str) -> str:
     """Return the path of the service that a document names, empty for the host itself."""
     texts = document.service if document else None
     try:

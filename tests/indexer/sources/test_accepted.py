@@ -20,8 +20,8 @@ from indexer.sources.accepted import (
     MULTIPLE,
     STATE,
     UNUSED_SECONDS,
+    AcceptedListings,
     AcceptedSource,
-    Listings,
     remove_unused,
 )
 from tests.support.artifacts import ids, reported
@@ -43,8 +43,8 @@ facts = st.dictionaries(
 shares = st.fractions(0, 1)
 
 
-def listings_of(facts: Facts) -> Listings:
-    listings = Listings()
+def listings_of(facts: Facts) -> AcceptedListings:
+    listings = AcceptedListings()
     for name, (payee, price) in facts.items():
         listings.add(name, [payee] if payee else [], price)
     return listings
@@ -103,7 +103,7 @@ def test_a_change_names_its_first_listings(tmp_path: Path) -> None:
 
 
 def test_the_order_of_payees_is_no_change(tmp_path: Path) -> None:
-    listings, other = Listings(), Listings()
+    listings, other = AcceptedListings(), AcceptedListings()
     for number in range(2 * FLOOR):
         listings.add(str(number), ["0xa", "0xb"], 1)
         other.add(str(number), ["0xb", "0xa"], 1)
@@ -152,7 +152,11 @@ def test_a_damaged_copy_is_none(name: str, content: bytes, tmp_path: Path) -> No
     (accepted.folder / name).write_bytes(content)
     again = AcceptedSource(tmp_path, FEED)
     assert (again.state is None) == (name == STATE)
-    assert again.find_changes(Listings(), TENTH) == [] if name == LISTINGS else again.copy is None
+    assert (
+        again.find_changes(AcceptedListings(), TENTH) == []
+        if name == LISTINGS
+        else again.copy is None
+    )
 
 
 def test_copies_of_sources_that_are_not_read_are_removed_after_a_while(tmp_path: Path) -> None:
