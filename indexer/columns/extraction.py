@@ -38,9 +38,10 @@ from indexer.record_store import KEY_SIZE, Keys
 from indexer.sources.subjects import Address, find_address
 from indexer.text import is_own_text
 from indexer.x402.testnets import mainnet_prices
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label
+from service.schema.values import NULL
 from service.storage.hash_table import text_hash
 
 NO_ADDRESS = Address(0, 0)

@@ -17,10 +17,11 @@ from indexer.text import is_own_text
 from indexer.x402.naming import host_labels
 from indexer.x402.output import read_output
 from indexer.x402.parameters import path_parameters
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
 from service.filtering.facets import folded
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
+from service.schema.values import NULL
 from service.snapshot.endpoints import ADDED_MEMBERS
 
 SERVICE_FIELDS = ("name", "description", "category", "host", "profile")

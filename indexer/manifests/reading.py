@@ -22,13 +22,14 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
 from indexer.text import decode_or_invalid
 from indexer.x402.described import DescribedResource, Fields, ServiceTexts, encode_fields
+from indexer.x402.parameters import MAX_METHOD
 from indexer.x402.resource import SIZE, url_of
 from indexer.x402.tools import server_of, tool_of_url
-from indexer.x402.untrusted import NULL, decode_object, mapping, string_of, text
+from indexer.x402.untrusted import decode_object, mapping, string_of, text
+from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
 MAX_GUIDANCE = 5_000  # characters
-MAX_METHOD = 32
 REPLACED = frozenset((DESCRIBED, "url", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 

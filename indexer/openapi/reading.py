@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from indexer.documents.authority import Authority
-from indexer.documents.bounds import Bounds
+from indexer.documents.bounds import MAX_RESOURCES, MAX_TEXT, Bounds
 from indexer.documents.document import FREE, Document
 from indexer.documents.resource import DescribedOperation, encode_resource
 from indexer.errors import InvalidRecord, LeftOut
@@ -18,16 +18,13 @@ from indexer.openapi.references import References
 from indexer.openapi.servers import Servers
 from indexer.sources.records import SourceRecord
 from indexer.x402.described import DescribedResource, ServiceTexts
+from indexer.x402.metadata import MAX_NAME, MAX_TAGS
 from indexer.x402.untrusted import decode_object, line, mapping, text
 
 VERSION = "3."
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+PATH_ITEM_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_OPERATIONS = 5_000  # paid ones of a document
-MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
-MAX_NAME = 100  # characters
-MAX_TEXT = 5_000
 MAX_INFO = 8 * 1024  # bytes
-MAX_TAGS = 20
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -82,7 +79,7 @@ class _OperationReader:
         if "$ref" in item:
             reason = "refers to another place by `$ref`, which is not followed for a path"
             yield SourceRecord(path, b"", InvalidRecord(place, reason))
-        for method in METHODS:
+        for method in PATH_ITEM_METHODS:
             if method in item:
                 yield self._read(path, item, method, f"{place}.{method}")
 

@@ -13,9 +13,9 @@ from indexer.probes.drift import TermsComparison, Verdict
 from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, answer_of
 from indexer.probes.observation import Observation
 from indexer.probes.targets import NO_TARGET, Targets
-from indexer.x402.dates import EPOCH, MICROSECOND, SECOND, since_epoch
+from indexer.x402.dates import MICROSECOND, SECOND, since_epoch
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
-from service.schema.values import Timestamp, format_timestamp
+from service.schema.values import EPOCH, Timestamp, format_timestamp
 
 MAX_OTHERS = 5
 """Untrusted probers whose observations of an endpoint are shown."""

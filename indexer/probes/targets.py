@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.x402.endpoints import pair_endpoints
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
+from service.schema.values import NULL
 from service.urls import ParsedUrl, parse_url
 
 NO_TARGET = -1

@@ -14,11 +14,11 @@ from indexer.x402.naming import registrable_domain
 from indexer.x402.parameters import is_template
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
+from service.schema.values import NULL
 from service.snapshot.snapshot import Snapshot
 from service.urls import DEFAULT_PORTS, ParsedUrl, parse_url
 
 MAX_BODY = 64 * 1024  # bytes of an example
-NULL = Raw(b"null")
 
 
 class ObservedEndpoint(Struct, frozen=True):

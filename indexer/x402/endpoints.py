@@ -11,12 +11,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.sources.denials import fold_address
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
+from service.schema.records import METHODS
+from service.schema.values import NULL
 from service.urls import parse_url
 
 EndpointPayees = dict[tuple[str, str], set[str]]
 """Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD")
 
 
 class NamedEndpoint(Struct, rename="camel"):

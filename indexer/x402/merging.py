@@ -16,12 +16,12 @@ from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.x402.parameters import read_input
 from indexer.x402.untrusted import mapping
 from service.networks import network_key
+from service.schema.values import NULL
 
 KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
 
-NULL = Raw(b"null")
 
 _entries = msgspec.json.Decoder(list[Raw])
 _values = msgspec.json.Decoder(dict[str, Any])

@@ -15,6 +15,7 @@ from service.api.listing import StoredList, additions, splice
 from service.api.query_string import (
     DEFAULT_LIMIT,
     FACETS,
+    PAYERS,
     QUERY,
     Explain,
     Limit,
@@ -46,7 +47,6 @@ BOUNDS = ("enriched", "maxPrice", "minPayers", "alive", "registration")
 CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", *BOUNDS)
 """The filters: `q` is required without any of them."""
 CURATED = "Only endpoints of services that are curated, or not."
-PAYERS = "The least number of payers that count, in 30 days."
 ALIVE = "Only endpoints that probers found alive, or dead."
 REGISTRATION = (
     "Only endpoints whose listing requires a registration or a sign-in before payment, or with "

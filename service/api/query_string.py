@@ -80,6 +80,7 @@ PriceBound = Annotated[
     str, Meta(pattern=DECIMAL, extra={"meaning": "a decimal such as 0.05, from 0"})
 ]
 PayerCount = Annotated[int, Meta(ge=1)]
+PAYERS = "The least number of payers that count, in 30 days."
 Query = Annotated[
     str,
     Meta(

@@ -12,6 +12,7 @@ from service.api.listing import additions, splice, stored_list
 from service.api.query_string import (
     DEFAULT_LIMIT,
     FACETS,
+    PAYERS,
     Explain,
     Limit,
     Offset,
@@ -40,7 +41,6 @@ MAX_SHOWN_ID = 256
 TYPES = "Only services of this type, or of any of several."
 CURATED = "Only services that are curated, or that are not."
 PRICE = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
-PAYERS = "The least number of payers that count, in 30 days."
 ALIVE = "Only services of which probers found an endpoint alive, or all dead."
 ENDPOINTS = "Whether services have their endpoints, or the number."
 ORDER = "The order; relevance of the listing is best known first."

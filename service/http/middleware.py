@@ -17,7 +17,7 @@ from service.errors import PathNotFound, RatecardError, SlowClient
 from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, CacheKey, is_known
 from service.http.compression import IDENTITY, negotiate
 from service.http.context import Context
-from service.http.exception_handlers import METHODS, POST_METHODS, error_response
+from service.http.exception_handlers import GET_METHODS, POST_METHODS, error_response
 from service.http.responses import (
     FIELDS,
     RESPONSE,
@@ -187,7 +187,7 @@ class RequestMiddleware:
 
     def _options(self, *, is_post: bool) -> Response:
         """Name the methods of a path, and to a preflight what pages of other origins may send."""
-        methods = POST_METHODS if is_post else METHODS
+        methods = POST_METHODS if is_post else GET_METHODS
         headers = {"allow": methods, "cache-control": "no-store"}
         if self._context.allows_any_origin:
             headers |= {

@@ -14,6 +14,8 @@ from service.schema.offers import PaymentOffer
 from service.schema.values import DecimalAmount, DecimalCount, GivenTime, NonEmpty, ServiceId, Whole
 
 MAX_STATUS = 40  # characters that are shown
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+"""Methods of HTTP with which endpoints are called."""
 
 
 class Pricing(Struct, rename="camel", kw_only=True):

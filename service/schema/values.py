@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Raw
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NULL = Raw(b"null")
 
 # `$(?!\n)` is the end of the text in Python and in ECMA 262 alike.
 AMOUNT_PATTERN = r"^(?:[0-9]+(?:\.[0-9]+)?)?$(?!\n)"

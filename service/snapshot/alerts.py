@@ -13,10 +13,10 @@ from msgspec import Raw, Struct
 from service.prices import Price, is_upto
 from service.schema.records import Pricing
 from service.schema.snapshots import PayeeChange, PriceJump
+from service.schema.values import NULL
 
 MULTIPLE = 10
 """The factor of a price that is singled out, up or down."""
-NULL = Raw(b"null")
 
 EndpointKey = tuple[str, str, bytes]
 

@@ -26,7 +26,7 @@ from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Servi
 from service.schema.values import Json
 from service.urls import key_of
 
-METHODS = frozenset(("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"))
+OPENAPI_METHODS = frozenset(("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"))
 X402, MPP = "x402", "mpp"
 X402_SCHEMES = frozenset(("", "exact", "upto", "dynamic"))
 PAYMENT_REQUIRED = {"402": {"description": "Payment required"}}
@@ -147,7 +147,7 @@ def _locate(endpoint: Endpoint) -> _PathTemplate | str:
         return NO_HTTP
     if split.scheme.lower() not in {"http", "https"} or not split.netloc:
         return NO_HTTP
-    if endpoint.method.upper() not in METHODS:
+    if endpoint.method.upper() not in OPENAPI_METHODS:
         return NO_METHOD
     if split.query or split.fragment:
         return QUERY

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from service.api.documents.curl import curl, path_parameters
+from service.api.documents.service_openapi import TYPES
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import HowToCall
@@ -95,15 +96,6 @@ class Instructions(Struct, kw_only=True, omit_defaults=True):
     warnings: list[str] = []
     pays_with: str
     note: str
-
-
-TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
 
 
 _identifier = re.compile(r"[A-Za-z0-9_.-]{1,40}")

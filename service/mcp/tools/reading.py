@@ -46,7 +46,7 @@ MAX_RESOURCE = 1 << 20
 """Bytes of a record that is read as a resource, which a host need not show to a model."""
 MAX_VALUES = 30
 """Values of a facet that the catalogue lists, the most frequent ones."""
-FACETS = ("category", "network", "scheme")
+CATALOGUE_FACETS = ("category", "network", "scheme")
 CURSOR_UNUSED = "cursor is for the endpoints of a service in brief; leave it out"
 UNKNOWN = "nothing has the id or URL `{}`; search for it"
 WHY = "; /v1/listings?url= says why a URL is not listed"
@@ -171,12 +171,12 @@ def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
 
 def read_catalogue(snapshot: Snapshot, checked_at: datetime) -> ToolAnswer:
     """Return the facts of the catalogue."""
-    counted = snapshot.endpoints.filters.count(FACETS, None)
+    counted = snapshot.endpoints.filters.count(CATALOGUE_FACETS, None)
     values = {
         name: {
             clean(str(each["value"]), 60): int(each["count"]) for each in counted[name][:MAX_VALUES]
         }
-        for name in FACETS
+        for name in CATALOGUE_FACETS
     }
     built_at = snapshot.manifest.built_at
     facts = CatalogueFacts(

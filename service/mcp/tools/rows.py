@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from service.api.documents.curl import METHODS, curl
+from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
@@ -21,7 +21,7 @@ from service.mcp.tools.texts import clean, escape_ignorable
 from service.networks import is_known_network, network_label
 from service.prices import Price, endpoint_price, format_decimal, service_price
 from service.schema.profiles import Profile, describe
-from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.records import METHODS, Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
 from service.snapshot.call_facts import listing_of, tool_of
 

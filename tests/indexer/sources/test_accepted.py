@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.feeds.cache import UNUSED_SECONDS
 from indexer.options import OnError, SourceOptions
 from indexer.sources.accepted import (
     FLOOR,
     FOLDER,
     LISTINGS,
-    MULTIPLE,
+    PRICE_RISE,
     STATE,
-    UNUSED_SECONDS,
     AcceptedListings,
     AcceptedSource,
     remove_unused,
@@ -73,7 +73,7 @@ def test_more_than_a_share_and_a_floor_must_be_gone_or_changed(
     counts = {
         "are gone": len(before.keys() - now.keys()),
         "pay another address": sum(before[name][0] not in ("", now[name][0]) for name in kept),
-        "cost more": sum(0 < before[name][1] * MULTIPLE <= now[name][1] for name in kept),
+        "cost more": sum(0 < before[name][1] * PRICE_RISE <= now[name][1] for name in kept),
     }
     limit = max(FLOOR, int(share * len(before)))
     changes = [each.splitlines()[0] for each in accepted.find_changes(listings_of(now), share)]
