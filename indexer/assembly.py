@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import NO_GROUP, Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
-from indexer.catalogue.intake import Accepted, Intake
+from indexer.catalogue.intake import AcceptedInput, Intake
 from indexer.catalogue.known_records import KnownRecords
-from indexer.catalogue.normaliser import Normaliser
+from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.errors import LeftOut
@@ -65,7 +65,7 @@ class Assembled(Struct):
     catalogue: Catalogue
     discovery: Discovery
     probed: ProbedCatalogue
-    accepted: list[Accepted]
+    accepted: list[AcceptedInput]
     rules: str
     denials: list[str]
     reused: int
@@ -132,7 +132,7 @@ class Assembler:
             (self._staging / "resources").open("w+b") as resource_spool,
         ):
             catalogue = Catalogue(spool, self._kept)
-            normaliser = Normaliser(self._known, self._pool)
+            normaliser = RecordNormaliser(self._known, self._pool)
             readings = Readings(self._known.facts, rules)
             discovery = Discovery(resource_spool, readings, self._decisions)
             intake = Intake(

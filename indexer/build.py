@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from indexer.assembly import Assembled, Assembler, payment_inputs
-from indexer.catalogue.catalogue import Entry
+from indexer.catalogue.catalogue import CatalogueEntry
 from indexer.catalogue.intake import refresh_accepted, store_accepted
 from indexer.catalogue.known_records import open_known_records, program_of_facts
 from indexer.catalogue.overlays import read_overlays
@@ -24,7 +24,7 @@ from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import IndexerError
 from indexer.indexing import Alive, Indexer, IndexReport
 from indexer.opensearch.documents import remove_postings
-from indexer.options import BuildOptions, ClusterOptions, Ranking
+from indexer.options import BuildOptions, ClusterOptions, RankingOptions
 from indexer.payments.database import check_payment_files
 from indexer.processes.pool import Pool
 from indexer.processes.resources import (
@@ -142,7 +142,7 @@ def _gather(options: BuildOptions, progress: Progress) -> Inputs:
     return fetch_feeds(inputs, options, progress)
 
 
-def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]:
+def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, RankingOptions]:
     """Return the packaged encoder, if texts are encoded, and the ranking with its name."""
     ranking = options.ranking
     encoder = None if not ranking.is_semantic else load_encoder()
@@ -432,7 +432,7 @@ class _Build:
             [self._place(each.entry) for each in assembled.listing],
         )
 
-    def _place(self, entry: Entry) -> RecordPlace:
+    def _place(self, entry: CatalogueEntry) -> RecordPlace:
         if entry.discovered:
             return NO_RECORD
         name = self._findings.tallies[entry.source].source

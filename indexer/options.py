@@ -311,7 +311,7 @@ class Limits(Struct, frozen=True):
     ] = False
 
 
-class Ranking(Struct, frozen=True):
+class RankingOptions(Struct, frozen=True):
     """Whether searches rank by meaning, too, by the packaged encoder; and their parameters."""
 
     is_semantic: Annotated[
@@ -322,7 +322,7 @@ class Ranking(Struct, frozen=True):
     search: SearchConfig = SEARCH_CONFIG
 
 
-STATIC_RANKING = Ranking()
+STATIC_RANKING = RankingOptions()
 
 
 class ClusterOptions(Struct, frozen=True):
@@ -388,7 +388,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     ] = Fraction(1, 100)
     policy: Policy = Policy()
     limits: Limits = Limits()
-    ranking: Ranking = STATIC_RANKING
+    ranking: RankingOptions = STATIC_RANKING
     jobs: Annotated[
         Count | None,
         Meta(

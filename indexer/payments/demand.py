@@ -68,7 +68,7 @@ FROM payments WHERE paid_at > $start
 """
 
 
-class Demand(Struct, frozen=True):
+class CreditedDemand(Struct, frozen=True):
     """The payments of 30 days to a service or an endpoint, without payments to oneself.
 
     returning: payers on two UTC days at least
@@ -106,11 +106,11 @@ class Demand(Struct, frozen=True):
 class ServiceDemand(Struct, frozen=True):
     """The demand of a whole service, and that of its endpoints with credits of their own."""
 
-    whole: Demand
-    endpoints: dict[int, Demand]
+    whole: CreditedDemand
+    endpoints: dict[int, CreditedDemand]
 
 
-class Inputs(Struct, frozen=True):
+class PaymentInputs(Struct, frozen=True):
     """The payments of the 30 days, credited or not, and how many of them lack a value.
 
     oldest, newest: in milliseconds since 1970
@@ -142,10 +142,10 @@ def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceD
         yield None
 
 
-def read_inputs(connection: DuckDBPyConnection, start: int | None) -> Inputs:
+def read_inputs(connection: DuckDBPyConnection, start: int | None) -> PaymentInputs:
     """Return the properties of the payments after `start`."""
     ((*values,),) = connection.execute(INPUTS, {"start": start}).fetchall()
-    return Inputs(*values)
+    return PaymentInputs(*values)
 
 
 def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDemand]]:
@@ -157,8 +157,8 @@ def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDe
             if not endpoint:  # the row of a service is before those of its endpoints
                 if demand is not None:
                     yield last, demand
-                last, demand = service, ServiceDemand(Demand(*figures), {})
+                last, demand = service, ServiceDemand(CreditedDemand(*figures), {})
             elif demand is not None:
-                demand.endpoints[endpoint - 1] = Demand(*figures)
+                demand.endpoints[endpoint - 1] = CreditedDemand(*figures)
     if demand is not None:
         yield last, demand

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from indexer.payments.demand import SHARES, Demand, Inputs, ServiceDemand
+from indexer.payments.demand import SHARES, CreditedDemand, PaymentInputs, ServiceDemand
 from indexer.snapshot.demand import CountedDemand
 from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
 from service.schema.demand import (
@@ -30,13 +30,13 @@ class _Address(Struct):
     method: str
 
 
-class _Record(Struct):
+class _RecordAddresses(Struct):
     """The endpoints of a record."""
 
     endpoints: list[_Address]
 
 
-_record = msgspec.json.Decoder(_Record)
+_record = msgspec.json.Decoder(_RecordAddresses)
 
 
 def describe_demand(text: bytes, demand: ServiceDemand) -> CountedDemand:
@@ -52,7 +52,7 @@ def describe_demand(text: bytes, demand: ServiceDemand) -> CountedDemand:
     return CountedDemand(msgspec.json.encode(stored), payers, own)
 
 
-def describe_inputs(inputs: Inputs) -> DemandInputs:
+def describe_inputs(inputs: PaymentInputs) -> DemandInputs:
     """Return the properties of the payments of all services."""
     if not inputs.payments:
         return DemandInputs()
@@ -67,7 +67,7 @@ def describe_inputs(inputs: Inputs) -> DemandInputs:
     )
 
 
-def _figures(demand: Demand) -> dict[str, Any]:
+def _figures(demand: CreditedDemand) -> dict[str, Any]:
     """Return the values of `DemandFigures`, by field."""
     payments, volume = demand.payments, demand.volume
     figures = DemandFigures(

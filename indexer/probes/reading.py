@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from indexer.errors import InvalidRecord, LeftOut, SourceError
-from indexer.probes.drift import Comparison, Verdict, compare_terms, quoted_terms
+from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
-from indexer.probes.liveness import Answer, RowSpool, answer_of
+from indexer.probes.liveness import ObservedState, RowSpool, answer_of
 from indexer.probes.observation import Observation, decode_observation
 from indexer.probes.targets import Targets
 from indexer.progress import Stage
@@ -61,7 +61,7 @@ def read_probes(
     with spool.open("w+b") as file:
         trusted = TrustedLines(RowSpool(file))
         others: list[dict[int, Latest]] = []
-        reader = _Reader(targets, rules, findings, progress)
+        reader = _ObservationReader(targets, rules, findings, progress)
         for each in inputs:
             tally = findings.tally(each.name)
             tally.file, tally.read_at = each.shown_file, each.read_at or now
@@ -76,7 +76,7 @@ def read_probes(
     return probed
 
 
-class _Reader:
+class _ObservationReader:
     """Reads observations, and counts the lines that are no observations of listed endpoints."""
 
     def __init__(self, targets: Targets, rules: Rules, findings: Findings, progress: Stage) -> None:
@@ -138,15 +138,15 @@ def _add(
     """Add a line of a trusted prober."""
     observation, moment, numbers = line
     answer, latest = answer_of(observation), latest_of(observation, moment, prober)
-    quoted = quoted_terms(observation.quotes) if answer is Answer.QUOTED else []
+    quoted = quoted_terms(observation.quotes) if answer is ObservedState.QUOTED else []
     for number in numbers:
         listed = terms_of(number) if quoted else []
-        comparison = compare_terms(listed, quoted) if listed else Comparison(Verdict.UNKNOWN)
+        comparison = compare_terms(listed, quoted) if listed else TermsComparison(Verdict.UNKNOWN)
         host = targets.host_of(number)
         trusted.add(number, host, latest, comparison, wildcard=observation.wildcard)
 
 
-def _read_untrusted(reader: _Reader, each: Input, tally: Tally) -> dict[int, Latest]:
+def _read_untrusted(reader: _ObservationReader, each: Input, tally: Tally) -> dict[int, Latest]:
     """Return the last observations of an untrusted prober, none if its file cannot be read."""
     seen: dict[int, Latest] = {}
     try:

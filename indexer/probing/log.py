@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
-from indexer.probing.targets import ListedEndpoint
+from indexer.probing.targets import ObservedEndpoint
 from indexer.x402.dates import NEVER
 from service.publishing.durable import make_folder, sync
 
@@ -66,15 +66,15 @@ class ObservationLog:
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
 
-    def last(self, endpoint: ListedEndpoint) -> int:
+    def last(self, endpoint: ObservedEndpoint) -> int:
         """Return when an endpoint was last observed, in microseconds, or NEVER."""
         return self._of(endpoint).moment
 
-    def wildcard(self, endpoint: ListedEndpoint) -> bool | None:
+    def wildcard(self, endpoint: ObservedEndpoint) -> bool | None:
         """Return `wildcard` of the last observation of an endpoint."""
         return self._of(endpoint).wildcard
 
-    def _of(self, endpoint: ListedEndpoint) -> Earlier:
+    def _of(self, endpoint: ObservedEndpoint) -> Earlier:
         return self._earlier.get((endpoint.url, endpoint.method), UNOBSERVED)
 
 

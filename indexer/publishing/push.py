@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from indexer.publishing.bucket import INCOMING, Bucket, StoredObject
+from indexer.publishing.bucket import INCOMING, ObjectBucket, StoredObject
 from indexer.publishing.pushed import Pushed
 from service.artifacts.downloads import PATCHES, SectionIndex, archive_name, read_download
 from service.artifacts.pointer import Copy, pointer_file_decoder
@@ -60,7 +60,7 @@ _ours = re.compile(
 )
 
 
-def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
+def put_copy(bucket: ObjectBucket, downloads: Path, now: datetime) -> Pushed:
     """Put the sections, patches and manifest of a snapshot that the bucket lacks."""
     download = read_download(downloads)
     archive = memoryview(open_bytes(downloads / archive_name(download.id)))
@@ -92,7 +92,7 @@ def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
     return pushed
 
 
-def collect_garbage(bucket: Bucket, now: datetime) -> int:
+def collect_garbage(bucket: ObjectBucket, now: datetime) -> int:
     """Remove old objects that no kept manifest names, of any format; return their number."""
     stored = bucket.objects()
     kept: set[Copy] = set()
@@ -130,14 +130,14 @@ def _is_fresh(stored: StoredObject | None, size: int, now: datetime) -> bool:
     return stored is not None and stored.bytes == size and now - stored.put_at < REFRESHED_AFTER
 
 
-def _decode(bucket: Bucket, key: str, content: bytes) -> Iterable[Copy]:
+def _decode(bucket: ObjectBucket, key: str, content: bytes) -> Iterable[Copy]:
     try:
         return _kept.decode(pointer_file_decoder.decode(content).pointer).kept
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise _unreadable(bucket, key) from error
 
 
-def _read(bucket: Bucket, key: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+def _read(bucket: ObjectBucket, key: str, decoder: msgspec.json.Decoder[T]) -> T | None:
     """Return a document of the bucket, None if somebody removed it."""
     content = bucket.get(key)
     try:
@@ -146,7 +146,7 @@ def _read(bucket: Bucket, key: str, decoder: msgspec.json.Decoder[T]) -> T | Non
         raise _unreadable(bucket, key) from error
 
 
-def _unreadable(bucket: Bucket, key: str) -> PublishingFailed:
+def _unreadable(bucket: ObjectBucket, key: str) -> PublishingFailed:
     return PublishingFailed(
         f"{bucket.name}: the snapshot is published, but {key} cannot be read, so that nothing old "
         "is removed; remove the pointer that names it, and build again"

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from indexer.search.parts import Documents, Part
 from indexer.segments.postings import GONE, FieldPostings
 from service.search.config import SearchConfig
+from service.search.postings import Integers
 from service.storage.container import Array, Layout, writing_arrays
 
-Integers = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 POSTINGS = Layout(

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.encoder.quantising import EncodedTexts, Rows, add_vectors, quantise_rows
+from indexer.encoder.quantising import EncodedTexts, add_vectors, quantise_rows
 from indexer.segments.postings import Numbers
-from service.search.semantic.vector_index import LEAST_PROBED
+from service.search.semantic.vector_index import LEAST_PROBED, Rows
 from service.storage.container import writing_arrays
 from service.storage.layouts import VECTORS
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Integers, Ragged, ragged_texts
+from indexer.columns.ragged import AnyIntegers, Ragged, ragged_texts
 
 GONE = -1
 """Number of a document that is no longer there."""
@@ -26,7 +26,7 @@ class FieldPostings(NamedTuple):
     terms: Ragged
     sizes: Numbers
     documents: Numbers
-    counts: Integers
+    counts: AnyIntegers
 
     def renumber(self, numbers: Numbers) -> FieldPostings:
         """Return the postings of the documents that have a new number, which is not GONE."""
@@ -39,7 +39,7 @@ class FieldPostings(NamedTuple):
         sizes = np.diff(before[bounds])
         return self.select(sizes, documents[present], self.counts[present])
 
-    def select(self, sizes: Integers, documents: Numbers, counts: Integers) -> FieldPostings:
+    def select(self, sizes: AnyIntegers, documents: Numbers, counts: AnyIntegers) -> FieldPostings:
         """Return other postings of the terms, but for the terms that have none."""
         used = np.flatnonzero(sizes)
         return FieldPostings(self.terms.take(used), sizes[used].astype(np.int32), documents, counts)

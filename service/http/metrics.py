@@ -42,7 +42,7 @@ class RouteCounts(Struct):
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
 
 
-class Counts(Struct):
+class ProcessMetrics(Struct):
     """The counters and gauges of one process."""
 
     requests: list[RouteCounts] = []
@@ -57,11 +57,11 @@ class Counts(Struct):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Counts)
+_decoder = msgspec.json.Decoder(ProcessMetrics)
 
 
 class Metrics(Collector):
-    """Counts requests in plain integers, since every request pays for it.
+    """ProcessMetrics requests in plain integers, since every request pays for it.
 
     prometheus_client's own counters in its multiprocess mode cost more than a cached response, so
     workers share theirs in files twice a second, in `SHARED_FOLDER`: one for each process and
@@ -72,7 +72,7 @@ class Metrics(Collector):
     _numbers = itertools.count(1)
 
     def __init__(self, snapshots: SnapshotManager, followed: Path | None = None) -> None:
-        self.counts = Counts()
+        self.counts = ProcessMetrics()
         self._snapshots = snapshots
         self._followed = followed
         self._by_outcome: dict[tuple[str, int], RouteCounts] = {}
@@ -127,7 +127,7 @@ class Metrics(Collector):
             fresh.write_bytes(_encoder.encode(self._current()))
             fresh.replace(path)
 
-    def _current(self) -> Counts:
+    def _current(self) -> ProcessMetrics:
         counts, snapshots = self.counts, self._snapshots
         counts.swaps, counts.refusals = snapshots.swaps, snapshots.refusals
         counts.refused = snapshots.refusal is not None
@@ -136,7 +136,7 @@ class Metrics(Collector):
             counts.checked_at = snapshots.checked_at(snapshot).timestamp()
         return counts
 
-    def _all_counts(self) -> tuple[list[Counts], list[Counts]]:
+    def _all_counts(self) -> tuple[list[ProcessMetrics], list[ProcessMetrics]]:
         """Return the counts of all workers that ever ran, and of those that are alive."""
         own = self._current()
         ever, alive = [own], [own]
@@ -151,7 +151,7 @@ class Metrics(Collector):
 
 
 def _families(
-    snapshot: Snapshot | None, ever: list[Counts], alive: list[Counts]
+    snapshot: Snapshot | None, ever: list[ProcessMetrics], alive: list[ProcessMetrics]
 ) -> Iterator[Metric]:
     """Sum counters over all workers that ever ran, and gauges over those that are alive."""
     yield from _request_families(each for counts in ever for each in counts.requests)

@@ -68,7 +68,7 @@ class IndexHealth(Struct):
     status: str
 
 
-class Health(Struct):
+class ClusterHealth(Struct):
     """The health of the indexes that a cluster has."""
 
     indices: dict[str, IndexHealth] = {}

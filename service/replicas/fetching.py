@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from service.artifacts.downloads import Piece
+from service.artifacts.downloads import PatchPiece
 from service.artifacts.folder import KeptSnapshots, read_kept
 from service.artifacts.pointer import Patches
 from service.errors import DownloadDamaged, FollowingFailed
@@ -88,7 +88,7 @@ class Fetch:
         self._sections: Mapping[str, list[File]] = {}
         self._kept = read_kept(artifacts, KeptSnapshots()).snapshots
         self._published_patches = patches
-        self._patches: Mapping[str, list[Piece]] = {}
+        self._patches: Mapping[str, list[PatchPiece]] = {}
         self._base = self._patch_file = Path()
 
     def run(self, target: Path) -> None:

@@ -23,6 +23,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from service.prices import Price, is_upto
 from service.schema.records import Pricing
 from service.schema.snapshots import PayeeChange, PriceJump
+from service.schema.values import NULL
+from service.search.postings import Mask
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORD_STORE, RECORDS
 from service.storage.record_store import Records, RecordStore
@@ -40,11 +42,9 @@ RANK = 4
 QUOTE = b'"'[0]
 MULTIPLE = 10
 """The factor of a price that is singled out, up or down."""
-NULL = Raw(b"null")
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
-Keys: TypeAlias = npt.NDArray[np.bytes_]
-Mask: TypeAlias = npt.NDArray[np.bool_]
+IdKeys: TypeAlias = npt.NDArray[np.bytes_]
 EndpointKey: TypeAlias = tuple[str, str, bytes]
 
 
@@ -145,7 +145,7 @@ class _Services:
     The bytes are read and not mapped: pages of a mapping would count as memory of the process.
     """
 
-    def __init__(self, folder: Path, keys: Keys, file: BinaryIO) -> None:
+    def __init__(self, folder: Path, keys: IdKeys, file: BinaryIO) -> None:
         self.order = np.argsort(keys, kind="stable")
         self.sorted_keys = keys[self.order]
         arrays = open_arrays(folder / "records", RECORDS)
@@ -190,7 +190,7 @@ def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -
     return differ
 
 
-def _find(old: Keys, new: Keys) -> tuple[Ordinals, Mask]:
+def _find(old: IdKeys, new: IdKeys) -> tuple[Ordinals, Mask]:
     """Return where each new key stands in the sorted old keys, and whether it is there."""
     if not len(old):
         return np.zeros(len(new), np.int64), np.zeros(len(new), np.bool_)
@@ -228,7 +228,7 @@ class _Ids(NamedTuple):
         }
 
 
-def _make_keys(*snapshots: _Ids) -> list[Keys]:
+def _make_keys(*snapshots: _Ids) -> list[IdKeys]:
     """Return arrays of keys that sort and compare as the ids of these snapshots do.
 
     A key is the prefix of an id, and the rank of its rest among the rests of all ids, 0 for none.
@@ -255,7 +255,7 @@ class Alerts(NamedTuple):
     prices: list[PriceJump]
 
 
-class _Endpoint(Struct, rename="camel"):
+class _ComparedEndpoint(Struct, rename="camel"):
     """An endpoint, with members of any JSON type where catalogue records may hold anything."""
 
     url: str
@@ -283,12 +283,12 @@ class _Endpoint(Struct, rename="camel"):
         return Price(ceiling or pricing.amount, pricing.currency)
 
 
-class _Service(Struct):
-    endpoints: list[_Endpoint] = []
+class _ComparedService(Struct):
+    endpoints: list[_ComparedEndpoint] = []
 
 
 _string = msgspec.json.Decoder(str)
-_service = msgspec.json.Decoder(_Service)
+_service = msgspec.json.Decoder(_ComparedService)
 
 
 def find_alerts(old: bytes | memoryview, new: bytes | memoryview) -> Alerts:
@@ -304,9 +304,11 @@ def find_alerts(old: bytes | memoryview, new: bytes | memoryview) -> Alerts:
     return alerts
 
 
-def _pairs(old: bytes | memoryview, new: bytes | memoryview) -> Iterator[tuple[_Endpoint, ...]]:
+def _pairs(
+    old: bytes | memoryview, new: bytes | memoryview
+) -> Iterator[tuple[_ComparedEndpoint, ...]]:
     """Yield the endpoints of both; of several alike the first with the first, and so on."""
-    known: dict[EndpointKey, deque[_Endpoint]] = {}
+    known: dict[EndpointKey, deque[_ComparedEndpoint]] = {}
     for each in _service.decode(old).endpoints:
         known.setdefault(each.key, deque()).append(each)
     for each in _service.decode(new).endpoints:

@@ -29,7 +29,7 @@ MAX_INT64 = 2**63 - 1
 HEADER_START = len(MAGIC) + 4
 
 Arrays = dict[str, npt.NDArray[Any]]
-Piece = bytes | memoryview | npt.NDArray[Any]
+FilePiece = bytes | memoryview | npt.NDArray[Any]
 
 
 class Array(NamedTuple):
@@ -63,14 +63,14 @@ class Layout:
     def data_offset(self) -> int:
         """The offset of the first array."""
         longest = [
-            _Entry(name, max(each.dtype.split(), key=len), [MAX_INT64] * len(dimensions), 0)
+            _ArrayHeader(name, max(each.dtype.split(), key=len), [MAX_INT64] * len(dimensions), 0)
             for (name, each), dimensions in zip(self.arrays.items(), self.dimensions, strict=True)
         ]
         digits = len(str(MAX_INT64)) * len(longest)  # of the offsets
         return _aligned(HEADER_START + len(_encode(longest)) + digits)
 
 
-class _Entry(Struct, array_like=True):
+class _ArrayHeader(Struct, array_like=True):
     """An array in the header of a file."""
 
     name: str
@@ -92,7 +92,7 @@ class Section(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_header = msgspec.json.Decoder(list[_Entry]).decode
+_decode_header = msgspec.json.Decoder(list[_ArrayHeader]).decode
 
 
 class ArraysWriter:
@@ -100,14 +100,14 @@ class ArraysWriter:
 
     def __init__(self, file: BinaryIO, layout: Layout) -> None:
         self._file, self._layout = file, layout
-        self._entries: list[_Entry] = []
+        self._entries: list[_ArrayHeader] = []
         file.seek(layout.data_offset)
 
     def write(self, name: str, content: npt.NDArray[Any]) -> None:
         """Write the next array."""
         self.stream(name, [content])
 
-    def stream(self, name: str, pieces: Iterable[Piece]) -> npt.NDArray[np.int64]:
+    def stream(self, name: str, pieces: Iterable[FilePiece]) -> npt.NDArray[np.int64]:
         """Write the next array in pieces along its first dimension; returns the length of each.
 
         A piece that is bytes extends an array of bytes. An array of several dimensions needs one
@@ -126,7 +126,7 @@ class ArraysWriter:
             raise ValueError(f"the pieces of {name} differ in type or width: {kinds}")
         declared = np.dtype(self._layout.arrays[name].dtype.split()[0])
         dtype, rest = kinds.pop() if kinds else (declared, ())
-        self._entries.append(_Entry(name, dtype.str, [sum(lengths), *rest], offset))
+        self._entries.append(_ArrayHeader(name, dtype.str, [sum(lengths), *rest], offset))
         return np.array(lengths, np.int64)
 
     def finish(self) -> None:
@@ -207,7 +207,7 @@ def arrays_path(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_Entry]:
+def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_ArrayHeader]:
     """Return the header of a file; raises ValueError or msgspec.MsgspecError."""
     if bytes(content[: len(MAGIC)]) != MAGIC:
         raise ValueError("does not begin as a container of arrays does")
@@ -215,7 +215,7 @@ def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_E
     return _decode_header(bytes(content[HEADER_START : HEADER_START + size]))
 
 
-def _check(layout: Layout, entries: Sequence[_Entry]) -> None:
+def _check(layout: Layout, entries: Sequence[_ArrayHeader]) -> None:
     """Compare a header with a layout; raises ValueError."""
     if [each.name for each in entries] != list(layout.arrays):
         names = ", ".join(each.name for each in entries)

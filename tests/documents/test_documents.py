@@ -23,7 +23,7 @@ from indexer.options import (
     ClusterOptions,
     Limits,
     Policy,
-    Ranking,
+    RankingOptions,
     SourceOptions,
 )
 from indexer.payments.columns import COLUMNS
@@ -65,7 +65,7 @@ DESCRIBED = [
         SourceOptions,
         Policy,
         Limits,
-        Ranking,
+        RankingOptions,
         ClusterOptions,
         BuildOptions,
         ProbeOptions,

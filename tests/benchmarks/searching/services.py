@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, Ranking
+from indexer.options import BuildOptions, RankingOptions
 from indexer.sources.catalogue_file import name_source
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
@@ -43,7 +43,7 @@ def bench_search(count: int, names: Sequence[str]) -> None:
         write_catalogue(documents, source)
         engines = {}
         for label, is_semantic in (("Ratecard", True), ("by words", False)):
-            ranking = Ranking(is_semantic)
+            ranking = RankingOptions(is_semantic)
             options = BuildOptions(
                 sources=(name_source(str(source)),), out=folder / label, ranking=ranking
             )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, Denial, Policy, Ranking, SourceOptions, Stablecoin
+from indexer.options import BuildOptions, Denial, Policy, RankingOptions, SourceOptions, Stablecoin
 from indexer.report import Report
 from indexer.x402.grouping import group_resources
 from service.snapshot.manifest import read_manifest
@@ -166,7 +166,7 @@ def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:
         out=base / "artifacts",
         policy=step.policy,
         max_rejects=Fraction(1),
-        ranking=Ranking(is_semantic=False),
+        ranking=RankingOptions(is_semantic=False),
         endpoints=False,
         downloads=False,
         from_scratch=from_scratch,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from indexer.__main__ import main
 from indexer.build import build_snapshot
 from indexer.columns import records
-from indexer.options import STATIC_RANKING, BuildOptions, Ranking
+from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
 from indexer.record_store import KEY_SIZE
 from indexer.report import Report
 from indexer.segments import indexing, store
@@ -95,7 +95,7 @@ def publish(
     options = BuildOptions(
         sources=(name_source(str(source)),),
         out=folder / "artifacts",
-        ranking=Ranking(is_semantic=False) if words_only else STATIC_RANKING,
+        ranking=RankingOptions(is_semantic=False) if words_only else STATIC_RANKING,
         from_scratch=from_scratch,
     )
     return build_snapshot(options)
@@ -174,13 +174,13 @@ def test_a_text_that_is_analysed_since_an_upgrade_is_part_of_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hash of a list of fields beside the analysis would find the old postings."""
-    contents = records.Endpoint.contents
+    contents = records.IndexedEndpoint.contents
 
-    def with_method(endpoint: records.Endpoint, *annotations: Any) -> tuple[str, ...]:
+    def with_method(endpoint: records.IndexedEndpoint, *annotations: Any) -> tuple[str, ...]:
         title, *others = contents(endpoint, *annotations)
         return (f"{title} {endpoint.method}", *others)
 
-    monkeypatch.setattr(records.Endpoint, "contents", with_method)
+    monkeypatch.setattr(records.IndexedEndpoint, "contents", with_method)
     catalogue = named(*WORDS)
     for method in ("seafaring", "gardening"):
         catalogue["s03"]["endpoints"][0]["method"] = method
