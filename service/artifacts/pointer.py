@@ -107,7 +107,7 @@ def decode_pointer(content: bytes, key: Ed25519PublicKey | None = None) -> Point
         if key is not None:
             _check_signature(file, key)
         pointer = _pointer.decode(file.pointer)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise FollowingFailed("pointer_refused", f"the pointer cannot be read: {error}") from error
     if pointer.format != FORMAT:
         raise FollowingFailed(

@@ -90,6 +90,13 @@ def test_the_text_that_is_not_signed_is_not_read() -> None:
     assert is_refused(lambda: decode_pointer(content, KEY.public_key()), "with the trusted key")
 
 
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_deeply_nested_pointer_is_refused(is_inside: bool) -> None:
+    nested = '{"deep": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    content = json.dumps({"pointer": nested}) if is_inside else nested
+    assert is_refused(lambda: decode_pointer(content.encode()), "cannot be read")
+
+
 def test_a_lower_serial_is_refused_and_the_same_is_not() -> None:
     check_pointer(POINTER, 7, 0, NOW)
     assert is_refused(lambda: check_pointer(POINTER, 8, 0, NOW), "earlier publication")
