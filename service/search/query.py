@@ -95,12 +95,13 @@ class QueryParser:
         vector = encode_query(self._encoder, query, expansions)
         if vector is None:
             return None
-        return VectorQuery(
-            self._vectors,
-            vector,
-            self.header.config,
-            is_specific=self._expander.is_specific(expansions),
-        )
+        config = self.header.config
+        share = config.specific_weight if self._expander.is_specific(expansions) else 1
+        weights = {
+            True: config.similarity_weight * share * config.impact_scale,
+            False: config.document_similarity_weight * share * config.impact_scale,
+        }
+        return VectorQuery(self._vectors, vector, config, weights)
 
     def _services_named(self, query: str) -> Integers:
         name_hash = np.uint64(text_hash(name_key(query)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class Encoder:
         check_encoder(path, self.rows, self.scales, len(self.numbers))
         self.dimensions = self.rows.shape[1]
         self._factors = self.scales.astype(np.int32)
-        self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(WordPieces(self.numbers))
+        self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(partial(word_pieces, self.numbers))
 
     def pieces(self, word: str) -> tuple[int, ...]:
         """Return the numbers of the pieces of a folded word, none where it has no vector."""
@@ -69,30 +69,24 @@ class Encoder:
         return quantise(np.einsum("p,pd->d", factors, rows))
 
 
-class WordPieces:
-    """Cuts words into the longest known pieces, from the left (WordPiece; Wu et al., 2016).
+def word_pieces(numbers: Mapping[str, int], word: str) -> tuple[int, ...]:
+    """Cut a word into the longest known pieces, from the left (WordPiece; Wu et al., 2016).
 
-    `numbers` has the number of each piece.
+    Returns the `numbers` of the pieces, none where a part of the word is no piece.
     """
-
-    def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._numbers = numbers
-
-    def __call__(self, word: str) -> tuple[int, ...]:
-        """Return the numbers of the pieces, none where a part of the word is no piece."""
-        pieces: list[int] = []
-        start = 0
-        while start < len(word):
-            prefix = CONTINUATION if start else ""
-            for stop in range(len(word), start, -1):
-                number = self._numbers.get(prefix + word[start:stop])
-                if number is not None:
-                    pieces.append(number)
-                    break
-            else:
-                return ()
-            start = stop
-        return tuple(pieces)
+    pieces: list[int] = []
+    start = 0
+    while start < len(word):
+        prefix = CONTINUATION if start else ""
+        for stop in range(len(word), start, -1):
+            number = numbers.get(prefix + word[start:stop])
+            if number is not None:
+                pieces.append(number)
+                break
+        else:
+            return ()
+        start = stop
+    return tuple(pieces)
 
 
 def is_identifier(text: str) -> bool:

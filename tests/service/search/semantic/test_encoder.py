@@ -17,8 +17,8 @@ from service.search.semantic.encoder import (
     LARGEST,
     Encoder,
     QueryVector,
-    WordPieces,
     is_identifier,
+    word_pieces,
 )
 from service.search.semantic.encoders import open_encoder
 from tests.support.running import examples
@@ -40,7 +40,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
 def test_a_word_is_cut_into_the_longest_pieces_or_has_none(
     word: str, pieces: tuple[int, ...]
 ) -> None:
-    assert WordPieces(NUMBERS)(word) == pieces
+    assert word_pieces(NUMBERS, word) == pieces
 
 
 @pytest.mark.parametrize(
