@@ -71,10 +71,11 @@ class FilterIndex:
         self._enriched: Mask = arrays["enriched"]
         self._payers: npt.NDArray[np.uint32] = arrays["payers"]
         self.alive: npt.NDArray[np.int8] = arrays["alive"]
-        self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None}
-        for name, array in arrays.items():
-            if name.startswith(ORDER):
-                self._orders[name.removeprefix(ORDER)] = array
+        self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None} | {
+            name.removeprefix(ORDER): array
+            for name, array in arrays.items()
+            if name.startswith(ORDER)
+        }
 
     def __len__(self) -> int:
         return len(self._enriched)
