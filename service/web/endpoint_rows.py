@@ -17,6 +17,7 @@ from service.probes import describe_liveness, warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.probes import ProbeFacts
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
+from service.snapshot import Snapshot
 from service.snapshot.call_facts import TOOL_URL, CallFacts, tool_of
 from service.web.card import MAX_TEXT, quantity
 
@@ -89,6 +90,7 @@ class ParameterRow(Struct):
     default: str
 
 
+_summary = msgspec.json.Decoder(EndpointSummary)
 _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -115,18 +117,16 @@ def row_of(
     )
 
 
-def result_of(
-    endpoint: EndpointSummary,
-    number: int,
-    facts: ProbeFacts,
-    offer_price: tuple[float, str] | None,
-) -> EndpointResult:
+def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
+    endpoints = snapshot.endpoints
+    endpoint = _summary.decode(endpoints.text(ordinal, offer))
+    offer_price = endpoints.price_of(ordinal, offer)
     pricing = offer_pricing(endpoint.pricing, endpoint.match, offer_price)
     return EndpointResult(
         **_cut(_texts(endpoint, pricing)),
-        **_probe_texts(facts),
-        number=number,
+        **_probe_texts(endpoints.probe_facts(ordinal)),
+        number=endpoints.place_of(ordinal),
         service_id=endpoint.service.id,
         service_name=endpoint.service.name[:MAX_TEXT],
         curated=endpoint.service.enriched,

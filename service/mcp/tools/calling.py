@@ -23,7 +23,6 @@ from service.mcp.tools.rows import (
     command_of,
     endpoint_line,
     endpoint_row,
-    endpoint_text,
 )
 from service.mcp.tools.texts import clean, decode_printable
 from service.mcp.tools.tool_calls import PAYS_WITH as TOOL_PAYS_WITH
@@ -113,7 +112,7 @@ _endpoint = msgspec.json.Decoder(Endpoint)
 async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
     """Return a command that calls an endpoint, its parameters, and the ways to pay."""
     ordinal = endpoint_of(snapshot, call.endpoint)
-    endpoint = _endpoint.decode(endpoint_text(snapshot, ordinal))
+    endpoint = _endpoint.decode(snapshot.endpoints.text(ordinal))
     undescribed = _undescribed(endpoint)
     parameters = [*(endpoint.parameters or []), *undescribed]
     values = encode_values(parameters, call.values)

@@ -22,7 +22,6 @@ from service.mcp.tools.rows import (
     ServiceRow,
     endpoint_line,
     endpoint_row,
-    endpoint_text,
     find_endpoint,
     operator_text,
     service_line,
@@ -121,9 +120,9 @@ async def get(snapshot: Snapshot, call: Get) -> Answer:
         raise InvalidParameter("cursor", CURSOR_UNUSED)
     endpoint = endpoint_of(snapshot, call.id)
     if call.detail == "full":
-        return _stored("endpoint", _bounded(endpoint_text(snapshot, endpoint)))
+        return _stored("endpoint", _bounded(snapshot.endpoints.text(endpoint)))
     row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, is_first=True)
-    description = _endpoint.decode(endpoint_text(snapshot, endpoint)).description
+    description = _endpoint.decode(snapshot.endpoints.text(endpoint)).description
     row.seller_says = clean(description or row.seller_says, MAX_DESCRIPTION)
     profile = snapshot.profiles.read_endpoint(endpoint)
     row.operator_says = operator_text(profile, MAX_DESCRIPTION)

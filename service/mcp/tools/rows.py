@@ -16,7 +16,6 @@ from service.api.documents.curl import METHODS, curl
 from service.api.endpoints import EndpointSummary
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.offers import NONE
 from service.mcp.tools.texts import clean, escape_ignorable
 from service.networks import is_known_network, network_label
 from service.prices import Price, endpoint_price, format_decimal, service_price
@@ -101,7 +100,7 @@ def endpoint_row(
     snapshot: Snapshot, ordinal: int, filters: EndpointFilters, *, is_first: bool = False
 ) -> EndpointRow:
     """Return the row of an endpoint, with the terms that satisfy the filters."""
-    text = endpoint_text(snapshot, ordinal)
+    text = snapshot.endpoints.text(ordinal)
     listed = _summary.decode(text)
     terms = terms_of(snapshot, ordinal, listed.pricing, filters)
     calls = listed.quality.l30_days_total_calls if listed.quality else UNSET
@@ -185,8 +184,6 @@ def service_line(row: ServiceRow, max_says: int = MAX_LINE_SAYS) -> str:
 
 def operator_text(profile: Profile | None, limit: int = MAX_SAYS) -> str:
     """Return the words of the operator about a service or an endpoint, on one line."""
-    if profile is None:
-        return ""
     return clean("; ".join(f"{label}: {text}" for label, text in describe(profile)), limit)
 
 
@@ -219,14 +216,9 @@ def _price(price: Price) -> str:
     return clean(str(price._replace(currency=clean(price.currency, MAX_CURRENCY))), MAX_NAME)
 
 
-def endpoint_text(snapshot: Snapshot, ordinal: int) -> bytes:
-    """Return the JSON of an endpoint, with its service and without words of the operator."""
-    return b"".join(snapshot.endpoints.item(ordinal, NONE, annotated=False))
-
-
 def read_summary(snapshot: Snapshot, ordinal: int) -> EndpointSummary:
     """Return the part of an endpoint that lists show."""
-    return _summary.decode(endpoint_text(snapshot, ordinal))
+    return _summary.decode(snapshot.endpoints.text(ordinal))
 
 
 def endpoint_id(snapshot: Snapshot, ordinal: int, endpoint: EndpointSummary) -> str:
@@ -234,10 +226,8 @@ def endpoint_id(snapshot: Snapshot, ordinal: int, endpoint: EndpointSummary) -> 
 
     The hash tells whether another snapshot has another endpoint in this place.
     """
-    endpoints = snapshot.endpoints
-    service = endpoints.service_of(ordinal)
-    number = ordinal - endpoints.of_service(service).start
-    return f"{snapshot.id_table[service]}/{number}-{_digest(endpoint)}"
+    place = snapshot.endpoints.place_of(ordinal)
+    return f"{endpoint.service.id}/{place}-{_digest(endpoint)}"
 
 
 def find_endpoint(snapshot: Snapshot, reference: str) -> int | None:
