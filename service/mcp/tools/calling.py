@@ -24,7 +24,7 @@ from service.mcp.tools.rows import (
     endpoint_line,
     endpoint_row,
 )
-from service.mcp.tools.texts import clean, decode_printable
+from service.mcp.tools.texts import clean, decode_printable, first_fitting
 from service.mcp.tools.tool_calls import PAYS_WITH as TOOL_PAYS_WITH
 from service.mcp.tools.tool_calls import ToolCall, sign_ins, tool_call, tool_lines
 from service.prices import CONTRADICTION, describe_offer
@@ -119,8 +119,9 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
     row = endpoint_row(snapshot, ordinal, _filters(snapshot, ordinal, call.network))
     listing = listing_of(snapshot, ordinal)
     facts = listing.ratecard
-    accepts, accepts_left_out = _fit(listing.accepts)
-    described = _describe_all(parameters)
+    accepts = [*map(decode_printable, first_fitting(listing.accepts, MAX_ACCEPTS, _json_size))]
+    accepts_left_out = len(listing.accepts) - len(accepts)
+    described = first_fitting(map(_describe, parameters), MAX_PARAMETER_BYTES, _json_size)
     tool = tool_of(endpoint.url, facts)
     of_tool = None if tool is None else tool_call(tool, parameters, values)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
@@ -253,16 +254,8 @@ def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
     ]
 
 
-def _describe_all(parameters: Sequence[ParameterDescriptor]) -> list[Parameter]:
-    """Return the parameters as far as they fit."""
-    described: list[Parameter] = []
-    room = MAX_PARAMETER_BYTES
-    for parameter in map(_describe, parameters):
-        room -= len(msgspec.json.encode(parameter))
-        if room < 0:
-            break
-        described.append(parameter)
-    return described
+def _json_size(value: Raw | Parameter) -> int:
+    return len(msgspec.json.encode(value))
 
 
 def _describe(parameter: ParameterDescriptor) -> Parameter:
@@ -303,15 +296,3 @@ def _parameter_line(parameter: Parameter) -> str:
 
 def _omitted(count: int, things: str) -> list[str]:
     return [f"{count} {things} are too long and left out"] if count else []
-
-
-def _fit(entries: Sequence[Raw]) -> tuple[list[Any], int]:
-    """Return the ways to pay as far as they fit, and how many do not."""
-    fitting: list[Any] = []
-    room = MAX_ACCEPTS
-    for entry in entries:
-        room -= len(bytes(entry))
-        if room < 0:
-            break
-        fitting.append(decode_printable(entry))
-    return fitting, len(entries) - len(fitting)

@@ -27,7 +27,13 @@ from service.mcp.tools.rows import (
     service_line,
     service_row,
 )
-from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable, escape_ignorable
+from service.mcp.tools.texts import (
+    ELLIPSIS,
+    clean,
+    decode_printable,
+    escape_ignorable,
+    first_fitting,
+)
 from service.schema.demand import StoredDemand
 from service.schema.records import MAX_STATUS, Endpoint, Service
 from service.schema.status import Counts
@@ -155,17 +161,16 @@ def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
     text = snapshot.services.text(ordinal)
     if len(text) <= size:
         return text
-    fitting: list[Raw] = []
     endpoints = _with_endpoints.decode(text).endpoints
-    room = size - len(text) + sum(len(bytes(each)) + 1 for each in endpoints)
-    for each in endpoints:
-        room -= len(bytes(each)) + 1
-        if room < 0:
-            break
-        fitting.append(each)
+    room = size - len(text) + sum(map(_size_with_comma, endpoints))
+    fitting = first_fitting(endpoints, room, _size_with_comma)
     members: dict[str, Any] = _members.decode(text)
     members |= {"endpoints": fitting, "endpointsLeftOut": len(endpoints) - len(fitting)}
     return _bounded(msgspec.json.encode(members), size + 100)
+
+
+def _size_with_comma(endpoint: Raw) -> int:
+    return len(bytes(endpoint)) + 1
 
 
 def read_catalogue(snapshot: Snapshot, checked_at: datetime) -> Answer:
