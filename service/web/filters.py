@@ -69,6 +69,23 @@ L = TypeVar("L", BrowseServices, BrowseEndpoints)
 CONTROLS = {*ENDPOINT_PANELS, "q", "maxPrice", "sort"}
 """Parameters that the form has a control for."""
 SHARED = parameters_of(BrowseServices).keys() & parameters_of(BrowseEndpoints).keys()
+LABELS = {
+    ("enriched", "true"): "Curated",
+    ("enriched", "false"): "Not curated",
+    ("registration", "true"): "With registration",
+    ("registration", "false"): "Without registration",
+    ("alive", "true"): "Alive",
+    ("alive", "false"): "Dead",
+    ("match", "all"): "All words",
+    ("perService", "0"): "All of each service",
+}
+"""Labels of selected filters, by parameter and value."""
+VALUE_LABELS = {
+    "maxPrice": "Up to {}",
+    "minPayers": "{} payers or more",
+    "perService": "Up to {} of a service",
+}
+"""Labels with a place for any other value; without such a label, the value is the label."""
 BY_NAME = ("sort", "name")
 """The order that services alone have."""
 
@@ -183,21 +200,4 @@ async def _find(snapshot: Snapshot, listing: Listing, **changes: object) -> Hits
 
 
 def _label(name: str, value: str) -> str:
-    match name, value:
-        case "maxPrice", price:
-            return f"Up to {price}"
-        case "enriched", flag:
-            return "Curated" if flag == "true" else "Not curated"
-        case "registration", flag:
-            return "With registration" if flag == "true" else "Without registration"
-        case "minPayers", number:
-            return f"{number} payers or more"
-        case "alive", flag:
-            return "Alive" if flag == "true" else "Dead"
-        case "match", _:
-            return "All words"
-        case "perService", "0":
-            return "All of each service"
-        case "perService", number:
-            return f"Up to {number} of a service"
-    return value or "None"
+    return LABELS.get((name, value)) or VALUE_LABELS.get(name, "{}").format(value or "None")
