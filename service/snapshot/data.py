@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from service.filtering.facets import FacetCounts
-from service.filtering.filters import NO_FILTERS, Filters, ServiceFilterIndex
+from service.filtering.facets import SERVICE_KEYS, FacetCounts
+from service.filtering.filters import NO_FILTERS, FilterIndex, Filters
 from service.filtering.offers import Offers
 from service.schema.responses import Explanation
 from service.search.postings import Mask, read_header
@@ -25,7 +25,7 @@ from service.snapshot.manifest import Manifest
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
-from service.storage.layouts import GROUPS
+from service.storage.layouts import GROUPS, SERVICE_FILTERS
 from service.storage.record_store import IdTable, Records, RecordStore
 
 
@@ -54,9 +54,9 @@ class SnapshotData:
     `services` and `summaries` hold the stored JSON of the services, with and without endpoints,
     and `resources` that of what discovery feeds list. `endpoints` are those of all services,
     `offers` the ways to pay for them, and `profiles` the words of the operator. `filters` selects
-    and orders the services. `parser` has the lexicon of the index, and `groups` the documents of
-    each service, None where each service is one document; `is_endpoint` flags the documents that
-    are endpoints, None where all are.
+    and orders the services. `header` counts the documents of the index, and `parser` has its
+    lexicon. `groups` has the documents of each service, None where each service is one document;
+    `is_endpoint` flags the documents that are endpoints, None where all are.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
@@ -80,11 +80,11 @@ class SnapshotData:
             open_arrays(folder / "postings" / "groups", GROUPS)["penalties"],
             self.profiles,
         )
-        self.filters = ServiceFilterIndex(folder / "filters")
+        self.filters = FilterIndex(open_arrays(folder / "filters", SERVICE_FILTERS), SERVICE_KEYS)
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)
         self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
-        header = read_header(folder / "postings")
+        self.header = header = read_header(folder / "postings")
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
         self.groups = None if is_one_each else self.endpoints.groups
         self.is_endpoint: Mask | None = None
