@@ -59,7 +59,7 @@ class EndpointRow(EndpointLine, kw_only=True):
     tool: str
     example: str
     sign_in: str
-    parameters: list[ParameterRow]
+    parameters: list[ParameterDescriptor]
     is_brief: bool
     profile: list[tuple[str, str]] = []
 
@@ -76,18 +76,6 @@ class EndpointResult(EndpointLine, kw_only=True):
     service_name: str
     curated: bool
     matches: int = 0
-
-
-class ParameterRow(Struct):
-    """The texts of a parameter."""
-
-    name: str
-    place: str
-    required: bool
-    description: str
-    example: str
-    values: str
-    default: str
 
 
 _summary = msgspec.json.Decoder(EndpointSummary)
@@ -112,7 +100,7 @@ def row_of(
         example=facts.example_url,
         offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
         sign_in="; or ".join(" or ".join(each.methods) for each in facts.requires),
-        parameters=[] if is_brief else [*map(_parameter_row, endpoint.parameters or [])],
+        parameters=[] if is_brief else endpoint.parameters or [],
         is_brief=is_brief,
     )
 
@@ -183,21 +171,14 @@ def _scheme(pricing: Pricing) -> str:
     return f"{pricing.scheme}{f', from {lowest}' if is_bounded else ''}" if pricing.scheme else ""
 
 
-def _parameter_row(parameter: ParameterDescriptor) -> ParameterRow:
+def format_values(parameter: ParameterDescriptor) -> str:
+    """Return the first allowed values of a parameter as JSON, and the number of others."""
     values = parameter.enum_values or []
     more = [f"{len(values) - MAX_VALUES:,} more"] if len(values) > MAX_VALUES else []
-    return ParameterRow(
-        name=parameter.name,
-        place=f"{parameter.type} in {parameter.group}",
-        required=parameter.required is True,
-        description=parameter.description or "",
-        example=_value(parameter.example),
-        values=", ".join([*map(_json, values[:MAX_VALUES]), *more]),
-        default=_value(parameter.default),
-    )
+    return ", ".join([*map(_json, values[:MAX_VALUES]), *more])
 
 
-def _value(raw: Raw | UnsetType) -> str:
+def format_value(raw: Raw | UnsetType) -> str:
     """Return a value as JSON; null and an empty string become an empty text."""
     text = "" if raw is UNSET else _json(raw)
     return "" if text in ("null", '""') else text

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -24,15 +25,24 @@ from service.errors import RatecardError, ServiceNotFound
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable
+from service.networks import network_label
+from service.schema.listings import ListingReport
 from service.schema.profiles import describe
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.web.card import card_of, listed_card_of, quantity
-from service.web.demand import demand_facts, popular_rows
-from service.web.ecosystem import payments_of, statistics_of
+from service.web.demand import demand_facts, popular_services
+from service.web.ecosystem import (
+    abbreviate,
+    format_count,
+    format_money,
+    format_units,
+    payments_of,
+    statistics_of,
+)
+from service.web.endpoint_rows import format_value, format_values
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
 from service.web.filters import BrowseEndpoints, BrowseServices, controls_of, count_unselected
-from service.web.listed import report_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
@@ -48,6 +58,8 @@ PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trus
 PAGE_HEADERS = {"referrer-policy": "same-origin", "content-security-policy": PAGE_POLICY}
 DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": f"{POLICY}img-src 'self' data:"}
 """Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
+
+_report = msgspec.json.Decoder(ListingReport)
 
 # Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -140,7 +152,7 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Respons
         "ecosystem.html",
         statistics=statistics_of(tables, operation.timeframe),
         payments=payments,
-        popular=popular_rows(snapshot),
+        popular=popular_services(snapshot),
         days=operation.timeframe,
         **_paging(operation, "page", 1, operation.page + 1 + has_next),
     )
@@ -155,7 +167,8 @@ async def listed_page(request: Request, operation: BrowseListings) -> Response:
     page = _render(
         request,
         "listed.html",
-        report=report_of(explanation.body(snapshot), ENDPOINTS),
+        report=_report.decode(explanation.body(snapshot)),
+        page_size=ENDPOINTS,
         query=urlencode({"url": explanation.url}),
     )
     return explanation.respond(page, "text/html", **PAGE_HEADERS)
@@ -221,7 +234,16 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals["quantity"] = quantity
+_templates.globals |= {
+    "abbreviate": abbreviate,
+    "format_count": format_count,
+    "format_money": format_money,
+    "format_units": format_units,
+    "format_value": format_value,
+    "format_values": format_values,
+    "network_label": network_label,
+    "quantity": quantity,
+}
 
 
 def _page(
