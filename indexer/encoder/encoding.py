@@ -23,7 +23,7 @@ from indexer.encoder.quantising import (
 )
 from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.analysis import is_encodable
-from service.search.semantic.encoder import Encoder, is_identifier, scale_rows, word_pieces
+from service.search.semantic.encoder import IDENTIFIER, Encoder, scale_rows, word_pieces
 
 MOST_PIECES = 512
 """Pieces of a text that are encoded, the first: of a longer one they say what it is about."""
@@ -136,7 +136,7 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
 
     def words_of(self, text: str) -> list[tuple[int, ...]]:
         """Return the numbers of the pieces of each word of a text without blanks."""
-        if is_identifier(text):
+        if IDENTIFIER.search(text):
             return []
         words = [word.text for word in words_of_piece(text) if not word.redundant]
         return [self._of_word(word) if is_encodable(word) else () for word in words]

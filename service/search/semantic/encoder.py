@@ -30,6 +30,13 @@ MOST_DIMENSIONS = 1000
 LARGEST_SCALE = 4095
 """Largest scale of a row: sums of 4,000 products of components and scales fit in int32."""
 
+IDENTIFIER = re.compile(
+    r"0[xX][0-9a-fA-F]{4}"
+    r"|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    r"|[0-9][A-Za-z]+[0-9]+[A-Za-z]+[0-9]"  # three numbers between letters
+)
+"""Part of a hash, a UUID, a key or the like: a text with such a part has no meaning."""
+
 Vector = npt.NDArray[np.float32]
 
 
@@ -87,18 +94,6 @@ def word_pieces(numbers: Mapping[str, int], word: str) -> tuple[int, ...]:
             return ()
         start = stop
     return tuple(pieces)
-
-
-def is_identifier(text: str) -> bool:
-    """Return whether a text holds a hash, a UUID, a key or the like."""
-    return _IDENTIFIER.search(text) is not None
-
-
-_IDENTIFIER = re.compile(
-    r"0[xX][0-9a-fA-F]{4}"
-    r"|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-    r"|[0-9][A-Za-z]+[0-9]+[A-Za-z]+[0-9]"  # three numbers between letters
-)
 
 
 def scale_rows(rows: npt.NDArray[np.int8], scales: npt.NDArray[np.int16]) -> npt.NDArray[np.int32]:

@@ -12,7 +12,7 @@ from service.search.config import SearchConfig
 from service.search.groups import Units, is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import QueryVector, is_identifier
+from service.search.semantic.encoder import IDENTIFIER, QueryVector
 from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vector_index import STEPS, Floats, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
@@ -81,8 +81,8 @@ def encode_query(
     corrected to: the pieces of an unfinished word mean something else.
     """
     texts = None
-    if is_identifier(query):
-        meant = " ".join(chunk for chunk in query.split() if not is_identifier(chunk))
+    if IDENTIFIER.search(query):
+        meant = " ".join(chunk for chunk in query.split() if not IDENTIFIER.search(chunk))
         texts = {word.text for word in query_words(meant)}
     pieces: list[int] = []
     for each in expansions:
