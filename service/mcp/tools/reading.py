@@ -24,6 +24,7 @@ from service.mcp.tools.rows import (
     endpoint_row,
     find_endpoint,
     operator_text,
+    read_summary,
     service_line,
     service_row,
 )
@@ -35,7 +36,7 @@ from service.mcp.tools.texts import (
     first_fitting,
 )
 from service.schema.demand import StoredDemand
-from service.schema.records import MAX_STATUS, Endpoint, Service
+from service.schema.records import MAX_STATUS, Service
 from service.schema.status import Counts
 from service.schema.values import Timestamp, format_timestamp
 from service.snapshot import Snapshot
@@ -108,7 +109,6 @@ class _WithEndpoints(Struct):
 
 _service = msgspec.json.Decoder(Service)
 _demand = msgspec.json.Decoder(StoredDemand)
-_endpoint = msgspec.json.Decoder(Endpoint)
 _with_endpoints = msgspec.json.Decoder(_WithEndpoints)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
@@ -128,7 +128,7 @@ async def get(snapshot: Snapshot, call: Get) -> Answer:
     if call.detail == "full":
         return _stored("endpoint", _bounded(snapshot.endpoints.text(endpoint)))
     row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, is_first=True)
-    description = _endpoint.decode(snapshot.endpoints.text(endpoint)).description
+    description = read_summary(snapshot, endpoint).description
     row.seller_says = clean(description or row.seller_says, MAX_DESCRIPTION)
     profile = snapshot.profiles.read_endpoint(endpoint)
     row.operator_says = operator_text(profile, MAX_DESCRIPTION)
