@@ -87,13 +87,12 @@ def row_of(
     endpoint: Endpoint, number: int, observed: ProbeFacts, facts: CallFacts, *, is_brief: bool
 ) -> EndpointRow:
     """Return the row of an endpoint on the page of its service."""
-    texts, probed = _texts(endpoint, endpoint.pricing), _probe_texts(observed)
+    line = _line(endpoint, endpoint.pricing, observed, MAX_TEXT if is_brief else None)
     if endpoint.prices_contradict is True:
-        probed["warnings"].insert(0, _sentence(CONTRADICTION))
+        line["warnings"].insert(0, _sentence(CONTRADICTION))
     tool = tool_of(endpoint.url, facts)
     return EndpointRow(
-        **(_cut(texts) if is_brief else texts),
-        **probed,
+        **line,
         number=number,
         curl="" if is_brief or tool else curl(endpoint),
         tool=_tool(tool) if tool else "",
@@ -112,8 +111,7 @@ def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     offer_price = endpoints.price_of(ordinal, offer)
     pricing = offer_pricing(endpoint.pricing, endpoint.match, offer_price)
     return EndpointResult(
-        **_cut(_texts(endpoint, pricing)),
-        **_probe_texts(endpoints.probe_facts(ordinal)),
+        **_line(endpoint, pricing, endpoints.probe_facts(ordinal), MAX_TEXT),
         number=endpoints.place_of(ordinal),
         service_id=endpoint.service.id,
         service_name=endpoint.service.name[:MAX_TEXT],
@@ -128,22 +126,18 @@ def split_url(url: str) -> tuple[str, str]:
     return (host, path) if path else ("", host)
 
 
-def _probe_texts(facts: ProbeFacts) -> dict[str, Any]:
-    """Return the fields of `EndpointLine` that probers saw."""
-    liveness = "" if facts.alive is False else describe_liveness(facts)
-    return {"liveness": liveness, "warnings": [*map(_sentence, warnings_of(facts))]}
-
-
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, str]:
-    """Return the other fields of `EndpointLine`."""
+def _line(
+    endpoint: Endpoint | EndpointSummary, pricing: Pricing, observed: ProbeFacts, limit: int | None
+) -> dict[str, Any]:
+    """Return the fields of `EndpointLine`, with this many characters of each text or all."""
     (host, path), price = split_url(endpoint.url), endpoint_price(pricing)
     quality = endpoint.quality
     calls = quality.l30_days_total_calls if quality else UNSET
-    return {
+    texts = {
         "method": endpoint.method or ("MCP" if endpoint.url.startswith(TOOL_URL) else "GET"),
         "path": path,
         "price": price.amount,
@@ -154,15 +148,15 @@ def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, 
         "network": network_label(pricing.network) if pricing.network else "",
         "calls": f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
     }
+    return {name: text[:limit] for name, text in texts.items()} | {
+        "liveness": "" if observed.alive is False else describe_liveness(observed),
+        "warnings": [*map(_sentence, warnings_of(observed))],
+    }
 
 
 def _tool(tool: ToolFacts) -> str:
     server = f" of {tool.server}" if tool.server else ", of a server that the listing does not name"
     return f"MCP tool {tool.name}{server}, over {tool.transport}"
-
-
-def _cut(texts: dict[str, str]) -> dict[str, Any]:
-    return {name: text[:MAX_TEXT] for name, text in texts.items()}
 
 
 def _scheme(pricing: Pricing) -> str:

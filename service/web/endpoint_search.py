@@ -63,7 +63,7 @@ async def results_of(
         counting = replace(conditions, sort="popularity", per_service=0)
         counted = await snapshot.engine.search_endpoints(search.q or None, 1, 0, counting)
         for each in (counted.facets or {})["service"]:
-            if int(each["count"]) > search.filters.per_service:
+            if int(each["count"]) > search.per_service:
                 last[str(each["value"])].matches = int(each["count"])
     return results
 

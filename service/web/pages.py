@@ -6,7 +6,6 @@ Scripts fetch the same documents, and swap in the parts that differ.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -116,7 +115,6 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response
         omitted=hits.total - hits.listed,
         size=snapshot.manifest.counts.endpoints,
         page_size=ENDPOINTS,
-        query_of_all=partial(_query_of_all, listing),
         **await controls_of(snapshot, listing, hits.facets),
         **_paging(listing, "offset", listing.limit, hits.listed),
     )
@@ -213,12 +211,6 @@ def _paging(operation: Operation, field: str, step: int, total: int) -> dict[str
     }
 
 
-def _query_of_all(search: BrowseEndpoints, service_id: str | None = None) -> str:
-    """Return the query string of all matches, or of all those of one service."""
-    services = search.service if service_id is None else (service_id,)
-    return format_query(search, per_service=0, service=services, offset=0)
-
-
 def _strip_bidi_controls(value: object) -> object:
     """Strip bidirectional controls from text; markup and text escaped by `|e` keep them."""
     is_text = isinstance(value, str) and not hasattr(value, "__html__")
@@ -238,6 +230,7 @@ _templates.globals |= {
     "abbreviate": abbreviate,
     "format_count": format_count,
     "format_money": format_money,
+    "format_query": format_query,
     "format_units": format_units,
     "format_value": format_value,
     "format_values": format_values,
