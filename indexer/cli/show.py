@@ -160,7 +160,7 @@ def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> N
 
 
 def _draw_profile(console: Console, indent: int, profile: Profile | None) -> None:
-    for label, text in describe(profile) if profile else ():
+    for label, text in describe(profile):
         _draw(console, indent, (f"operator, {label}: ", "dim"), shorten(text, MAX_TEXT))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
@@ -24,7 +24,7 @@ from indexer.encoder.quantising import (
 from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.analysis import is_encodable
 from service.search.postings import Integers
-from service.search.semantic.encoder import Encoder, WordPieces, is_identifier, scale_rows
+from service.search.semantic.encoder import IDENTIFIER, Encoder, scale_rows, word_pieces
 
 MOST_PIECES = 512
 """Pieces of a text that are encoded, the first: of a longer one they say what it is about."""
@@ -123,7 +123,7 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
     """The numbers of the word pieces of a text without blanks."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._of_word = lru_cache(CACHED_PIECES)(WordPieces(numbers))
+        self._of_word = lru_cache(CACHED_PIECES)(partial(word_pieces, numbers))
 
     def __missing__(self, text: str) -> tuple[int, ...]:
         pieces = list(chain.from_iterable(self.words_of(text)))
@@ -135,7 +135,7 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
 
     def words_of(self, text: str) -> list[tuple[int, ...]]:
         """Return the numbers of the pieces of each word of a text without blanks."""
-        if is_identifier(text):
+        if IDENTIFIER.search(text):
             return []
         words = [word.text for word in words_of_piece(text) if not word.redundant]
         return [self._of_word(word) if is_encodable(word) else () for word in words]

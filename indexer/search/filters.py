@@ -28,7 +28,7 @@ class FacetValues(NamedTuple):
 
 
 def write_filters(path: Path, columns: RecordColumns, popularity: Popularity) -> None:
-    """Write the container of a `ServiceFilterIndex`."""
+    """Write the container of the `FilterIndex` of services."""
     services, runs = columns.services, columns.service_runs
     count = len(services)
     names = [name.casefold() for name in runs["name"].strings()]

@@ -56,7 +56,7 @@ async def get_archive_in_package(request: Request) -> ASGIApp:
 async def get_package(request: Request) -> ASGIApp:
     """Describe the archives of a snapshot as a data package."""
     download = await _find(request, Downloads.download, request.path_params["id"])
-    return _json(_encode(_package(download)), download.id, NO_CACHE)
+    return _json(msgspec.json.encode(_package(download)), download.id, NO_CACHE)
 
 
 async def get_manifest(request: Request) -> ASGIApp:
@@ -68,7 +68,7 @@ async def get_manifest(request: Request) -> ASGIApp:
 async def get_section_index(request: Request) -> ASGIApp:
     """Send the sections of the files of a copy."""
     download, _ = await _find(request, Downloads.manifest, request.path_params["sha256"])
-    return _json(_encode(download.section_index), download.id, IMMUTABLE)
+    return _json(msgspec.json.encode(download.section_index), download.id, IMMUTABLE)
 
 
 async def get_section(request: Request) -> ASGIApp:
@@ -80,7 +80,7 @@ async def get_section(request: Request) -> ASGIApp:
 async def get_patch_index(request: Request) -> ASGIApp:
     """Send the pieces of the files that changed between two snapshots."""
     download, _ = await _find(request, Downloads.patches, *_ends(request))
-    return _json(_encode(download.patch_index), download.id, IMMUTABLE)
+    return _json(msgspec.json.encode(download.patch_index), download.id, IMMUTABLE)
 
 
 async def get_patches(request: Request) -> ASGIApp:
@@ -176,10 +176,6 @@ def _package(download: Download) -> dict[str, Any]:
             for path, (name, kind, title) in described.items()
         ],
     }
-
-
-def _encode(value: Any) -> bytes:
-    return msgspec.json.encode(value)
 
 
 def _json(body: bytes, snapshot_id: str, cache_control: str) -> Cacheable:

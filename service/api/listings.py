@@ -16,7 +16,7 @@ from service.filtering.offers import NONE
 from service.http.bodies import Body
 from service.http.context import snapshot_of
 from service.http.responses import JSON, Cacheable
-from service.schema.listings import ADVICE, Advice, ListingAdvice
+from service.schema.listings import ADVICE, ListingAdvice
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.listings import UrlFates, host_hash, payee_hash
@@ -144,13 +144,8 @@ def explain(snapshot: Snapshot, key: int, url: str = "") -> ListingExplanation:
     """Return the fates of a URL, or of the place of a record, by its hash."""
     answer = snapshot.listings.find(key)
     is_known = answer.is_listed or bool(answer.fates or answer.notes)
-    advice = advice_of(answer.advice) if is_known else [_invite(snapshot)]
-    return ListingExplanation(url, is_known, answer, advice)
-
-
-def advice_of(advice: Advice) -> list[ListingAdvice]:
-    """Return the texts of advice."""
-    return [text for bit, text in ADVICE.items() if bit in advice]
+    advice = [text for bit, text in ADVICE.items() if bit in answer.advice]
+    return ListingExplanation(url, is_known, answer, advice if is_known else [_invite(snapshot)])
 
 
 def _invite(snapshot: Snapshot) -> ListingAdvice:

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlencode
 
 from msgspec import NODEFAULT, Meta, Struct, inspect
+from msgspec.structs import replace
 
 from service.errors import InvalidParameter
 from service.filtering.facets import MAX_COUNTED
@@ -117,6 +118,8 @@ class Operation(Struct, frozen=True, kw_only=True, rename="camel"):
         return getattr(self, "limit", 0) > MAX_FAST
 
 
+Pairs = list[tuple[str, str]]
+"""The parameters of a canonical query string, with their values."""
 T = TypeVar("T", bound=Operation)
 
 
@@ -232,11 +235,6 @@ def _parameter_of(field: inspect.Field, hint: Any) -> Parameter:
     return Parameter(name, field.name, kind, extra, default, item, choices, own.get("convert", str))
 
 
-@cache
-def _required_of(kind: type[Operation]) -> list[Parameter]:
-    return [each for each in parameters_of(kind).values() if each.default is NODEFAULT]
-
-
 def parse(kind: type[T], query_string: bytes) -> T:
     """Return the parameters of an operation; raises InvalidParameter. Unknown ones are ignored."""
     parameters = parameters_of(kind)
@@ -245,8 +243,8 @@ def parse(kind: type[T], query_string: bytes) -> T:
         for name, texts in read(query_string).items()
         if name in parameters
     }
-    for parameter in _required_of(kind):
-        if values.get(parameter.field, NODEFAULT) is NODEFAULT:
+    for parameter in parameters.values():
+        if values.get(parameter.field, parameter.default) is NODEFAULT:
             raise parameter.invalid(f"is required: {parameter.extra['hint']}")
     return kind(**values)
 
@@ -259,15 +257,18 @@ def read(query_string: bytes) -> dict[str, list[str]]:
     return texts
 
 
-def format_query(operation: Operation) -> str:
-    """Return the canonical query string: the values that differ from the defaults."""
-    return urlencode(
-        {
-            name: parameter.format(getattr(operation, parameter.field))
-            for name, parameter in parameters_of(type(operation)).items()
-        },
-        doseq=True,
-    )
+def format_pairs(operation: Operation) -> Pairs:
+    """Return the names and texts of the values that differ from the defaults, in order."""
+    return [
+        (name, text)
+        for name, parameter in parameters_of(type(operation)).items()
+        for text in parameter.format(getattr(operation, parameter.field))
+    ]
+
+
+def format_query(operation: Operation, **changes: Any) -> str:
+    """Return the canonical query string of an operation, with other values of some fields."""
+    return urlencode(format_pairs(replace(operation, **changes)))
 
 
 def selected(names: Iterable[str], values: Iterable[Values]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS, OFFER_KEYS, ServiceFacet
-from service.filtering.filters import FilterIndex, intersection, page_of
+from service.filtering.filters import FilterIndex, Filters, intersection, page_of
 from service.filtering.offers import NONE, Offers
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
@@ -74,30 +74,24 @@ class EndpointFilterIndex(FilterIndex):
 
     def select(self, filters: EndpointFilters) -> Selection:
         """Return which endpoints satisfy the filters."""
-        values = dict(filters.facets)
+        values, max_price = dict(filters.facets), filters.max_price
         if filters.services:
             values["service"] = filters.services
-        if not filters.offers and filters.max_usd_price is None:
-            return Selection(self._satisfying(values, filters, filters.max_price), None)
-        bounds = (filters.max_price, filters.max_usd_price)
-        is_facet = len(filters.offers) == 1 and filters.offers.keys() <= set(OFFER_FACETS)
-        if is_facet and bounds == (None, None) and filters.sort != "price":
-            return Selection(self._satisfying(filters.offers | values, filters, None), None)
-        offers = self._offers.select(self._offers.resolve(filters.offers), *bounds)
-        others = self._satisfying(values, filters, None)
-        masks = [self._offers.endpoints_of(offers), *([] if others is None else [others])]
-        return Selection(intersection(masks), offers)
-
-    def _satisfying(
-        self, values: dict[str, list[str]], filters: EndpointFilters, max_price: float | None
-    ) -> Mask | None:
-        """Return which endpoints satisfy all conditions but those of offers, None without any."""
-        bounds = (filters.enriched, max_price, filters.min_payers, filters.alive)
-        mask = self.satisfying(values, *bounds)
-        if filters.registration is None:
-            return mask
-        requirement: Mask = self._registration == filters.registration
-        return intersection([requirement, *([] if mask is None else [mask])])
+        offers: Mask | None = None
+        if filters.offers or filters.max_usd_price is not None:
+            bounds, max_price = (filters.max_price, filters.max_usd_price), None
+            is_facet = len(filters.offers) == 1 and filters.offers.keys() <= set(OFFER_FACETS)
+            if is_facet and bounds == (None, None) and filters.sort != "price":
+                values |= filters.offers
+            else:
+                offers = self._offers.select(self._offers.resolve(filters.offers), *bounds)
+        others = (filters.enriched, max_price, filters.min_payers, filters.alive)
+        masks = [
+            self.mask(Filters(values, *others)),
+            None if filters.registration is None else self._registration == filters.registration,
+            None if offers is None else self._offers.endpoints_of(offers),
+        ]
+        return Selection(intersection([mask for mask in masks if mask is not None]), offers)
 
     def page(
         self,

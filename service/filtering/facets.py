@@ -71,19 +71,15 @@ _values = msgspec.json.Decoder(list[str])
 
 
 class Facet(ABC):
-    """The values of one facet, and the documents that have each."""
+    """The values of one facet, and the documents that have each.
 
-    def __init__(self, values: Sequence[str] | IdTable, key: Normaliser) -> None:
+    pairs: the number of pairs of a document and a value of it
+    """
+
+    def __init__(self, values: Sequence[str] | IdTable, key: Normaliser, pairs: int) -> None:
         self._values = values
         self._key = key
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @property
-    @abstractmethod
-    def pairs(self) -> int:
-        """The number of pairs of a document and a value of it."""
+        self.pairs = pairs
 
     @abstractmethod
     def mask(self, values: Sequence[str]) -> Mask:
@@ -112,7 +108,7 @@ class Facet(ABC):
         """
         if self.number_of(value) is not None:
             return None
-        values = [self._values[number] for number in range(min(len(self), MAX_COMPARED))]
+        values = [self._values[number] for number in range(min(len(self._values), MAX_COMPARED))]
         shown = {key: value for value in values if (key := self._key(value))}
         nearest = get_close_matches(self._key(value), shown) or [*shown][:3]
         return [shown[key] for key in nearest]
@@ -125,17 +121,12 @@ class StoredFacet(Facet):
         self._names = _values.decode(arrays[f"{name}.values"].tobytes())
         self._offsets, self._ordinals = arrays[f"{name}.offsets"], arrays[f"{name}.ordinals"]
         self._dense = arrays[f"{name}.dense"]
-        super().__init__(self._names, key)
+        super().__init__(self._names, key, len(self._ordinals))
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
         """The numbers of the values by key, made on first use: 200,000 take 50 ms and 30 MB."""
         return {self._key(value): number for number, value in enumerate(self._names)}
-
-    @property
-    def pairs(self) -> int:
-        """The number of pairs of a document and a value of it."""
-        return len(self._ordinals)
 
     def mask(self, values: Sequence[str]) -> Mask:
         """Return which documents have any of these values; the mask is read-only."""
@@ -151,7 +142,7 @@ class StoredFacet(Facet):
 
     def counts(self, matches: Mask | None) -> Integers:
         """Return the number of documents with each value among the matches, or all if None."""
-        if matches is None or not len(self):
+        if matches is None or not self._names:
             counts: Integers = np.diff(self._offsets)
             return counts
         chunks = range(0, len(self._ordinals), CHUNK)
@@ -171,15 +162,10 @@ class ServiceFacet(Facet):
     """
 
     def __init__(self, ids: IdTable, first: Integers, services: Integers) -> None:
-        super().__init__(ids, str)
+        super().__init__(ids, str, len(services))
         self._ids = ids
         self._first = first
         self._services = services
-
-    @property
-    def pairs(self) -> int:
-        """The number of endpoints: each has one service."""
-        return len(self._services)
 
     def mask(self, values: Sequence[str]) -> Mask:
         """Return which endpoints any of these services has."""
@@ -194,7 +180,7 @@ class ServiceFacet(Facet):
         if matches is None:
             counts: Integers = np.diff(self._first)
             return counts
-        return np.bincount(self._services[matches], minlength=len(self))
+        return np.bincount(self._services[matches], minlength=len(self._ids))
 
     def number_of(self, value: str) -> int | None:
         """Return the ordinal of a service, or None."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.filtering.facets import SERVICE_KEYS, Facet, FacetCounts, Normaliser, StoredFacet
+from service.filtering.facets import Facet, FacetCounts, Normaliser, StoredFacet
 from service.search.postings import Integers, Mask
 from service.search.top_k import NO_ORDINALS
-from service.storage.container import Arrays, open_arrays
-from service.storage.layouts import SERVICE_FILTERS
+from service.storage.container import Arrays
 
 CHUNK = 8192
 """Documents whose matches are listed at a time: a page seldom needs more."""
@@ -71,35 +69,26 @@ class FilterIndex:
         self._enriched: Mask = arrays["enriched"]
         self._payers: npt.NDArray[np.uint32] = arrays["payers"]
         self.alive: npt.NDArray[np.int8] = arrays["alive"]
-        self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None}
-        for name, array in arrays.items():
-            if name.startswith(ORDER):
-                self._orders[name.removeprefix(ORDER)] = array
+        self._orders: dict[str, npt.NDArray[Any] | None] = {"relevance": None} | {
+            name.removeprefix(ORDER): array
+            for name, array in arrays.items()
+            if name.startswith(ORDER)
+        }
 
     def __len__(self) -> int:
         return len(self._enriched)
 
-    def satisfying(
-        self,
-        values: Mapping[str, Sequence[str]],
-        enriched: bool | None,
-        max_price: float | None,
-        min_payers: int | None,
-        alive: bool | None,
-    ) -> Mask | None:
-        """Return which documents satisfy all conditions, None without any; it is read-only.
-
-        values: of facets, any of which a document must have
-        """
-        masks = [self.facets[name].mask(wanted) for name, wanted in values.items()]
-        if enriched is not None:
-            masks.append(self._enriched == enriched)
-        if max_price is not None:
-            masks.append(self.prices <= max_price)
-        if min_payers is not None:
-            masks.append(self._payers >= min(min_payers, MAX_PAYERS))
-        if alive is not None:
-            masks.append(verdict_mask(self.alive, is_alive=alive))
+    def mask(self, filters: Filters) -> Mask | None:
+        """Return which documents satisfy the filters, None for all; the mask is read-only."""
+        masks = [self.facets[name].mask(wanted) for name, wanted in filters.facets.items()]
+        if filters.enriched is not None:
+            masks.append(self._enriched == filters.enriched)
+        if filters.max_price is not None:
+            masks.append(self.prices <= filters.max_price)
+        if filters.min_payers is not None:
+            masks.append(self._payers >= min(filters.min_payers, MAX_PAYERS))
+        if filters.alive is not None:
+            masks.append(verdict_mask(self.alive, is_alive=filters.alive))
         return intersection(masks)
 
     def page(self, matches: Mask | None, sort: str, limit: int, offset: int = 0) -> Integers:
@@ -123,23 +112,6 @@ class FilterIndex:
     def count(self, names: Iterable[str], matches: Mask | None) -> FacetCounts:
         """Return the most frequent values of facets among the matches, or all documents if None."""
         return {name: self.facets[name].count(matches) for name in names}
-
-
-class ServiceFilterIndex(FilterIndex):
-    """The filters and orders of services."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(open_arrays(path, SERVICE_FILTERS), SERVICE_KEYS)
-
-    def mask(self, filters: Filters) -> Mask | None:
-        """Return which services satisfy the filters, None for all; the mask is read-only."""
-        return self.satisfying(
-            filters.facets,
-            filters.enriched,
-            filters.max_price,
-            filters.min_payers,
-            filters.alive,
-        )
 
 
 def verdict_mask(alive: npt.NDArray[np.int8], *, is_alive: bool) -> Mask:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import msgspec
 from mcp import MCPError, types
@@ -43,6 +43,7 @@ DEFINITIONS_TTL = 3_600_000  # milliseconds
 MAX_ERROR = 1000
 
 RequestContext = ServerRequestContext[Any, Any]
+T = TypeVar("T")
 _log = logging.getLogger("uvicorn.error")
 
 
@@ -58,10 +59,6 @@ class RequestHandlers:
     ) -> None:
         self._snapshots = snapshots
         self._snapshot_of = snapshot_of
-
-    async def list_tools(self, _: RequestContext, __: object) -> types.ListToolsResult:
-        """Return the definitions of the tools."""
-        return types.ListToolsResult(tools=DEFINITIONS)
 
     async def call_tool(
         self, context: RequestContext, call: types.CallToolRequestParams
@@ -83,16 +80,6 @@ class RequestHandlers:
             _meta={SNAPSHOT_KEY: snapshot.id},
         )
 
-    async def list_resources(self, _: RequestContext, __: object) -> types.ListResourcesResult:
-        """Return the resources that have a fixed address."""
-        return types.ListResourcesResult(resources=RESOURCES)
-
-    async def list_templates(
-        self, _: RequestContext, __: object
-    ) -> types.ListResourceTemplatesResult:
-        """Return the addresses with placeholders."""
-        return types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
-
     async def read_resource(
         self, context: RequestContext, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
@@ -103,10 +90,6 @@ class RequestHandlers:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         contents = types.TextResourceContents(uri=params.uri, mime_type=JSON, text=text)
         return types.ReadResourceResult(contents=[contents])
-
-    async def list_prompts(self, _: RequestContext, __: object) -> types.ListPromptsResult:
-        """Return the prompt."""
-        return types.ListPromptsResult(prompts=[PROMPT])
 
     async def get_prompt(
         self, _: RequestContext, params: types.GetPromptRequestParams
@@ -151,6 +134,15 @@ class RequestHandlers:
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
+def _always(result: T) -> Callable[[RequestContext, object], Awaitable[T]]:
+    """Return a handler that answers each request with one result."""
+
+    async def answer(_: RequestContext, __: object) -> T:
+        return result
+
+    return answer
+
+
 def create_server(
     snapshots: SnapshotManager, snapshot_of: Callable[[RequestContext], Snapshot]
 ) -> Server[Any]:
@@ -172,11 +164,13 @@ def create_server(
             "resources/templates/list": definitions,
         },
         get_tool_input_schema=schemas.get,
-        on_list_tools=handlers.list_tools,
+        on_list_tools=_always(types.ListToolsResult(tools=DEFINITIONS)),
         on_call_tool=handlers.call_tool,
-        on_list_resources=handlers.list_resources,
-        on_list_resource_templates=handlers.list_templates,
+        on_list_resources=_always(types.ListResourcesResult(resources=RESOURCES)),
+        on_list_resource_templates=_always(
+            types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
+        ),
         on_read_resource=handlers.read_resource,
-        on_list_prompts=handlers.list_prompts,
+        on_list_prompts=_always(types.ListPromptsResult(prompts=[PROMPT])),
         on_get_prompt=handlers.get_prompt,
     )

@@ -168,11 +168,6 @@ _LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
 ANALYZER = RegexTokenizer(rf"(?:{_WORD_CHARACTER}|_)+") | IdentifierFilter()
 
 
-def analyse(text: str) -> list[Word]:
-    """Run the chain over a text; `words_of` is faster and returns the same."""
-    return _run_chain(text if text.isascii() else _normalise(text))
-
-
 def _run_chain(normalised: str) -> list[Word]:
     return [Word(token.text.casefold(), token.redundant) for token in ANALYZER(normalised)]
 

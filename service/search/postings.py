@@ -153,7 +153,9 @@ class PostingLists:
         frequencies, group_frequencies = (
             np.bitwise_count(bits).sum(axis=1, dtype=np.int64).tolist() for bits in columns[2:]
         )
-        champions = map(_first, arrays["champions"], group_frequencies)
+        champions = [
+            own[:count] for own, count in zip(arrays["champions"], group_frequencies, strict=True)
+        ]
         parts = zip(*columns, champions, frequencies, group_frequencies, strict=True)
         self._dense = [DenseList(DenseTerm(*own)) for own in parts]
         # A cache of a bound method is a reference cycle, which would keep the files mapped.
@@ -173,10 +175,6 @@ class PostingLists:
         if row >= 0:
             return self._dense[row]
         return SparseList(self._postings[self._offsets[term] : self._offsets[term + 1]])
-
-
-def _first(champions: Integers, count: int) -> Integers:
-    return champions[:count]
 
 
 def block_count(documents: int) -> int:

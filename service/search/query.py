@@ -86,7 +86,12 @@ class QueryParser:
     def _parse(self, query: str) -> ParsedQuery:
         words = query_words(query)
         expansions = self._expander.expand(words)
-        names = self._services_named(query) if words else NO_ORDINALS
+        names = NO_ORDINALS
+        if words:
+            name_hash = np.uint64(text_hash(name_key(query)))
+            start = self._name_hashes.searchsorted(name_hash)
+            stop = self._name_hashes.searchsorted(name_hash, side="right")
+            names = self._named[start:stop].astype(np.int64)
         return ParsedQuery(expansions, names, self._vector_query(query, expansions))
 
     def _vector_query(self, query: str, expansions: list[Expansion]) -> VectorQuery | None:
@@ -95,15 +100,10 @@ class QueryParser:
         vector = encode_query(self._encoder, query, expansions)
         if vector is None:
             return None
-        return VectorQuery(
-            self._vectors,
-            vector,
-            self.header.config,
-            is_specific=self._expander.is_specific(expansions),
-        )
-
-    def _services_named(self, query: str) -> Integers:
-        name_hash = np.uint64(text_hash(name_key(query)))
-        start = int(self._name_hashes.searchsorted(name_hash))
-        stop = int(self._name_hashes.searchsorted(name_hash, side="right"))
-        return self._named[start:stop].astype(np.int64) if start < stop else NO_ORDINALS
+        config = self.header.config
+        share = config.specific_weight if self._expander.is_specific(expansions) else 1
+        weights = {
+            True: config.similarity_weight * share * config.impact_scale,
+            False: config.document_similarity_weight * share * config.impact_scale,
+        }
+        return VectorQuery(self._vectors, vector, config, weights)

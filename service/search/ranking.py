@@ -178,8 +178,13 @@ class Ranking:
         if self._vector is not None:
             nearest = NO_ORDINALS
             if self._is_filled and total < config.filled_up_to:
-                matches = np.concatenate((keys & ORDINAL_MASK, exact.documents))
-                nearest = self._find_nearest(self._vector, matches, total)
+                if self._nearest is None:
+                    matches = np.concatenate((keys & ORDINAL_MASK, exact.documents))
+                    units, count = units_of(matches, self._groups), config.filled_up_to - total
+                    self._nearest = self._vector.nearest(
+                        count, units, self._mask, by_group=self._by_group
+                    )
+                nearest = self._nearest
             keys = self._rerank(self._vector, keys, nearest)
             total += len(nearest)
         documents = keys & ORDINAL_MASK
@@ -230,17 +235,6 @@ class Ranking:
                 unmatched = int(np.count_nonzero(sums == 0))
             self._exact = _Exact(documents, unmatched)
         return self._exact
-
-    def _find_nearest(self, vector: VectorQuery, matches: Integers, total: int) -> Integers:
-        """Return the documents that fill few matches up, one of each unit, most similar first."""
-        if self._nearest is None:
-            self._nearest = vector.nearest(
-                self._config.filled_up_to - total,
-                units_of(matches, self._groups),
-                self._mask,
-                by_group=self._by_group,
-            )
-        return self._nearest
 
     def _penalties_of(self, documents: Integers) -> Integers:
         if self._groups is None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from service.filtering.facets import FacetCounts
-from service.filtering.filters import NO_FILTERS, Filters, ServiceFilterIndex
+from service.filtering.facets import SERVICE_KEYS, FacetCounts
+from service.filtering.filters import NO_FILTERS, FilterIndex, Filters
 from service.filtering.offers import Offers
 from service.schema.responses import Explanation
 from service.search.postings import Mask, read_header
@@ -24,7 +24,7 @@ from service.snapshot.payments import DemandTable, Ecosystem
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
-from service.storage.layouts import GROUPS
+from service.storage.layouts import GROUPS, SERVICE_FILTERS
 from service.storage.record_store import IdTable, Records, RecordStore
 
 
@@ -54,6 +54,7 @@ class SnapshotData:
     offers: the ways to pay for endpoints
     profiles: the words of the operator
     filters: selects and orders the services
+    header: counts the documents of the index
     parser: has the lexicon of the index
     groups: the documents of each service, None where each service is one document
     is_endpoint: flags the documents that are endpoints, None where all are
@@ -80,11 +81,11 @@ class SnapshotData:
             open_arrays(folder / "postings" / "groups", GROUPS)["penalties"],
             self.profiles,
         )
-        self.filters = ServiceFilterIndex(folder / "filters")
+        self.filters = FilterIndex(open_arrays(folder / "filters", SERVICE_FILTERS), SERVICE_KEYS)
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)
         self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
-        header = read_header(folder / "postings")
+        self.header = header = read_header(folder / "postings")
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
         self.groups = None if is_one_each else self.endpoints.groups
         self.is_endpoint: Mask | None = None

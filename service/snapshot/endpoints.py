@@ -86,6 +86,10 @@ class Endpoints:
         """Return the ordinal of the service of an endpoint."""
         return int(self.groups.of_document[ordinal])
 
+    def place_of(self, ordinal: int) -> int:
+        """Return the place of an endpoint in the record of its service, from 0."""
+        return ordinal - int(self._first[self.groups.of_document[ordinal]])
+
     def resource_of(self, ordinal: int) -> int | None:
         """Return the listed resource of an endpoint, None where no feed lists it."""
         resource = int(self._resources[ordinal])
@@ -139,6 +143,10 @@ class Endpoints:
         pieces.append(b"}")
         return pieces
 
+    def text(self, ordinal: int, offer: int = NONE) -> bytes:
+        """Return the JSON of a listed endpoint, without the words of the operator."""
+        return b"".join(self.item(ordinal, offer, annotated=False))
+
     def _facts_of(self, ordinal: int, owner: int) -> list[bytes | memoryview]:
         """Return the member `ratecard` in pieces, after a comma; none without facts."""
         pieces: list[bytes | memoryview] = []
@@ -152,4 +160,4 @@ class Endpoints:
 
     def url_of(self, ordinal: int) -> str:
         """Return the URL of an endpoint."""
-        return _url.decode(b"".join(self.item(ordinal, NONE, annotated=False))).url
+        return _url.decode(self.text(ordinal)).url

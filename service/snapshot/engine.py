@@ -72,12 +72,11 @@ class Postings(Protocol):
         """Raise EngineUnavailable unless searches can be answered."""
 
 
-class Engine:
+class Engine(Struct, frozen=True):
     """Searches one snapshot."""
 
-    def __init__(self, data: SnapshotData, postings: Postings) -> None:
-        self._data, self._postings = data, postings
-        self._header = data.parser.header
+    data: SnapshotData
+    postings: Postings
 
     async def search(
         self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
@@ -86,17 +85,17 @@ class Engine:
 
         The best match is first, unless the filters ask for another order.
         """
-        parsed = self._data.parser.parse(query)
-        cost = self._data.filters.cost(filters.facets, filters.counted)
+        parsed = self.data.parser.parse(query)
+        cost = self.data.filters.cost(filters.facets, filters.counted)
         k = offset + limit if filters.sort == "relevance" else 0
-        cost += self._postings.cost(
+        cost += self.postings.cost(
             parsed,
             k,
             by_group=True,
             is_filtered=filters.has_conditions,
             match_all=filters.match_all,
         )
-        return await self._postings.run(self.search_services(parsed, limit, offset, filters), cost)
+        return await self.postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
     async def search_endpoints(
         self, query: str | None, limit: int, offset: int, filters: EndpointFilters
@@ -105,21 +104,21 @@ class Engine:
 
         Without a query these are all that satisfy the filters, in listing order unless sorted.
         """
-        parsed = None if query is None else self._data.parser.parse(query)
+        parsed = None if query is None else self.data.parser.parse(query)
         cost = self._cost(parsed, filters, offset + limit)
         if parsed is None:
             search = self.list_endpoints(limit, offset, filters)
         else:
             search = self.rank_endpoints(parsed, limit, offset, filters)
-        return await self._postings.run(search, cost)
+        return await self.postings.run(search, cost)
 
     async def count_excluded(
         self, query: str, filters: EndpointFilters, wider: EndpointFilters
     ) -> int:
         """Return how many endpoints match with the wider filters and do not satisfy the filters."""
-        parsed = self._data.parser.parse(query)
+        parsed = self.data.parser.parse(query)
         cost = self._cost(parsed, filters, 0)
-        return await self._postings.run(self._count_excluded(parsed, filters, wider), cost)
+        return await self.postings.run(self._count_excluded(parsed, filters, wider), cost)
 
     async def search_resources(
         self, query: str | None, limit: int, offset: int, filters: ResourceFilters
@@ -128,24 +127,24 @@ class Engine:
 
         Without a query they are in the order of the listing.
         """
-        data = self._data
+        data = self.data
         cost, parsed = data.resources.cost(filters), None
         if query is not None:
             parsed = data.parser.parse(query)
             # Few documents are resources: most champions are endpoints.
-            cost += self._postings.cost(parsed, offset + limit, by_group=False, is_filtered=True)
+            cost += self.postings.cost(parsed, offset + limit, by_group=False, is_filtered=True)
         search = self._search_resources(parsed, limit, offset, filters)
-        return await self._postings.run(search, cost)
+        return await self.postings.run(search, cost)
 
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""
-        await self._postings.check()
+        await self.postings.check()
 
     async def search_services(
         self, query: ParsedQuery, limit: int, offset: int, filters: Filters
     ) -> Hits:
         """Return what `search` does, in this thread."""
-        data = self._data
+        data = self.data
         mask = data.filters.mask(filters)
         ranking = self._rank(query, mask, by_group=True, match_all=filters.match_all)
         if filters.sort == "relevance":
@@ -168,11 +167,11 @@ class Engine:
 
     async def _explain(self, ranking: Ranking, documents: Integers) -> list[Explanation]:
         """Return the parts of the scores of services, with the endpoint of each."""
-        endpoints = self._header.endpoints
+        endpoints = self.data.header.endpoints
         return [
             replace(
                 each,
-                endpoint=self._data.endpoints.url_of(document) if document < endpoints else None,
+                endpoint=self.data.endpoints.url_of(document) if document < endpoints else None,
             )
             for each, document in zip(
                 await self._explain_documents(ranking, documents), documents.tolist(), strict=True
@@ -181,7 +180,7 @@ class Engine:
 
     async def _explain_documents(self, ranking: Ranking, documents: Integers) -> list[Explanation]:
         """Return the parts of the scores of documents, with the fields of the operator's words."""
-        explanations = await ranking.explain(documents, self._data.parser.term)
+        explanations = await ranking.explain(documents, self.data.parser.term)
         return [
             name_fields(each, self._profiles_of(document))
             for each, document in zip(explanations, documents.tolist(), strict=True)
@@ -189,21 +188,21 @@ class Engine:
 
     def _profiles_of(self, document: int) -> dict[str, Profile | None]:
         """Return the profiles that a document is searched by, by field."""
-        groups, profiles = self._data.groups, self._data.profiles
+        groups, profiles = self.data.groups, self.data.profiles
         service = document if groups is None else int(groups.of_document[document])
-        if document < self._header.endpoints:
+        if document < self.data.header.endpoints:
             return {
                 "profile": profiles.read_endpoint(document),
                 "service_profile": profiles.read_service(service),
             }
-        is_own = self._data.endpoints.resource_of(document) is None if groups else True
+        is_own = self.data.endpoints.resource_of(document) is None if groups else True
         return {"profile" if is_own else "service_profile": profiles.read_service(service)}
 
     async def rank_endpoints(
         self, query: ParsedQuery, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
         """Return what `search_endpoints` does for a query, in this thread."""
-        endpoints = self._data.endpoints
+        endpoints = self.data.endpoints
         selected = endpoints.filters.select(filters)
         ranking = self._rank_endpoints(query, selected, match_all=filters.match_all)
         per_service = filters.per_service
@@ -230,16 +229,16 @@ class Engine:
         self, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
         """Return one page of the endpoints that satisfy the filters, in this thread."""
-        selected = self._data.endpoints.filters.select(filters)
+        selected = self.data.endpoints.filters.select(filters)
         mask = selected.mask
         if mask is None:
-            mask = np.ones(len(self._data.endpoints), np.bool_)
+            mask = np.ones(len(self.data.endpoints), np.bool_)
         return await self._page_of(mask, selected, limit, offset, filters)
 
     async def _count_excluded(
         self, query: ParsedQuery, filters: EndpointFilters, wider: EndpointFilters
     ) -> int:
-        select = self._data.endpoints.filters.select
+        select = self.data.endpoints.filters.select
         allowed = select(filters).mask
         if allowed is None:
             return 0
@@ -249,11 +248,11 @@ class Engine:
     async def _search_resources(
         self, query: ParsedQuery | None, limit: int, offset: int, filters: ResourceFilters
     ) -> ResourcePage:
-        data = self._data
+        data = self.data
         if query is None:
             return data.resources.list(filters, limit, offset)
         mask: Mask = data.endpoints.mask_of_resources(data.resources.matches(filters))
-        if len(mask) != self._header.documents:  # of services alone
+        if len(mask) != self.data.header.documents:  # of services alone
             return data.resources.page(0, [])
         ranking = self._rank(query, mask, by_group=False, match_all=False)
         total, documents = await ranking.page(limit, offset)
@@ -263,39 +262,33 @@ class Engine:
         self, query: ParsedQuery, mask: Mask | None, *, by_group: bool, match_all: bool
     ) -> Ranking:
         """Rank services, with `by_group`, or else documents."""
-        scorer = self._postings.scorer(query, mask, by_group=by_group, match_all=match_all)
-        groups = self._data.groups if by_group else None
-        return Ranking(
-            query,
-            scorer,
-            self._header.config,
-            mask,
-            groups,
-            by_group=by_group,
-            is_filled=not match_all,
-        )
+        scorer = self.postings.scorer(query, mask, by_group=by_group, match_all=match_all)
+        config, groups = self.data.header.config, self.data.groups if by_group else None
+        is_filled = not match_all
+        return Ranking(query, scorer, config, mask, groups, by_group=by_group, is_filled=is_filled)
 
     def _rank_endpoints(
         self, query: ParsedQuery, selected: Selection, *, match_all: bool
     ) -> Ranking:
         """Rank the selected endpoints; other documents never match."""
-        mask, others = selected.mask, self._header.documents - self._header.endpoints
-        if mask is None or not self._header.endpoints:
-            mask = self._data.is_endpoint
+        header, mask = self.data.header, selected.mask
+        others = header.documents - header.endpoints
+        if mask is None or not header.endpoints:
+            mask = self.data.is_endpoint
         elif others:
             mask = np.concatenate((mask, np.zeros(others, np.bool_)))
         return self._rank(query, mask, by_group=False, match_all=match_all)
 
     async def _matching_endpoints(self, ranking: Ranking) -> Mask:
-        if not self._header.endpoints:  # an index of services alone
-            return np.zeros(len(self._data.endpoints), np.bool_)
-        return unpack(await ranking.matches(), self._header.endpoints)
+        if not self.data.header.endpoints:  # an index of services alone
+            return np.zeros(len(self.data.endpoints), np.bool_)
+        return unpack(await ranking.matches(), self.data.header.endpoints)
 
     async def _page_of(
         self, mask: Mask, selected: Selection, limit: int, offset: int, filters: EndpointFilters
     ) -> EndpointHits:
         """Return one page of these endpoints in the order that the filters ask for."""
-        endpoints, per_service = self._data.endpoints, filters.per_service
+        endpoints, per_service = self.data.endpoints, filters.per_service
         total = listed = int(np.count_nonzero(mask))
 
         async def first(k: int) -> Ranked:
@@ -314,7 +307,7 @@ class Engine:
 
     def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, stop: int) -> int:
         """Return the cost of a page that ends at `stop`, or of counting if that is 0."""
-        endpoints, names = self._data.endpoints, (*filters.facets, *filters.offers)
+        endpoints, names = self.data.endpoints, (*filters.facets, *filters.offers)
         cost = endpoints.filters.cost(names, filters.counted)
         if filters.per_service:
             cost += SPARSE_COST * min(len(endpoints), MARGIN * GROWTH * stop)
@@ -322,7 +315,7 @@ class Engine:
             k = stop if filters.sort == "relevance" else 0
             # A page may have to pass over all documents of the largest service.
             k += endpoints.groups.largest if k and filters.per_service else 0
-            cost += self._postings.cost(
+            cost += self.postings.cost(
                 query,
                 k,
                 by_group=False,
@@ -340,7 +333,7 @@ class Engine:
         matches: Mask | None,
     ) -> EndpointHits:
         """Return a page, with the cheapest offers that satisfy the filters."""
-        index, ordinals = self._data.endpoints.filters, page.tolist()
+        index, ordinals = self.data.endpoints.filters, page.tolist()
         facets = index.count(filters.counted, matches) if filters.counted else None
         offers = index.cheapest_offers(ordinals, filters)
         return EndpointHits(total, listed, ordinals, offers, facets)

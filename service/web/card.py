@@ -11,7 +11,6 @@ from msgspec import UNSET
 
 from service.networks import network_label
 from service.prices import service_price
-from service.schema.profiles import Profile, describe
 from service.schema.records import Service
 from service.schema.values import format_timestamp
 
@@ -86,11 +85,6 @@ def card_of(summary: bytes | memoryview) -> Card:
         status=service.notable_status,
         tags=(service.tags or [])[:MAX_NAMES],
     )
-
-
-def profile_facts(profile: Profile | None) -> list[tuple[str, str]]:
-    """Return the labels and the words of the operator about a service or an endpoint."""
-    return [] if profile is None else describe(profile)
 
 
 def quantity(count: int, noun: str) -> str:

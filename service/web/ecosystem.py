@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.networks import network_label
-from service.schema.ecosystem import Bucket, Overview, Totals, Transaction
+from service.schema.ecosystem import Bucket, Overview, Transaction
 from service.snapshot.payments import Ecosystem
 
 HEIGHT, TOP = 142, 10
@@ -19,16 +18,6 @@ MAX_LABELS = 5  # below a chart; more would overlap on a telephone
 GAP = 0.12  # of a column, on either side of its bar
 CENT = 10_000  # millionths of a US dollar
 ADDRESS_LENGTH = 14  # characters above which an address is abbreviated
-
-
-class Figures(NamedTuple):
-    """The totals of a timeframe or bucket."""
-
-    label: str
-    payments: str
-    amount: str
-    buyers: str
-    sellers: str
 
 
 class Bar(NamedTuple):
@@ -53,23 +42,12 @@ class Chart(NamedTuple):
     bars: list[Bar]
 
 
-class Payment(NamedTuple):
-    """The texts of a payment."""
-
-    amount: str
-    provider: str
-    parties: str
-    network: str
-    time: str
-
-
 class Statistics(NamedTuple):
     """The statistics of a timeframe: its totals, and buckets of a `unit`, newest first."""
 
-    totals: Figures
-    newest: str | None
+    totals: Overview
     unit: str
-    buckets: list[Figures]
+    buckets: list[tuple[str, Bucket]]
     charts: list[Chart]
 
 
@@ -80,17 +58,15 @@ _transactions = msgspec.json.Decoder(list[Transaction])
 
 def statistics_of(tables: Ecosystem, days: int) -> Statistics:
     """Return the statistics of the last `days` days."""
-    overview = _overview.decode(tables.overview(days))
     buckets = _buckets.decode(b"[%b]" % tables.stats(days))
     unit = "hour" if days == 1 else "day"
     labels = [_label(bucket, unit) for bucket in buckets]
     payments = [bucket.total_transactions for bucket in buckets]
     amounts = [bucket.total_amount for bucket in buckets]
     return Statistics(
-        totals=_figures("", overview),
-        newest=overview.latest_block_timestamp,
+        totals=_overview.decode(tables.overview(days)),
         unit=unit,
-        buckets=[*map(_figures, labels, buckets)][::-1],
+        buckets=[*zip(labels, buckets, strict=True)][::-1],
         charts=[
             _chart("Payments", unit, labels, payments, format_count),
             _chart("Amount", unit, labels, amounts, format_money),
@@ -100,10 +76,10 @@ def statistics_of(tables: Ecosystem, days: int) -> Statistics:
     )
 
 
-def payments_of(tables: Ecosystem, page: int, limit: int) -> tuple[list[Payment], bool]:
+def payments_of(tables: Ecosystem, page: int, limit: int) -> tuple[list[Transaction], bool]:
     """Return a page of payments, newest first, and whether another page follows."""
     items, has_next = tables.transactions(page, limit)
-    return [_payment(each) for each in _transactions.decode(b"[%b]" % items)], has_next
+    return _transactions.decode(b"[%b]" % items), has_next
 
 
 def format_count(count: float) -> str:
@@ -117,16 +93,6 @@ def format_money(millionths: float) -> str:
     if 0 < millionths < CENT:
         return f"${Decimal(f'{dollars:.3g}'):f}"
     return f"${dollars:,.2f}"
-
-
-def _figures(label: str, totals: Totals) -> Figures:
-    return Figures(
-        label,
-        payments=format_count(totals.total_transactions),
-        amount=format_money(totals.total_amount),
-        buyers=format_count(totals.unique_buyers),
-        sellers=format_count(totals.unique_sellers),
-    )
 
 
 def _label(bucket: Bucket, unit: str) -> str:
@@ -174,17 +140,7 @@ def _round_up(value: int) -> int:
     return next(power * factor for factor in (1, 2, 4, 5, 8, 10) if power * factor >= value)
 
 
-def _payment(transaction: Transaction) -> Payment:
-    return Payment(
-        amount=_units(transaction.amount, transaction.decimals),
-        provider=transaction.provider or "",
-        parties=f"{_abbreviate(transaction.sender)} → {_abbreviate(transaction.recipient)}",
-        network=network_label(transaction.chain),
-        time=transaction.block_timestamp,
-    )
-
-
-def _units(amount: int, decimals: int) -> str:
+def format_units(amount: int, decimals: int) -> str:
     """Format an amount in base units, of which 10^decimals make one token, without rounding."""
     digits = str(amount).zfill(decimals + 1)
     point = len(digits) - decimals
@@ -192,5 +148,6 @@ def _units(amount: int, decimals: int) -> str:
     return f"{digits[:point]}.{fraction}" if fraction else digits[:point]
 
 
-def _abbreviate(address: str) -> str:
+def abbreviate(address: str) -> str:
+    """Return the ends of a long address."""
     return f"{address[:6]}…{address[-4:]}" if len(address) > ADDRESS_LENGTH else address

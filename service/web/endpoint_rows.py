@@ -17,6 +17,7 @@ from service.probes import describe_liveness, warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.probes import ProbeFacts
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
+from service.snapshot import Snapshot
 from service.snapshot.resources import TOOL_URL, CallFacts, tool_of
 from service.web.card import MAX_TEXT, quantity
 
@@ -58,7 +59,7 @@ class EndpointDetails(EndpointLine, kw_only=True):
     tool: str
     example: str
     sign_in: str
-    parameters: list[ParameterRow]
+    parameters: list[ParameterDescriptor]
     is_brief: bool
     profile: list[tuple[str, str]] = []
 
@@ -77,18 +78,7 @@ class EndpointResult(EndpointLine, kw_only=True):
     matches: int = 0
 
 
-class ParameterRow(Struct):
-    """The texts of a parameter."""
-
-    name: str
-    place: str
-    required: bool
-    description: str
-    example: str
-    values: str
-    default: str
-
-
+_summary = msgspec.json.Decoder(EndpointSummary)
 _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -97,36 +87,32 @@ def row_of(
     endpoint: Endpoint, number: int, observed: ProbeFacts, facts: CallFacts, *, is_brief: bool
 ) -> EndpointDetails:
     """Return the row of an endpoint on the page of its service."""
-    texts, probed = _texts(endpoint, endpoint.pricing), _probe_texts(observed)
+    line = _line(endpoint, endpoint.pricing, observed, MAX_TEXT if is_brief else None)
     if endpoint.prices_contradict is True:
-        probed["warnings"].insert(0, _sentence(CONTRADICTION))
+        line["warnings"].insert(0, _sentence(CONTRADICTION))
     tool = tool_of(endpoint.url, facts)
     return EndpointDetails(
-        **(_cut(texts) if is_brief else texts),
-        **probed,
+        **line,
         number=number,
         curl="" if is_brief or tool else curl(endpoint),
         tool=_tool(tool) if tool else "",
         example=facts.example_url,
         offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
         sign_in="; or ".join(" or ".join(each.methods) for each in facts.requires),
-        parameters=[] if is_brief else [*map(_parameter_row, endpoint.parameters or [])],
+        parameters=[] if is_brief else endpoint.parameters or [],
         is_brief=is_brief,
     )
 
 
-def result_of(
-    endpoint: EndpointSummary,
-    number: int,
-    facts: ProbeFacts,
-    offer_price: tuple[float, str] | None,
-) -> EndpointResult:
+def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
+    endpoints = snapshot.endpoints
+    endpoint = _summary.decode(endpoints.text(ordinal, offer))
+    offer_price = endpoints.price_of(ordinal, offer)
     pricing = offer_pricing(endpoint.pricing, endpoint.match, offer_price)
     return EndpointResult(
-        **_cut(_texts(endpoint, pricing)),
-        **_probe_texts(facts),
-        number=number,
+        **_line(endpoint, pricing, endpoints.probe_facts(ordinal), MAX_TEXT),
+        number=endpoints.place_of(ordinal),
         service_id=endpoint.service.id,
         service_name=endpoint.service.name[:MAX_TEXT],
         curated=endpoint.service.enriched,
@@ -140,22 +126,18 @@ def split_url(url: str) -> tuple[str, str]:
     return (host, path) if path else ("", host)
 
 
-def _probe_texts(facts: ProbeFacts) -> dict[str, Any]:
-    """Return the fields of `EndpointLine` that probers saw."""
-    liveness = "" if facts.alive is False else describe_liveness(facts)
-    return {"liveness": liveness, "warnings": [*map(_sentence, warnings_of(facts))]}
-
-
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, str]:
-    """Return the other fields of `EndpointLine`."""
+def _line(
+    endpoint: Endpoint | EndpointSummary, pricing: Pricing, observed: ProbeFacts, limit: int | None
+) -> dict[str, Any]:
+    """Return the fields of `EndpointLine`, with this many characters of each text or all."""
     (host, path), price = split_url(endpoint.url), endpoint_price(pricing)
     quality = endpoint.quality
     calls = quality.l30_days_total_calls if quality else UNSET
-    return {
+    texts = {
         "method": endpoint.method or ("MCP" if endpoint.url.startswith(TOOL_URL) else "GET"),
         "path": path,
         "price": price.amount,
@@ -166,15 +148,15 @@ def _texts(endpoint: Endpoint | EndpointSummary, pricing: Pricing) -> dict[str, 
         "network": network_label(pricing.network) if pricing.network else "",
         "calls": f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
     }
+    return {name: text[:limit] for name, text in texts.items()} | {
+        "liveness": "" if observed.alive is False else describe_liveness(observed),
+        "warnings": [*map(_sentence, warnings_of(observed))],
+    }
 
 
 def _tool(tool: ToolFacts) -> str:
     server = f" of {tool.server}" if tool.server else ", of a server that the listing does not name"
     return f"MCP tool {tool.name}{server}, over {tool.transport}"
-
-
-def _cut(texts: dict[str, str]) -> dict[str, Any]:
-    return {name: text[:MAX_TEXT] for name, text in texts.items()}
 
 
 def _scheme(pricing: Pricing) -> str:
@@ -183,21 +165,14 @@ def _scheme(pricing: Pricing) -> str:
     return f"{pricing.scheme}{f', from {lowest}' if is_bounded else ''}" if pricing.scheme else ""
 
 
-def _parameter_row(parameter: ParameterDescriptor) -> ParameterRow:
+def format_values(parameter: ParameterDescriptor) -> str:
+    """Return the first allowed values of a parameter as JSON, and the number of others."""
     values = parameter.enum_values or []
     more = [f"{len(values) - MAX_VALUES:,} more"] if len(values) > MAX_VALUES else []
-    return ParameterRow(
-        name=parameter.name,
-        place=f"{parameter.type} in {parameter.group}",
-        required=parameter.required is True,
-        description=parameter.description or "",
-        example=_value(parameter.example),
-        values=", ".join([*map(_json, values[:MAX_VALUES]), *more]),
-        default=_value(parameter.default),
-    )
+    return ", ".join([*map(_json, values[:MAX_VALUES]), *more])
 
 
-def _value(raw: Raw | UnsetType) -> str:
+def format_value(raw: Raw | UnsetType) -> str:
     """Return a value as JSON; null and an empty string become an empty text."""
     text = "" if raw is UNSET else _json(raw)
     return "" if text in ("null", '""') else text

@@ -10,22 +10,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from service.api.endpoints import EndpointSelection, EndpointSummary
+from service.api.endpoints import EndpointSelection
 from service.api.services import ServiceSelection
 from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.offers import NONE
+from service.schema.profiles import describe
 from service.schema.records import Endpoint
 from service.search.analysis import term_of, words_of
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.resources import CallFacts
-from service.web.card import profile_facts
-from service.web.endpoint_rows import (
-    EndpointDetails,
-    EndpointResult,
-    result_of,
-    row_of,
-)
+from service.web.endpoint_rows import EndpointDetails, EndpointResult, result_of, row_of
 
 SHOWN = 3
 """Endpoints shown below a service of the catalogue."""
@@ -48,7 +42,6 @@ class _WithTexts(Struct):
 
 
 _endpoint = msgspec.json.Decoder(Endpoint)
-_summary = msgspec.json.Decoder(EndpointSummary)
 _with_texts = msgspec.json.Decoder(_WithTexts)
 
 
@@ -60,7 +53,7 @@ async def results_of(
     The last row of a service that has more matches than are listed has the number of all.
     """
     results = [
-        _result(snapshot, ordinal, offer)
+        result_of(snapshot, ordinal, offer)
         for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True)
     ]
     if results and hits.listed < hits.total:
@@ -70,7 +63,7 @@ async def results_of(
         counting = replace(conditions, sort="popularity", per_service=0)
         counted = await snapshot.engine.search_endpoints(search.q or None, 1, 0, counting)
         for each in (counted.facets or {})["service"]:
-            if int(each["count"]) > search.filters.per_service:
+            if int(each["count"]) > search.per_service:
                 last[str(each["value"])].matches = int(each["count"])
     return results
 
@@ -95,7 +88,7 @@ async def find_in_services(
     hits = await snapshot.engine.search_endpoints(listing.q, limit, 0, filters)
     results: dict[str, list[EndpointResult]] = {}
     for ordinal, offer in zip(hits.ordinals, hits.offers, strict=True):
-        result = _result(snapshot, ordinal, offer)
+        result = result_of(snapshot, ordinal, offer)
         results.setdefault(result.service_id, []).append(result)
     words, size = snapshot.parser.terms(listing.q), MAX_ANALYSED // (2 * limit)
     return {service: _with_own_words(own, words, size) for service, own in results.items()}
@@ -166,23 +159,11 @@ def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[E
     start, room = snapshot.endpoints.of_service(service).start, MAX_DETAILED
     rows = []
     for ordinal in ordinals:
-        text = _json(snapshot, ordinal)
+        text = snapshot.endpoints.text(ordinal)
         room -= len(text)
         observed = snapshot.endpoints.probe_facts(ordinal)
         facts = CallFacts() if room < 0 else snapshot.endpoints.listing_of(ordinal).ratecard
         endpoint = _endpoint.decode(text)
         rows.append(row_of(endpoint, ordinal - start, observed, facts, is_brief=room < 0))
-        rows[-1].profile = profile_facts(snapshot.profiles.read_endpoint(ordinal))
+        rows[-1].profile = describe(snapshot.profiles.read_endpoint(ordinal))
     return rows
-
-
-def _result(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
-    endpoints = snapshot.endpoints
-    start = endpoints.of_service(endpoints.service_of(ordinal)).start
-    summary = _summary.decode(_json(snapshot, ordinal, offer))
-    facts = endpoints.probe_facts(ordinal)
-    return result_of(summary, ordinal - start, facts, endpoints.price_of(ordinal, offer))
-
-
-def _json(snapshot: Snapshot, ordinal: int, offer: int = NONE) -> bytes:
-    return b"".join(snapshot.endpoints.item(ordinal, offer, annotated=False))

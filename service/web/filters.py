@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from service.api.endpoints import EndpointSelection, find_endpoints
-from service.api.query_string import PriceBound, parameters_of
+from service.api.query_string import Pairs, PriceBound, format_pairs, parameters_of
 from service.api.services import ServiceSelection, find
 from service.filtering.facets import (
     ENDPOINT_KEYS,
@@ -64,13 +64,28 @@ class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
 
 
 BrowseOperation: TypeAlias = BrowseServices | BrowseEndpoints
-Pairs: TypeAlias = list[tuple[str, str]]
-"""The parameters of a canonical query string, with their values."""
 L = TypeVar("L", BrowseServices, BrowseEndpoints)
 
 CONTROLS = {*ENDPOINT_PANELS, "q", "maxPrice", "sort"}
 """Parameters that the form has a control for."""
 SHARED = parameters_of(BrowseServices).keys() & parameters_of(BrowseEndpoints).keys()
+LABELS = {
+    ("enriched", "true"): "Curated",
+    ("enriched", "false"): "Not curated",
+    ("registration", "true"): "With registration",
+    ("registration", "false"): "Without registration",
+    ("alive", "true"): "Alive",
+    ("alive", "false"): "Dead",
+    ("match", "all"): "All words",
+    ("perService", "0"): "All of each service",
+}
+"""Labels of selected filters, by parameter and value."""
+VALUE_LABELS = {
+    "maxPrice": "Up to {}",
+    "minPayers": "{} payers or more",
+    "perService": "Up to {} of a service",
+}
+"""Labels with a place for any other value; without such a label, the value is the label."""
 BY_NAME = ("sort", "name")
 """The order that services alone have."""
 
@@ -97,17 +112,38 @@ def count_unselected(listing: L) -> L:
     return replace(listing, facets=counted)
 
 
-async def facet_choices(
+async def controls_of(
     snapshot: Snapshot, listing: BrowseOperation, counts: FacetCounts | None
-) -> dict[str, list[Choice]]:
-    """Return the choices of each facet; `counts` has those of the unselected ones."""
-    counts = counts or {}
+) -> dict[str, Any]:
+    """Return the values of the filters, which pages of services and of endpoints share.
+
+    `counts` has the facets without a selected value. Of the result, `hidden_fields` are the
+    parameters that the form has no control for, and `other` is the query string of the page of
+    endpoints for that of services, and vice versa.
+    """
+    pairs = format_pairs(replace(listing, offset=0))
     return {
-        name: choices_of(
-            counts[name] if name in counts else await _count_facet(snapshot, listing, name),
-            getattr(listing, name),
-            KEYS[name],
-        )
+        "listing": listing,
+        "facets": await facet_choices(snapshot, listing, counts or {}),
+        "prices": await price_choices(snapshot, listing),
+        "hidden_fields": [
+            pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")
+        ],
+        "chips": chips(pairs),
+        "other": urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME]),
+    }
+
+
+async def facet_choices(
+    snapshot: Snapshot, listing: BrowseOperation, counts: FacetCounts
+) -> dict[str, list[Choice]]:
+    """Return the choices of each facet; a selected one is counted without its own values."""
+    for name in listing.PANELS:
+        if name not in counts:
+            hits = await _find(snapshot, listing, **{name: ()}, facets=(name,))
+            counts = counts | (hits.facets or {})
+    return {
+        name: choices_of(counts[name], getattr(listing, name), KEYS[name])
         for name in listing.PANELS
     }
 
@@ -145,11 +181,6 @@ async def price_choices(snapshot: Snapshot, listing: BrowseOperation) -> list[Ch
     ]
 
 
-def hidden_fields(pairs: Pairs) -> Pairs:
-    """Return the parameters that the form has no control for."""
-    return [pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")]
-
-
 def chips(pairs: Pairs) -> list[Chip]:
     """Return the first of the selected filters."""
     filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
@@ -157,17 +188,6 @@ def chips(pairs: Pairs) -> list[Chip]:
         Chip(_label(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
         for at in filters[:MAX_CHIPS]
     ]
-
-
-def shared_query(pairs: Pairs) -> str:
-    """Return the query string of the page of endpoints for that of services, and vice versa."""
-    return urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME])
-
-
-async def _count_facet(snapshot: Snapshot, listing: BrowseOperation, name: str) -> ValueCounts:
-    """Return the counts of a facet among the matches of all other filters."""
-    hits = await _find(snapshot, listing, **{name: ()}, facets=(name,))
-    return (hits.facets or {})[name]
 
 
 async def _find(
@@ -182,21 +202,4 @@ async def _find(
 
 
 def _label(name: str, value: str) -> str:
-    match name, value:
-        case "maxPrice", price:
-            return f"Up to {price}"
-        case "enriched", flag:
-            return "Curated" if flag == "true" else "Not curated"
-        case "registration", flag:
-            return "With registration" if flag == "true" else "Without registration"
-        case "minPayers", number:
-            return f"{number} payers or more"
-        case "alive", flag:
-            return "Alive" if flag == "true" else "Dead"
-        case "match", _:
-            return "All words"
-        case "perService", "0":
-            return "All of each service"
-        case "perService", number:
-            return f"Up to {number} of a service"
-    return value or "None"
+    return LABELS.get((name, value)) or VALUE_LABELS.get(name, "{}").format(value or "None")

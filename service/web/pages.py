@@ -5,40 +5,43 @@ Scripts fetch the same documents, and swap in the parts that differ.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from service.api.ecosystem import Timeframe
 from service.api.endpoints import find_endpoints
 from service.api.listings import ListingUrl, explain_url
-from service.api.query_string import (
-    Offset,
-    Operation,
-    Query,
-    format_query,
-)
+from service.api.query_string import Offset, Operation, Query, format_query
 from service.api.routes import OperationRoute
 from service.api.services import find
 from service.errors import RatecardError, ServiceNotFound
-from service.filtering.facets import FacetCounts
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable
+from service.networks import network_label
+from service.schema.listings import ListingReport
+from service.schema.profiles import describe
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
-from service.web import filters
-from service.web.card import card_of, listed_card_of, profile_facts, quantity
-from service.web.demand import demand_facts, popular_rows
-from service.web.ecosystem import payments_of, statistics_of
+from service.web.card import card_of, listed_card_of, quantity
+from service.web.demand import demand_facts, popular_services
+from service.web.ecosystem import (
+    abbreviate,
+    format_count,
+    format_money,
+    format_units,
+    payments_of,
+    statistics_of,
+)
+from service.web.endpoint_rows import format_value, format_values
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
-from service.web.filters import BrowseEndpoints, BrowseOperation, BrowseServices
-from service.web.listed import report_of
+from service.web.filters import BrowseEndpoints, BrowseServices, controls_of, count_unselected
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
@@ -51,8 +54,11 @@ POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
 )
 PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
-DOCS_POLICY = f"{POLICY}img-src 'self' data:"
+PAGE_HEADERS = {"referrer-policy": "same-origin", "content-security-policy": PAGE_POLICY}
+DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": f"{POLICY}img-src 'self' data:"}
 """Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
+
+_report = msgspec.json.Decoder(ListingReport)
 
 # Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -83,9 +89,8 @@ class BrowseListings(Operation, frozen=True, kw_only=True):
 async def services_page(request: Request, listing: BrowseServices) -> Response:
     """Render a page of a listing or search, and its filters with their counts."""
     snapshot = snapshot_of(request)
-    hits = await find(snapshot, filters.count_unselected(listing))
+    hits = await find(snapshot, count_unselected(listing))
     matches = await find_in_services(snapshot, listing, hits.ids)
-    controls = await _controls(snapshot, listing, hits.facets)
     return _page(
         request,
         "services.html",
@@ -93,7 +98,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Response:
         matches=matches,
         matches_query=urlencode({"q": listing.q[:MAX_LINKED]}),
         size=snapshot.manifest.counts.services,
-        **controls,
+        **await controls_of(snapshot, listing, hits.facets),
         **_paging(listing, "offset", listing.limit, hits.total),
     )
 
@@ -101,9 +106,8 @@ async def services_page(request: Request, listing: BrowseServices) -> Response:
 async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response:
     """Render a page of the endpoints of all services, and its filters with their counts."""
     snapshot = snapshot_of(request)
-    hits = await find_endpoints(snapshot, filters.count_unselected(listing))
+    hits = await find_endpoints(snapshot, count_unselected(listing))
     results = await results_of(snapshot, listing, hits)
-    controls = await _controls(snapshot, listing, hits.facets)
     return _page(
         request,
         "endpoints.html",
@@ -111,8 +115,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response
         omitted=hits.total - hits.listed,
         size=snapshot.manifest.counts.endpoints,
         page_size=ENDPOINTS,
-        query_of_all=partial(_query_of_all, listing),
-        **controls,
+        **await controls_of(snapshot, listing, hits.facets),
         **_paging(listing, "offset", listing.limit, hits.listed),
     )
 
@@ -130,7 +133,7 @@ async def service_page(request: Request, search: BrowseService) -> Response:
         card=card_of(snapshot.summaries.view(ordinal)),
         endpoints=rows_of(snapshot, ordinal, endpoints),
         demand=demand_facts(snapshot, ordinal),
-        profile=profile_facts(snapshot.profiles.read_service(ordinal)),
+        profile=describe(snapshot.profiles.read_service(ordinal)),
         beyond=snapshot.resources.beyond(ordinal),
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),
@@ -147,7 +150,7 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Respons
         "ecosystem.html",
         statistics=statistics_of(tables, operation.timeframe),
         payments=payments,
-        popular=popular_rows(snapshot),
+        popular=popular_services(snapshot),
         days=operation.timeframe,
         **_paging(operation, "page", 1, operation.page + 1 + has_next),
     )
@@ -162,22 +165,23 @@ async def listed_page(request: Request, operation: BrowseListings) -> Response:
     page = _render(
         request,
         "listed.html",
-        report=report_of(explanation.body(snapshot), ENDPOINTS),
+        report=_report.decode(explanation.body(snapshot)),
+        page_size=ENDPOINTS,
         query=urlencode({"url": explanation.url}),
     )
-    return explanation.respond(page, "text/html", **_headers(PAGE_POLICY))
+    return explanation.respond(page, "text/html", **PAGE_HEADERS)
 
 
 async def docs_page(request: Request) -> Response:
     """Render the viewer of `/openapi.json`."""
     snapshot_of(request)
-    return _page(request, "docs.html", policy=DOCS_POLICY)
+    return _page(request, "docs.html", DOCS_HEADERS)
 
 
 def error_page(request: Request, error: RatecardError) -> HTMLResponse:
     """Render the page for an error."""
     page = _render(request, "error.html", error=error)
-    return HTMLResponse(page, error.status, _headers(PAGE_POLICY))
+    return HTMLResponse(page, error.status, PAGE_HEADERS)
 
 
 PAGES = [
@@ -191,45 +195,20 @@ PAGES = [
 ]
 
 
-async def _controls(
-    snapshot: Snapshot, listing: BrowseOperation, counts: FacetCounts | None
-) -> dict[str, Any]:
-    """Return the values of the filters, which pages of services and of endpoints share."""
-    pairs = parse_qsl(format_query(replace(listing, offset=0)), keep_blank_values=True)
-    return {
-        "listing": listing,
-        "facets": await filters.facet_choices(snapshot, listing, counts),
-        "prices": await filters.price_choices(snapshot, listing),
-        "hidden_fields": filters.hidden_fields(pairs),
-        "chips": filters.chips(pairs),
-        "other": filters.shared_query(pairs),
-    }
-
-
 def _paging(operation: Operation, field: str, step: int, total: int) -> dict[str, Any]:
     """Return the numbers of a page, and the query strings of it, of the one before and after.
 
     field: the parameter that has the place of the page
     """
     offset: int = getattr(operation, field)
-    following = offset + step
-
-    def query(offset: int) -> str:
-        return format_query(replace(operation, **{field: offset}))
-
+    before, after = {field: max(offset - step, 0)}, {field: offset + step}
     return {
         "offset": offset,
         "total": total,
-        "query": query(offset),
-        "previous": query(max(offset - step, 0)) if offset else None,
-        "next": query(following) if following < total else None,
+        "query": format_query(operation),
+        "previous": format_query(operation, **before) if offset else None,
+        "next": format_query(operation, **after) if after[field] < total else None,
     }
-
-
-def _query_of_all(search: BrowseEndpoints, service_id: str | None = None) -> str:
-    """Return the query string of all matches, or of all those of one service."""
-    services = search.service if service_id is None else (service_id,)
-    return format_query(replace(search, per_service=0, service=services, offset=0))
 
 
 def _strip_bidi_controls(value: object) -> object:
@@ -247,11 +226,23 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals["quantity"] = quantity
+_templates.globals |= {
+    "abbreviate": abbreviate,
+    "format_count": format_count,
+    "format_money": format_money,
+    "format_query": format_query,
+    "format_units": format_units,
+    "format_value": format_value,
+    "format_values": format_values,
+    "network_label": network_label,
+    "quantity": quantity,
+}
 
 
-def _page(request: Request, template: str, policy: str = PAGE_POLICY, **values: Any) -> Cacheable:
-    return Cacheable(_render(request, template, **values), "text/html", _headers(policy))
+def _page(
+    request: Request, template: str, headers: Mapping[str, str] = PAGE_HEADERS, **values: Any
+) -> Cacheable:
+    return Cacheable(_render(request, template, **values), "text/html", headers)
 
 
 def _render(request: Request, template: str, **values: Any) -> bytes:
@@ -266,7 +257,3 @@ def _render(request: Request, template: str, **values: Any) -> bytes:
         **values,
     )
     return text.encode("utf-8", "replace")
-
-
-def _headers(policy: str) -> dict[str, str]:
-    return {"referrer-policy": "same-origin", "content-security-policy": policy}

@@ -30,7 +30,7 @@ PLACEHOLDERS = {
 
 NO_VALUES: Mapping[str, Raw] = MappingProxyType({})
 
-_word = re.compile(r"[A-Z]+")
+WORD = re.compile(r"[A-Z]+")
 _path_parameter = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
 _string = msgspec.json.Decoder(str)
 _array = msgspec.json.Decoder(list[Raw])
@@ -47,13 +47,17 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
     parameters = endpoint.parameters or []
     content = body_of(parameters, values)
     default_method = "POST" if content else "GET"
-    method = _method(endpoint.method, default_method)
+    method = next(iter(known_methods(endpoint.method)), default_method)
     query = {
-        each.name: _value(each, values)
+        each.name: values.get(each.name, _example(each))
         for each in parameters
         if each.group == "query" and (each.required is True or each.name in values)
     }
-    path = {each.name: _value(each, values) for each in parameters if each.group != "body"}
+    path = {
+        each.name: values.get(each.name, _example(each))
+        for each in parameters
+        if each.group != "body"
+    }
     placeholders = [path[name] for name in path_parameters(endpoint.url) if name in path]
     size = sum(map(len, chain(content, content.values(), query, query.values(), placeholders)))
     if len(endpoint.url) + size > MAX_CALL:
@@ -80,7 +84,13 @@ def body_of(parameters: Sequence[ParameterDescriptor], values: Mapping[str, Raw]
     """
     body = [parameter for parameter in parameters if parameter.group == "body"]
     sent = [each for each in body if each.required is True or each.name in values] or body
-    return {each.name: _value(each, values) for each in sent}
+    return {each.name: values.get(each.name, _example(each)) for each in sent}
+
+
+def known_methods(text: str) -> list[str]:
+    """Return the methods of HTTP in a text such as `GET, POST`, and no other words."""
+    words = dict.fromkeys(WORD.findall(text.upper()))
+    return [word for word in words if word in METHODS]
 
 
 def path_parameters(url: str) -> list[str]:
@@ -123,11 +133,6 @@ def _name_of(pair: str) -> str:
     return unquote_plus(pair.partition("=")[0])
 
 
-def _value(parameter: ParameterDescriptor, values: Mapping[str, Raw]) -> Raw:
-    """Return the given value of a parameter, or an example."""
-    return values[parameter.name] if parameter.name in values else _example(parameter)
-
-
 def _example(parameter: ParameterDescriptor) -> Raw:
     """Return the first value that the record gives for a parameter, or a placeholder."""
     for raw in (parameter.example, parameter.default, *(parameter.enum_values or [])):
@@ -150,11 +155,6 @@ def _unquote(raw: Raw) -> str:
         return _string.decode(raw)
     except msgspec.MsgspecError:
         return bytes(raw).decode()
-
-
-def _method(methods: str, default: str) -> str:
-    """Return the first known method in a text such as `GET, POST`."""
-    return next((word for word in _word.findall(methods.upper()) if word in METHODS), default)
 
 
 def _escape(letter: str) -> str:

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
-from service.schema.status import Counts
 
 # URLs are relative, so that a shared cache is right for every `Host` header. No text of the
 # catalogue is here, since agents may take it for instructions.
@@ -82,13 +81,8 @@ _MCP = """\
 
 
 async def get_llms(request: Request) -> Response:
-    """Return the introduction for agents."""
-    has_mcp = context_of(request).settings.mcp
-    text = introduction(snapshot_of(request).manifest.counts, has_mcp=has_mcp)
-    return Cacheable(text, "text/plain")
-
-
-def introduction(counts: Counts, *, has_mcp: bool) -> bytes:
-    """Return the text, in the Markdown of https://llmstxt.org, for a catalogue of this size."""
-    mcp = _MCP if has_mcp else ""
-    return _TEXT.format(services=counts.services, endpoints=counts.endpoints, mcp=mcp).encode()
+    """Return the introduction for agents, in the Markdown of https://llmstxt.org."""
+    counts = snapshot_of(request).manifest.counts
+    mcp = _MCP if context_of(request).settings.mcp else ""
+    text = _TEXT.format(services=counts.services, endpoints=counts.endpoints, mcp=mcp)
+    return Cacheable(text.encode(), "text/plain")

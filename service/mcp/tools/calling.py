@@ -24,9 +24,8 @@ from service.mcp.tools.rows import (
     command_of,
     endpoint_line,
     endpoint_row,
-    endpoint_text,
 )
-from service.mcp.tools.texts import clean, decode_printable
+from service.mcp.tools.texts import clean, decode_printable, first_fitting
 from service.mcp.tools.tool_calls import PAYS_WITH as TOOL_PAYS_WITH
 from service.mcp.tools.tool_calls import ToolCall, sign_ins, tool_call, tool_lines
 from service.prices import CONTRADICTION, describe_offer
@@ -105,15 +104,16 @@ _endpoint = msgspec.json.Decoder(Endpoint)
 async def how_to_call(snapshot: Snapshot, call: HowToCall) -> ToolAnswer:
     """Return a command that calls an endpoint, its parameters, and the ways to pay."""
     ordinal = endpoint_of(snapshot, call.endpoint)
-    endpoint = _endpoint.decode(endpoint_text(snapshot, ordinal))
+    endpoint = _endpoint.decode(snapshot.endpoints.text(ordinal))
     undescribed = _undescribed(endpoint)
     parameters = [*(endpoint.parameters or []), *undescribed]
     values = encode_values(parameters, call.values)
     row = endpoint_row(snapshot, ordinal, _filters(snapshot, ordinal, call.network))
     listing = snapshot.endpoints.listing_of(ordinal)
     facts = listing.ratecard
-    accepts, accepts_left_out = _fit(listing.accepts)
-    described = _describe_all(parameters)
+    accepts = [*map(decode_printable, first_fitting(listing.accepts, MAX_ACCEPTS, _json_size))]
+    accepts_left_out = len(listing.accepts) - len(accepts)
+    described = first_fitting(map(_describe, parameters), MAX_PARAMETER_BYTES, _json_size)
     tool = tool_of(endpoint.url, facts)
     of_tool = None if tool is None else tool_call(tool, parameters, values)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
@@ -246,16 +246,8 @@ def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
     ]
 
 
-def _describe_all(parameters: Sequence[ParameterDescriptor]) -> list[CallParameter]:
-    """Return the parameters as far as they fit."""
-    described: list[CallParameter] = []
-    room = MAX_PARAMETER_BYTES
-    for parameter in map(_describe, parameters):
-        room -= len(msgspec.json.encode(parameter))
-        if room < 0:
-            break
-        described.append(parameter)
-    return described
+def _json_size(value: Raw | CallParameter) -> int:
+    return len(msgspec.json.encode(value))
 
 
 def _describe(parameter: ParameterDescriptor) -> CallParameter:
@@ -296,15 +288,3 @@ def _parameter_line(parameter: CallParameter) -> str:
 
 def _omitted(count: int, things: str) -> list[str]:
     return [f"{count} {things} are too long and left out"] if count else []
-
-
-def _fit(entries: Sequence[Raw]) -> tuple[list[Any], int]:
-    """Return the ways to pay as far as they fit, and how many do not."""
-    fitting: list[Any] = []
-    room = MAX_ACCEPTS
-    for entry in entries:
-        room -= len(bytes(entry))
-        if room < 0:
-            break
-        fitting.append(decode_printable(entry))
-    return fitting, len(entries) - len(fitting)

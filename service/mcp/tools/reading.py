@@ -22,15 +22,21 @@ from service.mcp.tools.rows import (
     ServiceRow,
     endpoint_line,
     endpoint_row,
-    endpoint_text,
     find_endpoint,
     operator_text,
+    read_summary,
     service_line,
     service_row,
 )
-from service.mcp.tools.texts import ELLIPSIS, clean, decode_printable, escape_ignorable
+from service.mcp.tools.texts import (
+    ELLIPSIS,
+    clean,
+    decode_printable,
+    escape_ignorable,
+    first_fitting,
+)
 from service.schema.demand import StoredDemand
-from service.schema.records import MAX_STATUS, Endpoint, Service
+from service.schema.records import MAX_STATUS, Service
 from service.schema.status import Counts
 from service.schema.values import Timestamp, format_timestamp
 from service.snapshot import Snapshot
@@ -103,7 +109,6 @@ class _WithEndpoints(Struct):
 
 _service = msgspec.json.Decoder(Service)
 _demand = msgspec.json.Decoder(StoredDemand)
-_endpoint = msgspec.json.Decoder(Endpoint)
 _with_endpoints = msgspec.json.Decoder(_WithEndpoints)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
@@ -121,9 +126,9 @@ async def get(snapshot: Snapshot, call: Get) -> ToolAnswer:
         raise InvalidParameter("cursor", CURSOR_UNUSED)
     endpoint = endpoint_of(snapshot, call.id)
     if call.detail == "full":
-        return _stored("endpoint", _bounded(endpoint_text(snapshot, endpoint)))
+        return _stored("endpoint", _bounded(snapshot.endpoints.text(endpoint)))
     row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, is_first=True)
-    description = _endpoint.decode(endpoint_text(snapshot, endpoint)).description
+    description = read_summary(snapshot, endpoint).description
     row.seller_says = clean(description or row.seller_says, MAX_DESCRIPTION)
     profile = snapshot.profiles.read_endpoint(endpoint)
     row.operator_says = operator_text(profile, MAX_DESCRIPTION)
@@ -156,17 +161,16 @@ def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
     text = snapshot.services.text(ordinal)
     if len(text) <= size:
         return text
-    fitting: list[Raw] = []
     endpoints = _with_endpoints.decode(text).endpoints
-    room = size - len(text) + sum(len(bytes(each)) + 1 for each in endpoints)
-    for each in endpoints:
-        room -= len(bytes(each)) + 1
-        if room < 0:
-            break
-        fitting.append(each)
+    room = size - len(text) + sum(map(_size_with_comma, endpoints))
+    fitting = first_fitting(endpoints, room, _size_with_comma)
     members: dict[str, Any] = _members.decode(text)
     members |= {"endpoints": fitting, "endpointsLeftOut": len(endpoints) - len(fitting)}
     return _bounded(msgspec.json.encode(members), size + 100)
+
+
+def _size_with_comma(endpoint: Raw) -> int:
+    return len(bytes(endpoint)) + 1
 
 
 def read_catalogue(snapshot: Snapshot, checked_at: datetime) -> ToolAnswer:

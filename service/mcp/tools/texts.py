@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
+
+T = TypeVar("T")
 
 ELLIPSIS = "…"
 
@@ -53,6 +56,17 @@ def printable(text: str) -> str:
 def escape_ignorable(text: str) -> str:
     """Return equivalent JSON, or a command with a JSON body, with ignorable characters escaped."""
     return text.translate(_ESCAPES)
+
+
+def first_fitting(items: Iterable[T], room: int, size_of: Callable[[T], int]) -> list[T]:
+    """Return the first items whose sizes add up to at most `room`."""
+    fitting: list[T] = []
+    for item in items:
+        room -= size_of(item)
+        if room < 0:
+            break
+        fitting.append(item)
+    return fitting
 
 
 def decode_printable(text: bytes | memoryview | Raw) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,13 @@ up to less than 2^24, so that their sums are exact in float32, whatever the orde
 MOST_DIMENSIONS = 1000
 LARGEST_SCALE = 4095
 """Largest scale of a row: sums of 4,000 products of components and scales fit in int32."""
+
+IDENTIFIER = re.compile(
+    r"0[xX][0-9a-fA-F]{4}"
+    r"|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    r"|[0-9][A-Za-z]+[0-9]+[A-Za-z]+[0-9]"  # three numbers between letters
+)
+"""Part of a hash, a UUID, a key or the like: a text with such a part has no meaning."""
 
 Vector = npt.NDArray[np.float32]
 
@@ -54,7 +61,7 @@ class Encoder:
         check_encoder(path, self.rows, self.scales, len(self.numbers))
         self.dimensions = self.rows.shape[1]
         self._factors = self.scales.astype(np.int32)
-        self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(WordPieces(self.numbers))
+        self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(partial(word_pieces, self.numbers))
 
     def pieces(self, word: str) -> tuple[int, ...]:
         """Return the numbers of the pieces of a folded word, none where it has no vector."""
@@ -69,42 +76,24 @@ class Encoder:
         return quantise(np.einsum("p,pd->d", factors, rows))
 
 
-class WordPieces:
-    """Cuts words into the longest known pieces, from the left (WordPiece; Wu et al., 2016).
+def word_pieces(numbers: Mapping[str, int], word: str) -> tuple[int, ...]:
+    """Cut a word into the longest known pieces, from the left (WordPiece; Wu et al., 2016).
 
-    `numbers` has the number of each piece.
+    Returns the `numbers` of the pieces, none where a part of the word is no piece.
     """
-
-    def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._numbers = numbers
-
-    def __call__(self, word: str) -> tuple[int, ...]:
-        """Return the numbers of the pieces, none where a part of the word is no piece."""
-        pieces: list[int] = []
-        start = 0
-        while start < len(word):
-            prefix = CONTINUATION if start else ""
-            for stop in range(len(word), start, -1):
-                number = self._numbers.get(prefix + word[start:stop])
-                if number is not None:
-                    pieces.append(number)
-                    break
-            else:
-                return ()
-            start = stop
-        return tuple(pieces)
-
-
-def is_identifier(text: str) -> bool:
-    """Return whether a text holds a hash, a UUID, a key or the like."""
-    return _IDENTIFIER.search(text) is not None
-
-
-_IDENTIFIER = re.compile(
-    r"0[xX][0-9a-fA-F]{4}"
-    r"|[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-    r"|[0-9][A-Za-z]+[0-9]+[A-Za-z]+[0-9]"  # three numbers between letters
-)
+    pieces: list[int] = []
+    start = 0
+    while start < len(word):
+        prefix = CONTINUATION if start else ""
+        for stop in range(len(word), start, -1):
+            number = numbers.get(prefix + word[start:stop])
+            if number is not None:
+                pieces.append(number)
+                break
+        else:
+            return ()
+        start = stop
+    return tuple(pieces)
 
 
 def scale_rows(rows: npt.NDArray[np.int8], scales: npt.NDArray[np.int16]) -> npt.NDArray[np.int32]:

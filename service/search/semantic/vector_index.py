@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from math import sqrt
 from pathlib import Path
-from typing import NamedTuple
 
 import numkong
 import numpy as np
@@ -37,13 +36,6 @@ Rows = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float32]
 
 
-class Candidates(NamedTuple):
-    """Documents, and the cosines of a query and each of them."""
-
-    documents: Integers
-    similarities: Floats
-
-
 class VectorIndex:
     """The vectors of the documents of a catalogue, in cells of similar ones.
 
@@ -64,49 +56,40 @@ class VectorIndex:
 
     def similarities(self, query: QueryVector, documents: Units) -> Floats:
         """Return the cosine of the query and each of these documents, 0 without a vector."""
-        return self._compare(query, self._positions.take(documents))
-
-    def probe(self, query: QueryVector, mask: Mask | None, *, by_group: bool) -> Candidates:
-        """Return some documents, most of those nearest to the query among them.
-
-        Compares the documents of the nearest cells, or all of a small catalogue. `mask` flags the
-        documents that are allowed, or with `by_group` the groups.
-        """
-        rows = self._probed_rows(query, mask, by_group=by_group)
-        return Candidates(self._documents.take(rows).astype(np.int64), self._compare(query, rows))
-
-    def _compare(self, query: QueryVector, rows: Units) -> Floats:
+        rows = self._positions.take(documents)
         products = _products(self._rows.take(rows, axis=0), query)
         products *= self._inverse_lengths.take(rows)
         products *= np.float32(query.inverse_length)
         return products
 
-    def _probed_rows(self, query: QueryVector, mask: Mask | None, *, by_group: bool) -> Integers:
-        """Return the rows of allowed documents in the nearest cells, or of all if they are few.
+    def probe(self, query: QueryVector, mask: Mask | None, *, by_group: bool) -> Integers:
+        """Return some documents, most of those nearest to the query among them.
 
-        Where the nearest cells have too few of these, twice as many rows are looked up.
+        These are the allowed documents of the nearest cells, or all where these are few. `mask`
+        flags the documents that are allowed, or with `by_group` the groups. Where the nearest cells
+        have too few of these, twice as many rows are looked up.
         """
-        documents = len(self._documents)
+        count = len(self._documents)
         share = 1.0 if mask is None else np.count_nonzero(mask) / max(len(mask), 1)
-        probed = int(PROBED * sqrt(documents * share))
+        probed = int(PROBED * sqrt(count * share))
         if mask is None:
             probed = max(probed, LEAST_PROBED)  # a mask has looked at the rows of more cells
-        if max(probed, LEAST_PROBED) >= documents * share:
+        groups = self.groups if by_group else None
+        if max(probed, LEAST_PROBED) >= count * share:
             if mask is None:
-                return np.arange(documents)
-            if by_group and self.groups is not None:
-                mask = mask.take(self.groups.of_document)
-            return self._positions.take(mask.nonzero()[0])
-        keys, count = self._cell_keys(query), int(probed * (1 if mask is None else SLACK) / share)
+                return np.arange(count)
+            if groups is not None:
+                mask = mask.take(groups.of_document)
+            return mask.nonzero()[0]
+        keys, size = self._cell_keys(query), int(probed * (1 if mask is None else SLACK) / share)
         while True:
-            rows = self._first_rows(keys, count)
-            is_all = len(rows) < count
+            documents = self._documents.take(self._first_rows(keys, size)).astype(np.int64)
+            is_all = len(documents) < size
             if mask is not None:
-                groups = self.groups if by_group else None
-                rows = rows[mask.take(units_of(self._documents.take(rows), groups))]
-            if len(rows) >= probed or is_all:
-                return rows[:probed]
-            count *= 2
+                documents = documents[mask.take(units_of(documents, groups))]
+            if len(documents) >= probed or is_all:
+                return documents[:probed]
+            size *= 2
 
     def _cell_keys(self, query: QueryVector) -> Integers:
         """Return sort keys of the cells, the most similar centroid first."""

@@ -12,26 +12,22 @@ from service.search.config import SearchConfig
 from service.search.groups import Units, is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import QueryVector, is_identifier
+from service.search.semantic.encoder import IDENTIFIER, QueryVector
 from service.search.semantic.encoders import QueryEncoder
 from service.search.semantic.vector_index import STEPS, Floats, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
 
 
 class VectorQuery(NamedTuple):
-    """The vector of a query, and the documents that it is compared with."""
+    """The vector of a query, and the documents that it is compared with.
+
+    weights: the impact of a cosine of 1, by whether groups are ranked
+    """
 
     vectors: VectorIndex
     vector: QueryVector
     config: SearchConfig
-    is_specific: bool
-
-    def weight(self, *, by_group: bool) -> float:
-        """Return the impact of a cosine of 1."""
-        config = self.config
-        weight = config.similarity_weight if by_group else config.document_similarity_weight
-        weight *= config.specific_weight if self.is_specific else 1
-        return weight * config.impact_scale
+    weights: dict[bool, float]
 
     def similarities(self, documents: Units) -> Floats:
         """Return the cosine of the query and each of these documents."""
@@ -40,7 +36,7 @@ class VectorQuery(NamedTuple):
     def impacts(self, documents: Units, *, by_group: bool) -> Integers:
         """Return what similarity adds to the BM25F sum of each of these documents."""
         similarities = self.similarities(documents)
-        similarities *= np.float32(self.weight(by_group=by_group))
+        similarities *= np.float32(self.weights[by_group])
         return np.rint(similarities, out=similarities).astype(np.int64)
 
     def nearest(self, count: int, matches: Units, mask: Mask | None, *, by_group: bool) -> Integers:
@@ -52,7 +48,8 @@ class VectorQuery(NamedTuple):
         if count <= 0:
             return NO_ORDINALS
         config = self.config
-        candidates, similarities = self.vectors.probe(self.vector, mask, by_group=by_group)
+        candidates = self.vectors.probe(self.vector, mask, by_group=by_group)
+        similarities = self.similarities(candidates)
         per_group = 1 if by_group else config.filled_per_group
         k = 4 * config.filled_up_to
         while True:
@@ -84,8 +81,8 @@ def encode_query(
     corrected to: the pieces of an unfinished word mean something else.
     """
     texts = None
-    if is_identifier(query):
-        meant = " ".join(chunk for chunk in query.split() if not is_identifier(chunk))
+    if IDENTIFIER.search(query):
+        meant = " ".join(chunk for chunk in query.split() if not IDENTIFIER.search(chunk))
         texts = {word.text for word in query_words(meant)}
     pieces: list[int] = []
     for each in expansions:

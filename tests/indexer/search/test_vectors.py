@@ -14,6 +14,7 @@ from indexer.encoder.quantising import EncodedTexts, quantise_rows
 from indexer.search.vectors import add_services, write_vectors
 from service.errors import SnapshotDamaged
 from service.search.groups import Groups
+from service.search.postings import Integers, Mask
 from service.search.semantic import vector_index
 from service.search.semantic.encoder import QueryVector, quantise
 from service.search.semantic.vector_index import LEAST_PROBED, VectorIndex
@@ -39,6 +40,14 @@ def query(vector: npt.NDArray[np.int32]) -> QueryVector:
     return asked
 
 
+def probe(
+    vectors: VectorIndex, asked: QueryVector, mask: Mask | None
+) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Return the documents that are compared, and their cosines."""
+    documents = vectors.probe(asked, mask, by_group=False)
+    return documents, vectors.similarities(asked, documents)
+
+
 @pytest.fixture(scope="module")
 def encoded() -> EncodedTexts:
     return quantise_rows(cluster(DOCUMENTS))
@@ -60,7 +69,7 @@ def test_nine_in_ten_of_the_nearest_are_found(vectors: VectorIndex, share: float
         every = vectors.similarities(asked, np.arange(DOCUMENTS))
         allowed = every if mask is None else np.where(mask, every, -2)
         nearest = np.argsort(-allowed)[:K]
-        ordinals, similarities = vectors.probe(asked, mask, by_group=False)
+        ordinals, similarities = probe(vectors, asked, mask)
         assert similarities == pytest.approx(every[ordinals])
         assert mask is None or mask[ordinals].all()
         assert len(set(ordinals.tolist())) == len(ordinals)
@@ -89,7 +98,7 @@ def test_few_vectors_and_zeros_are_harmless(tmp_path: Path, count: int) -> None:
     write_vectors(tmp_path / "vectors", quantise_rows(np.zeros((count, DIMENSIONS), np.int32)))
     vectors = VectorIndex(tmp_path / "vectors", count, DIMENSIONS, None)
     for mask in (None, np.ones(count, np.bool_), np.zeros(count, np.bool_)):
-        ordinals, similarities = vectors.probe(query(cluster(1)[0]), mask, by_group=False)
+        ordinals, similarities = probe(vectors, query(cluster(1)[0]), mask)
         assert not similarities.any()
         assert set(ordinals.tolist()) <= set(range(count))
 
@@ -109,7 +118,7 @@ def test_an_endpoint_is_the_sum_of_its_own_vector_and_that_of_its_service(tmp_pa
     lengths = np.maximum(np.linalg.norm(sums, axis=1), 1e-3)
     expected = sums @ asked.components * asked.inverse_length / lengths
     assert vectors.similarities(asked, np.arange(600)) == pytest.approx(expected, abs=3e-3)
-    ordinals, similarities = vectors.probe(asked, None, by_group=False)
+    ordinals, similarities = probe(vectors, asked, None)
     assert similarities == pytest.approx(expected[ordinals], abs=3e-3)
 
 
@@ -130,7 +139,7 @@ def test_the_nearest_are_found_where_a_filter_allows_only_some_subjects(
     for number in order[:40]:
         asked = query(all_sums[number])
         every = np.where(allowed, vectors.similarities(asked, np.arange(DOCUMENTS)), -2)
-        ordinals, _ = vectors.probe(asked, allowed, by_group=False)
+        ordinals, _ = probe(vectors, asked, allowed)
         assert len(ordinals) <= LEAST_PROBED
         recalls.append(np.isin(np.argsort(-every)[:K], ordinals).mean())
     assert np.mean(recalls) >= 0.9
@@ -153,7 +162,7 @@ def test_the_nearest_documents_of_allowed_groups_are_found(
     for vector in cluster(20):
         asked = query(vector)
         every = np.where(allowed, vectors.similarities(asked, np.arange(DOCUMENTS)), -2)
-        found = vectors.probe(asked, mask, by_group=True).documents
+        found = vectors.probe(asked, mask, by_group=True)
         assert allowed[found].all()
         recalls.append(np.isin(np.argsort(-every)[: min(K, int(allowed.sum()))], found).mean())
     assert np.mean(recalls) >= 0.9
@@ -174,7 +183,7 @@ def test_few_documents_are_compared_whatever_is_allowed(
     monkeypatch.setattr(vector_index, "_products", counted)
     for vector in cluster(20):
         compared.clear()
-        vectors.probe(query(vector), mask, by_group=False)
+        probe(vectors, query(vector), mask)
         assert sum(compared) <= LEAST_PROBED + 10 * np.sqrt(DOCUMENTS)
 
 
@@ -189,7 +198,7 @@ def test_texts_without_meaning_and_equal_texts_crowd_nothing_out(tmp_path: Path)
     write_vectors(tmp_path / "vectors", quantise_rows(sums))
     vectors = VectorIndex(tmp_path / "vectors", len(sums), DIMENSIONS, None)
     for number in (0, 4, 20_000):
-        ordinals, similarities = vectors.probe(query(sums[number]), None, by_group=False)
+        ordinals, similarities = probe(vectors, query(sums[number]), None)
         assert K < len(ordinals) <= LEAST_PROBED
         assert similarities.max() == pytest.approx(1, abs=1e-3)
         assert sums[ordinals].any(axis=1).all()
@@ -210,7 +219,7 @@ def test_arrays_that_do_not_fit_are_refused(
     path = tmp_path / "vectors"
     write_vectors(path, EncodedTexts(encoded.rows[:99], encoded.inverse_lengths[:99]))
     vectors = VectorIndex(path, 99, DIMENSIONS, None)
-    assert len(vectors.probe(query(cluster(1)[0]), None, by_group=False).documents) == 99
+    assert len(vectors.probe(query(cluster(1)[0]), None, by_group=False)) == 99
     with pytest.raises(SnapshotDamaged, match="has no vectors of these 100 documents"):
         VectorIndex(path, 100, DIMENSIONS, None)
     with pytest.raises(SnapshotDamaged, match="has no vectors of these 99 documents"):

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
 from service.errors import SnapshotDamaged, SnapshotUnsupported
 from service.search.semantic.encoder import (
+    IDENTIFIER,
     LARGEST,
     Encoder,
     QueryVector,
-    WordPieces,
-    is_identifier,
+    word_pieces,
 )
 from service.search.semantic.encoders import open_encoder
 from tests.support.running import examples
@@ -40,7 +40,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
 def test_a_word_is_cut_into_the_longest_pieces_or_has_none(
     word: str, pieces: tuple[int, ...]
 ) -> None:
-    assert WordPieces(NUMBERS)(word) == pieces
+    assert word_pieces(NUMBERS, word) == pieces
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_word_is_cut_into_the_longest_pieces_or_has_none(
     ],
 )
 def test_addresses_and_hashes_have_no_meaning(text: str, expected: bool) -> None:
-    assert is_identifier(text) == expected
+    assert bool(IDENTIFIER.search(text)) == expected
 
 
 def encode(encoder: Encoder, text: str) -> QueryVector | None:

@@ -116,7 +116,7 @@ def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
     if parsed.vector is None:
         return Scores(words, [], 0)
     cosines = parsed.vector.similarities(every).tolist()
-    return Scores(words, cosines, parsed.vector.weight(by_group=True) / unit)
+    return Scores(words, cosines, parsed.vector.weights[True] / unit)
 
 
 def best_documents(snapshot: Snapshot, query: str, asked: Filters) -> list[int]:
