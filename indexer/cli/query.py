@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from indexer.cli.command import add_artifacts_option
+from indexer.cli.command import Command, add_artifacts_option
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.text import shorten
@@ -17,13 +17,6 @@ from indexer.whoosh_index.files import open_whoosh_index
 from indexer.whoosh_index.schema import parse_query
 from service.errors import REBUILD
 from service.snapshot.snapshot import Snapshot, open_snapshot
-
-SUMMARY = "list the services that match a query in the language of Whoosh"
-EXAMPLES: tuple[str, ...] = (
-    "query 'description:premium AND category:data'",
-    "query 'name:weather* NOT id:*-example' --ids",
-    "query category:gambling --json | jq -c '.services[] | {(.id): null}' > removals.json",
-)
 
 
 class Match(Struct):
@@ -103,3 +96,15 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
     return int(text)
+
+
+QUERY = Command(
+    "list the services that match a query in the language of Whoosh",
+    (
+        "query 'description:premium AND category:data'",
+        "query 'name:weather* NOT id:*-example' --ids",
+        "query category:gambling --json | jq -c '.services[] | {(.id): null}' > removals.json",
+    ),
+    add_options,
+    run,
+)

@@ -172,10 +172,8 @@ def find_snapshot(artifacts: Path, name: str) -> Path:
     return folder
 
 
-def summarise_difference(difference: SnapshotDifference, *, as_json: bool) -> str:
-    """Return a line for each service that differs and one with the counts, or JSON."""
-    if as_json:
-        return msgspec.json.encode(difference).decode()
+def summarise_difference(difference: SnapshotDifference) -> str:
+    """Return a line for each service that differs, and one with the counts."""
     added, removed, changed = difference.added, difference.removed, difference.changed
     return "\n".join(
         [
