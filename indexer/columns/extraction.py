@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import count
 from math import nan
-from struct import Struct
 
 import msgspec
 import numpy as np
@@ -17,9 +18,11 @@ from indexer.columns.record_columns import (
     EMPTY,
     ENDPOINT,
     ENDPOINT_RUNS,
+    PRICE_RANGE,
     SERVICE,
     SERVICE_RUNS,
     RecordColumns,
+    packer,
 )
 from indexer.columns.records import (
     DEPRECATED,
@@ -45,10 +48,7 @@ from service.storage.hash_table import text_hash
 
 NO_ADDRESS = Address(0, 0)
 
-# The same layout as the dtypes of these names.
-_service = Struct("<iid??III")
-_endpoint = Struct("<II??QQQQIdqiiiii")
-_price_range = Struct("<idd")
+_service, _endpoint, _price_range = map(packer, (SERVICE, ENDPOINT, PRICE_RANGE))
 _network_key = lru_cache(maxsize=1024)(network_key)
 _network_label = lru_cache(maxsize=1024)(network_label)
 
@@ -57,7 +57,7 @@ class Extractor:
     """Extracts the columns of records, one by one."""
 
     def __init__(self) -> None:
-        self._numbers = _Numbers({"": EMPTY})
+        self._numbers = defaultdict(count(EMPTY + 1).__next__, {"": EMPTY})
         self._texts = bytearray()
         self._services = bytearray()
         self._endpoints = bytearray()
@@ -212,11 +212,3 @@ def _endpoints_start(text: bytes, members: dict[str, Raw]) -> int:
             break
         start += size_of(raw) + 1
     return start
-
-
-class _Numbers(dict[str, int]):
-    """Numbers of strings in the order in which they came first."""
-
-    def __missing__(self, string: str) -> int:
-        number = self[string] = len(self)
-        return number

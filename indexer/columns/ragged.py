@@ -48,11 +48,29 @@ class Ragged(NamedTuple):
         return [text.decode() for text in self.texts()]
 
 
-def bounds_of(sizes: npt.NDArray[np.uint32]) -> Rows:
+def bounds_of(sizes: npt.NDArray[np.integer[Any] | np.bool_]) -> Rows:
     """Return where runs of these sizes start, and the last one stops."""
     bounds = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
     return bounds
+
+
+def is_first(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which of sorted rows differ from the row before."""
+    differs = np.ones(len(columns[0]), np.bool_)
+    differs[1:] = False
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return differs
+
+
+def first_equal(*columns: npt.NDArray[Any]) -> Rows:
+    """Return for each row the first row that is equal to it."""
+    order = np.lexsort(columns)  # stable
+    distinct = is_first(*(column[order] for column in columns))
+    rows = np.empty(len(order), np.int64)
+    rows[order] = order[distinct][np.cumsum(distinct) - 1]
+    return rows
 
 
 def positions(bounds: Rows, rows: Integers) -> Rows:

@@ -6,6 +6,7 @@ Texts that repeat are numbers of a table of strings, in which the empty string i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,14 @@ from indexer.columns.ragged import (
     Rows,
     bounds_of,
     concatenate_ragged,
+    first_equal,
     positions,
     ragged_texts,
 )
 from indexer.record_store import KEY_SIZE, Keys
 
+STRUCT_CODES = {"b1": "?", "i4": "i", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
+"""Codes of `struct` by those of NumPy."""
 EMPTY = 0
 """The number of the empty string."""
 
@@ -135,16 +139,17 @@ class RecordColumns(NamedTuple):
         ]
 
 
+def packer(dtype: np.dtype[np.void]) -> Struct:
+    """Return what packs the fields of one row of a dtype, which are not aligned."""
+    codes = (STRUCT_CODES[dtype[name].str[1:]] for name in dtype.names or ())
+    return Struct("<" + "".join(codes))
+
+
 def find_keys(known: Keys, wanted: Keys) -> npt.NDArray[np.int32]:
     """Return the first row of each wanted key among the known ones, or -1."""
     halves = np.ascontiguousarray(np.concatenate((known, wanted))).view(np.uint64)
-    order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: known ones before the wanted ones
-    ordered = halves[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    rows = np.empty(len(order), np.int32)
-    rows[order] = order[is_first][np.cumsum(is_first) - 1]
-    return np.where(rows[len(known) :] < len(known), rows[len(known) :], np.int32(-1))
+    rows = first_equal(*halves.T)[len(known) :]
+    return np.where(rows < len(known), rows, -1).astype(np.int32)
 
 
 def concatenate(parts: Sequence[RecordColumns]) -> RecordColumns:

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from indexer.probes.drift import Comparison, Verdict
 from indexer.probes.liveness import Answer, RowSpool, Runs, answer_of
 from indexer.probes.observation import Observation
-from indexer.probes.targets import NO_TARGET, Targets
+from indexer.probes.targets import Targets
 from indexer.x402.dates import EPOCH, MICROSECOND, SECOND, since_epoch
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import Timestamp, format_timestamp
@@ -211,11 +211,6 @@ class Probed:
             return None
         listed, instead = _drifted_terms.decode(quoted.terms)
         return Drift(listed=listed, quoted=instead, since=_start(self._drifts, target))
-
-    def find(self, url: str, methods: str) -> int | None:
-        """Return the number of an endpoint, spelled as it is listed, or None."""
-        number = self.targets.find(url, methods)
-        return None if number == NO_TARGET else number
 
 
 def _by_target(sources: Iterable[dict[int, Latest]]) -> dict[int, list[Latest]]:

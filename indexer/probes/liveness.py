@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from struct import Struct
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ DAY = 24 * 3600 * SECOND
 GONE = frozenset((404, 410))
 REFUSED = frozenset((401, 403, 405, 429))
 SERVER_ERROR = 500
-BUFFER = 2**20  # bytes
+BUFFER = 2**14  # rows
 CHUNK = 2**18  # rows
 
 ROW = np.dtype(
@@ -30,7 +29,6 @@ ROW = np.dtype(
         ("wildcard", "<i1"),
     ]
 )
-_row = Struct("<iiqbbb")
 LATEST = np.iinfo(np.int64).max
 NOT_SEEN = -1
 
@@ -91,14 +89,14 @@ class RowSpool:
     """Rows of trusted observations in a file, as files of observations may have any size."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._buffer, self._count = file, bytearray(), 0
+        self._file = file
+        self._buffer: list[tuple[int, ...]] = []
 
     def add(
         self, target: int, host: int, moment: int, answer: int, verdict: int, wildcard: int
     ) -> None:
         """Add a row."""
-        self._buffer += _row.pack(target, host, moment, answer, verdict, wildcard)
-        self._count += 1
+        self._buffer.append((target, host, moment, answer, verdict, wildcard))
         if len(self._buffer) >= BUFFER:
             self._flush()
 
@@ -124,5 +122,5 @@ class RowSpool:
 
     def _flush(self) -> None:
         self._file.seek(0, 2)
-        self._file.write(self._buffer)
+        self._file.write(np.array(self._buffer, ROW).tobytes())
         self._buffer.clear()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from indexer.columns.ragged import bounds_of
 from indexer.segments.postings import GONE, FieldPostings, Numbers
 from indexer.segments.segment import Segment
 from indexer.segments.texts import Analysed
@@ -63,8 +64,8 @@ class Documents(NamedTuple):
 def place_documents(endpoints: Numbers, resources: Numbers) -> Documents:
     """Return the documents, given how many endpoints and other resources each service has."""
     is_own = (endpoints == 0) & (resources == 0)
-    first = np.concatenate(([0], np.cumsum(endpoints, dtype=np.int64)))
-    others = first[-1] + np.concatenate(([0], np.cumsum(resources + is_own, dtype=np.int64)))
+    first = bounds_of(endpoints)
+    others = first[-1] + bounds_of(resources + is_own)
     numbers = np.arange(len(endpoints), dtype=np.int32)
     own = np.where(is_own, others[:-1], GONE).astype(np.int32)
     services = np.repeat(np.tile(numbers, 2), np.concatenate((endpoints, resources + is_own)))

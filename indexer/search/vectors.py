@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from indexer.columns.ragged import bounds_of
 from indexer.encoder.quantising import EncodedTexts, Rows, add_vectors, quantise_rows
 from indexer.segments.postings import Numbers
 from service.search.semantic.vector_index import LEAST_PROBED
@@ -69,8 +70,7 @@ def write_vectors(path: Path, vectors: EncodedTexts) -> None:
             block = slice(start, start + BLOCK)
             cells[block] = _nearest(rows[present[block]], centroids)
         centroids = _means(rows, present, cells, centroids)
-    bounds = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(cells, minlength=count), out=bounds[1:])
+    bounds = bounds_of(np.bincount(cells, minlength=count))
     order = np.concatenate((present[np.argsort(cells, kind="stable")], absent))
     positions = np.empty(len(order), np.int32)
     positions[order] = np.arange(len(order))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Integers, Ragged, ragged_texts
+from indexer.columns.ragged import Integers, Ragged, bounds_of, is_first, ragged_texts
 
 GONE = -1
 """Number of a document that is no longer there."""
@@ -34,15 +34,14 @@ class FieldPostings(NamedTuple):
         present = documents != GONE
         if present.all():
             return self._replace(documents=documents)
-        before = np.concatenate(([0], np.cumsum(present)))
-        bounds = np.concatenate(([0], np.cumsum(self.sizes)))
-        sizes = np.diff(before[bounds])
-        return self.select(sizes, documents[present], self.counts[present])
-
-    def select(self, sizes: Integers, documents: Numbers, counts: Integers) -> FieldPostings:
-        """Return other postings of the terms, but for the terms that have none."""
+        sizes = np.diff(bounds_of(present)[bounds_of(self.sizes)])
         used = np.flatnonzero(sizes)
-        return FieldPostings(self.terms.take(used), sizes[used].astype(np.int32), documents, counts)
+        return FieldPostings(
+            self.terms.take(used),
+            sizes[used].astype(np.int32),
+            documents[present],
+            self.counts[present],
+        )
 
 
 def merge_postings(parts: Sequence[FieldPostings], documents: int) -> FieldPostings:
@@ -76,9 +75,7 @@ def count_pairs(
     keys = ranks * max(count, 1)
     keys += documents
     keys.sort()
-    is_first = np.ones(len(keys), np.bool_)
-    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
-    starts = np.flatnonzero(is_first)
+    starts = np.flatnonzero(is_first(keys))
     frequencies = np.diff(starts, append=len(keys))
     owners, numbers = np.divmod(keys[starts], max(count, 1))
     sizes = np.bincount(owners, minlength=len(terms))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.columns.ragged import Ragged
+from indexer.columns.ragged import Ragged, bounds_of
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.encoder.encoding import open_text_encoder
 from indexer.encoder.quantising import EncodedTexts, no_vectors
@@ -175,7 +175,7 @@ def merge_segments(path: Path, selections: Sequence[Selection]) -> None:
         keys.append(segment.keys[rows])
         sizes.append(np.diff(segment.first_endpoints)[rows])
         numbers.append(own)
-    first = np.concatenate(([0], np.cumsum(np.concatenate(sizes), dtype=np.int64)))
+    first = bounds_of(np.concatenate(sizes))
     moved = [
         _Moved(segment, own, endpoint_numbers(segment.first_endpoints, own, first))
         for segment, own in zip(segments, numbers, strict=True)

@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.columns.ragged import RaggedWriter, concatenate_ragged, positions, ragged_texts
+from indexer.columns.ragged import (
+    RaggedWriter,
+    concatenate_ragged,
+    first_equal,
+    positions,
+    ragged_texts,
+)
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, Endpoint, decode_service
 from indexer.encoder.encoding import open_pieces, open_text_encoder
@@ -80,11 +86,11 @@ def write_endpoints(
     columns: RecordColumns,
     listed: ListedResources,
     offers: OfferWriter,
-    encoder: Path | None = None,
+    encoder: Path | None,
     *,
-    payers: Sequence[Mapping[int, Payers]] = (),
-    alive: Verdicts | None = None,
-    indexed: bool = True,
+    payers: Sequence[Mapping[int, Payers]],
+    alive: Verdicts,
+    indexed: bool,
 ) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
@@ -204,7 +210,7 @@ def _write_filters(
 
 
 def _popularity(
-    columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts | None
+    columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts
 ) -> Popularity:
     """Return the popularity of endpoints: by payments if there are any, or as records state it."""
     stated = columns.endpoints["payers"].astype(np.int64)
@@ -214,8 +220,6 @@ def _popularity(
         for number in own
     ]
     payers = chain.from_iterable(own.values() for own in counted)
-    if alive is None:
-        alive = np.zeros(len(stated), np.int8)
     return Popularity(np.zeros_like(stated), stated, alive).replace(numbers, payers)
 
 
@@ -320,14 +324,9 @@ def _match_keys(columns: RecordColumns, listed: ListedResources) -> Numbers:
     rows = positions(columns.first_endpoints, services)
     owners = np.concatenate((np.repeat(services, counts[services]), listed.services))
     keys = np.concatenate((columns.endpoints["key"][rows], listed.keys))
-    order = np.lexsort((keys, owners))  # stable: endpoints before resources
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (np.diff(keys[order]) != 0) | (np.diff(owners[order]) != 0)
-    alike = np.empty(len(order), np.int64)
-    alike[order] = order[is_first][np.cumsum(is_first) - 1]
-    endpoints = np.full(len(order), NONE, np.int32)
+    endpoints = np.full(len(keys), NONE, np.int32)
     endpoints[: len(rows)] = rows
-    matched: Numbers = endpoints[alike[len(rows) :]]
+    matched: Numbers = endpoints[first_equal(keys, owners)[len(rows) :]]
     return matched
 
 
