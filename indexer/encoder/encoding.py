@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +31,6 @@ TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
 
 Integers = npt.NDArray[np.int64]
-
-
-class DocumentEncoder(Protocol):
-    """Encodes documents; `service.search.semantic.encoders.QueryEncoder` encodes queries."""
-
-    def add(self, title: str, text: str) -> None:
-        """Add a document: its whole text, and its title apart."""
-
-    def encoded(self) -> EncodedTexts:
-        """Return the vectors of all documents, in the order in which they were added."""
 
 
 class TextEncoder:
@@ -108,11 +97,6 @@ class TextEncoder:
         return in_order
 
 
-def open_text_encoder(folder: Path) -> DocumentEncoder:
-    """Return the encoder of documents of a folder."""
-    return TextEncoder(folder)
-
-
 @lru_cache(maxsize=1)
 def open_pieces(folder: Path) -> tuple[PieceNumbers, npt.NDArray[np.int32]]:
     """Return the word pieces of an encoder and their vectors, kept for the next texts."""
@@ -127,12 +111,12 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
         self._of_word = lru_cache(CACHED_PIECES)(WordPieces(numbers))
 
     def __missing__(self, text: str) -> tuple[int, ...]:
-        pieces = list(chain.from_iterable(self.words_of(text)))
+        pieces = tuple(chain.from_iterable(self.words_of(text)))
         if len(text) <= LONGEST_CACHED:
             if len(self) == CACHED_PIECES:
                 self.clear()
-            self[text] = tuple(pieces)
-        return tuple(pieces)
+            self[text] = pieces
+        return pieces
 
     def words_of(self, text: str) -> list[tuple[int, ...]]:
         """Return the numbers of the pieces of each word of a text without blanks."""

@@ -6,6 +6,8 @@ Facts beside each other, none of them a verdict. The formulas are in docs/indexi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -149,16 +151,11 @@ def read_inputs(connection: DuckDBPyConnection, start: int | None) -> Inputs:
 
 
 def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDemand]]:
-    rows = connection.execute(DEMAND)
-    last, demand = -1, None
-    while batch := rows.fetchmany(BATCH):
-        for seller, *figures in batch:
-            service, endpoint = divmod(seller, 2**ENDPOINT_BITS)
-            if not endpoint:  # the row of a service is before those of its endpoints
-                if demand is not None:
-                    yield last, demand
-                last, demand = service, ServiceDemand(Demand(*figures), {})
-            elif demand is not None:
-                demand.endpoints[endpoint - 1] = Demand(*figures)
-    if demand is not None:
-        yield last, demand
+    cursor = connection.execute(DEMAND)
+    rows = chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
+    for service, own in groupby(rows, lambda row: row[0] >> ENDPOINT_BITS):
+        (_, *figures), *others = own  # the row of a service is before those of its endpoints
+        endpoints = {
+            (seller & ENDPOINT_MASK) - 1: Demand(*of_endpoint) for seller, *of_endpoint in others
+        }
+        yield service, ServiceDemand(Demand(*figures), endpoints)

@@ -66,15 +66,8 @@ class ObservationLog:
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
 
-    def last(self, endpoint: ListedEndpoint) -> int:
-        """Return when an endpoint was last observed, in microseconds, or NEVER."""
-        return self._of(endpoint).moment
-
-    def wildcard(self, endpoint: ListedEndpoint) -> bool | None:
-        """Return `wildcard` of the last observation of an endpoint."""
-        return self._of(endpoint).wildcard
-
-    def _of(self, endpoint: ListedEndpoint) -> Earlier:
+    def last(self, endpoint: ListedEndpoint) -> Earlier:
+        """Return the last observation of an endpoint, UNOBSERVED where there is none."""
         return self._earlier.get((endpoint.url, endpoint.method), UNOBSERVED)
 
 

@@ -45,12 +45,13 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
     with ObservationLog.open(options.out) as log:
         now = since_epoch(datetime.now(UTC))
         recent = range(now - options.every * SECOND, now)
-        due = sorted((each for each in endpoints if log.last(each) not in recent), key=log.last)
+        observed = [(log.last(each), each) for each in endpoints]
+        in_order = sorted(observed, key=lambda pair: pair[0].moment)
+        due = [each for last, each in in_order if last.moment not in recent]
         wildcards = {
-            each.origin: wildcard
-            for each in endpoints
-            if isinstance(each, Target) and log.last(each) in recent
-            if (wildcard := log.wildcard(each)) is not None
+            each.origin: last.wildcard
+            for last, each in observed
+            if isinstance(each, Target) and last.moment in recent and last.wildcard is not None
         }
         sites = group_by_site(each for each in due if isinstance(each, Target))
         client = ProbeClient(options)

@@ -15,8 +15,9 @@ import httpx
 from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord
+from indexer.probes.drift import digits_of
 from indexer.probes.observation import MAX_QUOTES, Quote
-from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME, base_units
+from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME
 from indexer.x402.untrusted import decode_object, line
 
 HEADER = "payment-required"
@@ -62,14 +63,7 @@ def _read_entry(entry: dict[str, Any]) -> Quote:
     scheme, network, asset, pay_to = (
         line(entry.get(key), MAX_NAME) or None for key in ("scheme", "network", "asset", "payTo")
     )
-    amounts = filter(None, map(_amount, map(entry.get, AMOUNT_KEYS)))
+    amounts = filter(None, map(digits_of, map(entry.get, AMOUNT_KEYS)))
     return Quote(
         scheme=scheme, network=network, asset=asset, amount=next(amounts, None), pay_to=pay_to
     )
-
-
-def _amount(value: Any) -> str:
-    try:
-        return base_units(value)
-    except ValueError:
-        return ""

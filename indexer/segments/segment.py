@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from indexer.columns.ragged import Ragged, bounds_of
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
-from indexer.encoder.encoding import open_text_encoder
+from indexer.encoder.encoding import TextEncoder
 from indexer.encoder.quantising import EncodedTexts, no_vectors
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.segments.postings import GONE, FieldPostings, Numbers, merge_postings
@@ -126,7 +126,7 @@ class SegmentWriter:
         self._first_endpoints = array("q", [0])
         self._services = TokenFields(SERVICE_FIELDS)
         self._endpoints = TokenFields(ENDPOINT_FIELDS)
-        self._encoder = None if encoder is None else open_text_encoder(encoder)
+        self._encoder = None if encoder is None else TextEncoder(encoder)
 
     def add(self, key: bytes, contents: Contents) -> None:
         """Index the next service."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import chain
 from operator import add
 from pathlib import Path
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.record_store import write_record_store
+from indexer.x402.dates import EPOCH
 from service.schema.ecosystem import Bucket, Overview, Transaction
 from service.schema.values import format_timestamp
 from service.snapshot.ecosystem import TABLES
@@ -22,7 +23,6 @@ from service.snapshot.ecosystem import TABLES
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = 3_600_000  # milliseconds
 DAY = 24 * HOUR
 ATTO_IN_MICRO = 10**12

@@ -24,7 +24,7 @@ from indexer.columns.ragged import (
 )
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, Endpoint, decode_service
-from indexer.encoder.encoding import open_pieces, open_text_encoder
+from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
 from indexer.record_store import write_record_store
@@ -335,7 +335,7 @@ def _analyse(
 ) -> tuple[Part, EncodedTexts | None]:
     """Return the postings and the vectors of resources, given the document of each."""
     fields = TokenFields(ENDPOINT_FIELDS)
-    text_encoder = None if encoder is None else open_text_encoder(encoder)
+    text_encoder = None if encoder is None else TextEncoder(encoder)
     for resource in resources:
         path, description, *_ = contents = join.contents(resource)
         fields.add(contents)
