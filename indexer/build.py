@@ -17,12 +17,12 @@ from indexer.assembly import Assembler, BuildContext, payment_inputs
 from indexer.catalogue.intake import refresh_accepted, store_accepted
 from indexer.catalogue.known_records import KnownRecords, program_of_facts
 from indexer.catalogue.overlays import read_overlays
-from indexer.columns.files import open_columns
+from indexer.columns.record_columns import open_columns
 from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import IndexerError
 from indexer.indexing import IndexReport, write_indexes
 from indexer.opensearch.documents import remove_postings
-from indexer.options import BuildOptions, ClusterOptions, Ranking
+from indexer.options import BuildOptions
 from indexer.payments.database import check_payment_files
 from indexer.processes.pool import Pool
 from indexer.processes.resources import (
@@ -33,6 +33,7 @@ from indexer.processes.resources import (
 from indexer.progress import Progress
 from indexer.publishing.publication import Publisher
 from indexer.report import Report, make_report, recall, remember, write_sources
+from indexer.search_options import ClusterOptions, Ranking
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served

@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from indexer.assembly import BuildContext
 from indexer.catalogue.outliers import Outlier, find_outliers
-from indexer.columns.files import open_columns, write_columns
 from indexer.columns.record_columns import concatenate as concatenate_columns
-from indexer.columns.record_columns import find_keys
+from indexer.columns.record_columns import find_keys, open_columns, write_columns
 from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts
@@ -26,7 +25,7 @@ from indexer.search.popularity import Popularity, popularity_of
 from indexer.search.postings import compile_postings
 from indexer.search.vectors import add_services, write_vectors
 from indexer.segments.indexing import index_in_parts
-from indexer.segments.postings import GONE, Numbers
+from indexer.segments.postings import GONE, Numbers, endpoint_numbers, gather_vectors
 from indexer.segments.segment import SegmentParameters, merge_segments, read_segment
 from indexer.segments.store import (
     SegmentCounts,
@@ -37,7 +36,6 @@ from indexer.segments.store import (
     selections,
     use_segments,
 )
-from indexer.segments.vectors import endpoint_numbers, gather_vectors
 from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
 from indexer.storing import StoredServices
 from service.search.config import SearchConfig

@@ -17,7 +17,8 @@ from msgspec import Raw, Struct, field
 
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
-from indexer.options import STATIC_RANKING, BuildOptions, Ranking
+from indexer.options import BuildOptions
+from indexer.search_options import STATIC_RANKING, Ranking
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid

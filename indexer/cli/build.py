@@ -11,14 +11,19 @@ import msgspec
 from indexer.build import build_snapshot, check_sources
 from indexer.cli.command import PUBLISHING, Command
 from indexer.cli.options.declared import add_declared
-from indexer.cli.options.engine import add_engine_options, parse_cluster
-from indexer.cli.options.ranking import add_ranking_options, parse_ranking
+from indexer.cli.options.searching import (
+    add_engine_options,
+    add_ranking_options,
+    parse_cluster,
+    parse_ranking,
+)
 from indexer.cli.options.sources import add_source_options, parse_reading
 from indexer.cli.terminal import announce
 from indexer.errors import Misuse
-from indexer.options import BuildOptions, ClusterOptions
+from indexer.options import BuildOptions
 from indexer.progress import Progress
 from indexer.report import Report
+from indexer.search_options import ClusterOptions
 from indexer.sources.findings import MAX_EXAMPLES, State, Tally
 from indexer.text import one_line
 from service.schema.listings import Fate

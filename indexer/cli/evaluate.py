@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from indexer.cli.command import Command
 from indexer.cli.options.declared import add_declared, given
-from indexer.cli.options.ranking import add_ranking_options, parse_ranking
+from indexer.cli.options.searching import add_ranking_options, parse_ranking
 from indexer.cli.terminal import answer
 from indexer.declarations import Flag, Number
 from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval

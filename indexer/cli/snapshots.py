@@ -14,10 +14,11 @@ from indexer.cli.command import (
     add_artifacts_option,
 )
 from indexer.cli.options.declared import add_declared, given
-from indexer.cli.options.engine import add_engine_options, parse_address
+from indexer.cli.options.searching import add_engine_options, parse_address
 from indexer.cli.terminal import announce, answer
-from indexer.options import BuildOptions, ClusterOptions
+from indexer.options import BuildOptions
 from indexer.publishing.publication import Publisher
+from indexer.search_options import ClusterOptions
 from indexer.snapshot.compare import compare, find_snapshot, summarise_difference
 from indexer.snapshot.rollback import roll_back
 from service.snapshot.manifest import verify

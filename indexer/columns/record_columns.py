@@ -6,6 +6,7 @@ Texts that repeat are numbers of a table of strings, in which the empty string i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from indexer.columns.ragged import (
     ragged_texts,
 )
 from indexer.record_store import KEY_SIZE, Keys
+from service.storage.container import Array, Arrays, Layout, open_arrays, write_arrays
 
 STRUCT_CODES = {"b1": "?", "i4": "i", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
 """Codes of `struct` by those of NumPy."""
@@ -85,6 +87,29 @@ ENDPOINT_RUNS: dict[str, np.dtype[Any]] = {"tag": NUMBER}
 """An endpoint without tags has those of its service."""
 
 
+_runs = [
+    ("strings", "strings", TEXT),
+    *((f"service_{name}", "services", dtype) for name, dtype in SERVICE_RUNS.items()),
+    *((f"endpoint_{name}", "endpoints", dtype) for name, dtype in ENDPOINT_RUNS.items()),
+]
+RECORD_COLUMNS = Layout(
+    "The values that a snapshot needs of its records.",
+    keys=Array("|u1", f"services,{KEY_SIZE}", "hashes of the records"),
+    annotations=Array("|u1", f"services,{KEY_SIZE}", "hashes of their annotations"),
+    texts=Array("|u1", f"services,{KEY_SIZE}", "hashes of the searched texts"),
+    services=Array(SERVICE.str, "services"),
+    endpoints=Array(ENDPOINT.str, "endpoints"),
+    **{
+        part: array
+        for name, rows, dtype in _runs
+        for part, array in {
+            f"{name}_sizes": Array("<u4", rows, "how many items each row has"),
+            name: Array(dtype.str, f"items of {name}"),
+        }.items()
+    },
+)
+
+
 class RecordColumns(NamedTuple):
     """The columns of n services, and of their m endpoints in the same order.
 
@@ -137,6 +162,42 @@ class RecordColumns(NamedTuple):
             *(each[name] for each in plain for name in _number_fields(each.dtype)),
             *(run.items for run in lists if run.items.dtype == NUMBER),
         ]
+
+
+def write_columns(path: Path, columns: RecordColumns) -> None:
+    """Write columns, for `open_columns`."""
+    arrays: Arrays = {
+        "keys": columns.keys,
+        "annotations": columns.annotations,
+        "texts": columns.texts,
+        "services": columns.services.view(SERVICE.str),
+        "endpoints": columns.endpoints.view(ENDPOINT.str),
+    }
+    runs = [columns.strings, *columns.service_runs.values(), *columns.endpoint_runs.values()]
+    for (name, _, dtype), run in zip(_runs, runs, strict=True):
+        arrays |= {f"{name}_sizes": run.sizes, name: run.items.view(dtype.str)}
+    write_arrays(path, RECORD_COLUMNS, arrays)
+
+
+def open_columns(path: Path) -> RecordColumns:
+    """Map columns that this program wrote; raises SnapshotDamaged."""
+    arrays = open_arrays(path, RECORD_COLUMNS, cold=RECORD_COLUMNS.arrays)
+
+    def ragged(name: str, dtype: np.dtype[np.generic]) -> Ragged:
+        return Ragged(arrays[f"{name}_sizes"], arrays[name].view(dtype))
+
+    return RecordColumns(
+        keys=arrays["keys"],
+        annotations=arrays["annotations"],
+        texts=arrays["texts"],
+        services=arrays["services"].view(SERVICE),
+        endpoints=arrays["endpoints"].view(ENDPOINT),
+        service_runs={name: ragged(f"service_{name}", each) for name, each in SERVICE_RUNS.items()},
+        endpoint_runs={
+            name: ragged(f"endpoint_{name}", each) for name, each in ENDPOINT_RUNS.items()
+        },
+        strings=ragged("strings", TEXT),
+    )
 
 
 def packer(dtype: np.dtype[np.void]) -> Struct:

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from indexer.columns.ragged import bounds_of
-from indexer.segments.postings import GONE, FieldPostings, Numbers
+from indexer.segments.postings import GONE, FieldPostings, First, Numbers, endpoint_numbers
 from indexer.segments.segment import Segment
 from indexer.segments.texts import Analysed
-from indexer.segments.vectors import First, endpoint_numbers
 
 FIELDS_OF_ENDPOINTS = {
     "name": "service_name",

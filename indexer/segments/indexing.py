@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.extraction import Extractor
-from indexer.columns.files import write_columns
+from indexer.columns.record_columns import write_columns
 from indexer.processes.pool import Pool
 from indexer.progress import Advance, track
 from indexer.record_store import KEY_SIZE, Keys, record_key, write_record_store

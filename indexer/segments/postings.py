@@ -1,4 +1,4 @@
-"""Postings in arrays: renumbered, counted and merged."""
+"""Postings and vectors in arrays: renumbered, counted and merged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.ragged import Integers, Ragged, bounds_of, is_first, ragged_texts
+from indexer.encoder.quantising import EncodedTexts
 
 GONE = -1
 """Number of a document that is no longer there."""
 
 Numbers = npt.NDArray[np.int32]
+First = npt.NDArray[np.int64]
+"""int64[services + 1], the number of the first endpoint of each service."""
 
 
 class FieldPostings(NamedTuple):
@@ -86,3 +89,27 @@ def count_pairs(
         numbers.astype(np.int32),
         frequencies.astype(np.min_scalar_type(int(frequencies.max(initial=0)))),
     )
+
+
+def endpoint_numbers(own: First, numbers: Numbers, first_endpoints: First) -> Numbers:
+    """Return the numbers that endpoints get where their services get `numbers`, or GONE.
+
+    `own` are the first endpoints of the services, `first_endpoints` those by the new numbers.
+    """
+    sizes = np.diff(own)
+    is_gone = numbers == GONE
+    starts = np.where(is_gone, 0, first_endpoints[numbers])
+    moved = np.arange(own[-1]) + np.repeat(starts - own[:-1], sizes)
+    return np.where(np.repeat(is_gone, sizes), GONE, moved).astype(np.int32)
+
+
+def gather_vectors(
+    parts: Sequence[tuple[EncodedTexts, Numbers]], count: int, dimensions: int
+) -> EncodedTexts:
+    """Return `count` vectors by their new numbers, zeros for a number without a vector."""
+    rows, inverse_lengths = np.zeros((count, dimensions), np.int8), np.zeros(count, np.float32)
+    for vectors, numbers in parts:
+        present = np.flatnonzero(numbers != GONE)
+        rows[numbers[present]] = vectors.rows[present]
+        inverse_lengths[numbers[present]] = vectors.inverse_lengths[present]
+    return EncodedTexts(rows, inverse_lengths)

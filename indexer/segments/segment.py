@@ -17,9 +17,16 @@ from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.encoder.encoding import TextEncoder
 from indexer.encoder.quantising import EncodedTexts, no_vectors
 from indexer.record_store import KEY_SIZE, Keys
-from indexer.segments.postings import GONE, FieldPostings, Numbers, merge_postings
+from indexer.segments.postings import (
+    GONE,
+    FieldPostings,
+    First,
+    Numbers,
+    endpoint_numbers,
+    gather_vectors,
+    merge_postings,
+)
 from indexer.segments.texts import Analysed, TokenFields
-from indexer.segments.vectors import First, endpoint_numbers, gather_vectors
 from service.storage.container import Array, Layout, open_arrays, writing_arrays
 
 SERVICE_WORDS, ENDPOINT_WORDS = "service words", "endpoint words"

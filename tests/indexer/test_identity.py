@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, Kind, Ranking
+from indexer.options import BuildOptions, Kind
 from indexer.report import Report
+from indexer.search_options import Ranking
 from indexer.sources import fingerprint
 from indexer.sources.catalogue_file import name_source
 from service.errors import SnapshotDamaged
