@@ -204,7 +204,6 @@ class Assembler:
             )
 
     def _read(self, inputs: Inputs, intake: Intake) -> None:
-        """Read all sources."""
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         with self._context.progress.stage("read", total, in_bytes=True) as reading:
@@ -316,5 +315,4 @@ class Assembler:
 
     def _withdraw(self, discovery: Discovery, place: Place, fault: LeftOut) -> None:
         tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-        subject = subject_of(outline)
-        self._findings.withdraw(tally, place.position, outline.identity, fault, subject)
+        self._findings.withdraw(tally, place.position, outline.identity, fault, subject_of(outline))

@@ -200,8 +200,8 @@ def _make_downloads(options: BuildOptions, report: Report, memory: int, progress
     if not options.downloads:
         return
     folder = options.out / SNAPSHOTS / report.snapshot
-    others = (each for each in kept_snapshots(options.out) if each != report.snapshot)
-    base = next(others, "")
+    kept = kept_snapshots(options.out)
+    base = next((each for each in kept if each != report.snapshot), "")
     with progress.stage("make the downloads"):
         threads = options.jobs or available_cpus()
         try:

@@ -166,7 +166,6 @@ def _record(number: int, document: Document) -> bytes:
 
 
 def _endpoint(endpoint: JudgedEndpoint, domain: str) -> dict[str, object]:
-    """Return an endpoint of a catalogue record."""
     path = quote(endpoint.path.removeprefix("/"), safe=SAFE)
     return {
         "url": endpoint.url or f"https://{domain or NEUTRAL_HOST}/{path}",

@@ -82,7 +82,6 @@ def _report(
 
 
 def _describe(report: Report, artifacts: Path) -> Iterator[str]:
-    """Yield the lines of a report for a person."""
     for tally in report.sources:
         yield from _describe_source(tally)
     yield from (f"  {finding.fate} {finding}" for finding in report.first_findings)
@@ -111,7 +110,6 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
 
 
 def _describe_snapshot(report: Report, artifacts: Path) -> Iterator[str]:
-    """Yield the lines about what was made and published."""
     counts = f"{report.services:,} services, {report.endpoints:,} endpoints"
     if report.resources:
         counts += f", {report.resources:,} listed resources"

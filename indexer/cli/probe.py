@@ -32,8 +32,7 @@ def run(options: argparse.Namespace) -> int:
             f"endpoints are visited by {error.name}, which is not installed: "
             "install ratecard with the extra [indexer]"
         ) from error
-    declared = given(options, ProbeOptions)
-    probe_options = ProbeOptions(artifacts=options.artifacts, **declared)
+    probe_options = ProbeOptions(artifacts=options.artifacts, **given(options, ProbeOptions))
     report = probe(probe_options, Progress(quiet=options.quiet))
     return 0 if options.quiet else answer(_describe(report))
 

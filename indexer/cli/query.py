@@ -34,8 +34,6 @@ class Matches(Struct):
 
 
 class _Name(Struct):
-    """The part of a record that is printed."""
-
     name: str
 
 

@@ -89,8 +89,7 @@ def run(options: argparse.Namespace) -> int:
             raise Misuse("--endpoints needs words, --category, --network or --max-price")
         search = _parse(options, SearchEndpoints)
         return _search_endpoints(open_snapshot(options.artifacts), search, options)
-    kind = SearchServices if options.words else ListServices
-    request = _parse(options, kind)
+    request = _parse(options, SearchServices if options.words else ListServices)
     snapshot = open_snapshot(options.artifacts)
     body = bytes(list_body(snapshot, request, asyncio.run(find(snapshot, request))))
     if options.json:

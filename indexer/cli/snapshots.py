@@ -51,8 +51,7 @@ def verify_served(options: argparse.Namespace) -> int:
     """Check the published snapshot against its manifest."""
     snapshot_id = read_current(options.artifacts).id
     manifest = verify(options.artifacts / SNAPSHOTS / snapshot_id)
-    count = len(manifest.files)
-    done = f"snapshot {snapshot_id} is whole: {count} files as they were published"
+    done = f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published"
     if manifest.encoder:
         done += f", encoder {manifest.encoder}"
     if manifest.index is not None:

@@ -34,8 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Say why something is listed or not; raises IndexerError where no source names it."""
     snapshot = open_snapshot(options.artifacts)
-    explanation = _explain(snapshot, options)
-    body = explanation.body(snapshot)
+    body = _explain(snapshot, options).body(snapshot)
     if options.json:
         return answer(body)
     return answer("\n".join(_lines(_report.decode(body))))

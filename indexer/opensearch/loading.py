@@ -187,7 +187,6 @@ class SearchCluster:
         return states
 
     def _age(self, name: str) -> float:
-        """Return the age of an index in seconds."""
         described = self._client.indices.get_settings(index=name)[name]["settings"]["index"]
         return time.time() - int(described["creation_date"]) / 1000
 
@@ -208,8 +207,6 @@ class SearchCluster:
         self._client.indices.put_mapping(index=name, body={"_meta": meta})
 
     def _fill(self, name: str, documents: Documents, advance: Callable[[int], None]) -> None:
-        """Load the documents of an index by several threads."""
-
         def fill(ordinals: range) -> int:
             actions = (
                 {"_index": name, "_id": str(document[ORDINAL]), "_source": document}

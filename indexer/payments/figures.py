@@ -24,15 +24,11 @@ DIGITS = 6
 
 
 class _Address(Struct):
-    """The URL and the method of an endpoint."""
-
     url: str
     method: str
 
 
 class _Record(Struct):
-    """The endpoints of a record."""
-
     endpoints: list[_Address]
 
 

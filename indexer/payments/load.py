@@ -244,7 +244,6 @@ def _select(source: str, staged: str, columns: str) -> str:
 def _insert(
     connection: DuckDBPyConnection, file: PaymentFile, query: str, values: dict[str, int]
 ) -> int:
-    """Insert rows that are read from a file; returns their number."""
     try:
         ((count,),) = connection.execute(query, values).fetchall()
     except duckdb.Error as error:

@@ -69,7 +69,6 @@ class Observation(Struct, kw_only=True):
     wildcard: bool | None = None
 
     def __post_init__(self) -> None:
-        """Replace a single quote by a list of one."""
         if not self.quotes and self.quote:
             self.quotes, self.quote = [self.quote], UNSET
 

@@ -135,7 +135,6 @@ def _parse(url: str) -> ParsedUrl:
 def _add(
     trusted: TrustedLines, line: Line, prober: str, targets: Targets, terms_of: TermsOf
 ) -> None:
-    """Add a line of a trusted prober."""
     observation, moment, numbers = line
     answer, latest = answer_of(observation), latest_of(observation, moment, prober)
     quoted = quoted_terms(observation.quotes) if answer is Answer.QUOTED else []

@@ -71,8 +71,7 @@ class ProbeClient:
             "Connection": "close",
             "User-Agent": f"{AGENT}/{version()} (+{options.contact})",
         }
-        check = partial(check_listed, allow_private=options.allow_private)
-        self._transport = Transport(check)
+        self._transport = Transport(partial(check_listed, allow_private=options.allow_private))
         self.has_connected = False
 
     async def aclose(self) -> None:

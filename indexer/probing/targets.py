@@ -95,8 +95,7 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ListedEndpoint]:
         if visited is None or (method == "POST" and body is None):
             yield ListedEndpoint(endpoint.url, method)
         else:
-            origin = _origin(visited)
-            yield Target(endpoint.url, method, visited.host, origin, visited.rest, body)
+            yield Target(endpoint.url, method, visited.host, _origin(visited), visited.rest, body)
 
 
 def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:

@@ -68,8 +68,7 @@ def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
         for section in download.sections[path]:
             start, stop = section.frame.offset, section.frame.offset + section.frame.bytes
             contents[f"sections/{section.content.sha256}.zst"] = archive[start:stop]
-    index = msgspec.json.encode(download.section_index)
-    contents[f"sections/{download.manifest}.json"] = index
+    contents[f"sections/{download.manifest}.json"] = msgspec.json.encode(download.section_index)
     if download.base:
         name = f"patches/{download.base}-{download.id}"
         contents[f"{name}.zst"] = map_file(downloads / PATCHES)

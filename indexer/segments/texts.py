@@ -63,8 +63,7 @@ class TokenFields:
         total = len(counts) if owners is None else owner_count
         words, documents = (np.concatenate(each) for each in zip(*pairs, strict=True))
         occurrences = count_pairs(cut.entries, cut.entry_ranks[words], documents, total)
-        ones = np.ones_like(occurrences.counts)
-        return Analysed(fields, occurrences._replace(counts=ones))
+        return Analysed(fields, occurrences._replace(counts=np.ones_like(occurrences.counts)))
 
 
 class _Words:

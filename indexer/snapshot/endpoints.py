@@ -205,8 +205,7 @@ def _write_filters(
         writer.write("payers", popularity.stored_payers)
         writer.write("alive", popularity.alive)
         writer.write("by_popularity", popularity.order)
-        by_price = np.argsort(endpoints["price"], kind="stable")
-        writer.write("by_price", by_price.astype(np.uint32))
+        writer.write("by_price", np.argsort(endpoints["price"], kind="stable").astype(np.uint32))
 
 
 def _popularity(
@@ -236,7 +235,6 @@ def _methods(columns: RecordColumns) -> FacetValues:
 
 
 def _categories(columns: RecordColumns) -> FacetValues:
-    """Return the category of the service of each endpoint."""
     services = columns.services
     categories = np.repeat(services["category"], services["endpoints"])
     return FacetValues(single_values(categories), columns.strings)

@@ -211,8 +211,8 @@ def _transpose(field: FieldPostings, numbers: Numbers, count: int) -> Iterator[d
     texts = field.terms.texts()
     owners = np.repeat(np.arange(len(texts)), field.sizes)[order].tolist()
     counts = field.counts[order].astype(np.int64).tolist()
-    bounds = np.searchsorted(documents[order], np.arange(count + 1)).tolist()
-    for start, stop in pairwise(bounds):
+    bounds = np.searchsorted(documents[order], np.arange(count + 1))
+    for start, stop in pairwise(bounds.tolist()):
         terms = [texts[owner] for owner in owners[start:stop]]
         yield dict(zip(terms, counts[start:stop], strict=True))
 
