@@ -129,8 +129,8 @@ def make_report(
 def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | None) -> Report | None:
     """Return the report of the last build if this one would repeat it, else None.
 
-    The inputs are compared with those in the manifest of the served snapshot. A build whose clock
-    was ahead may have accepted what is in the future, so that it is not repeated.
+    The inputs are compared with those in the manifest of the served snapshot. A last build whose
+    clock was ahead is not repeated: it may have accepted payments dated in the future.
     """
     if fingerprint is None:
         return None

@@ -55,8 +55,7 @@ _record = msgspec.json.Decoder(PaidRecord)
 class Claims:
     """Ranks claims: by trust in their source, then by whether they counted in the served snapshot.
 
-    A claim that counted is one of the best to its payee and network: who names the address of
-    another later never ranks as high.
+    So nobody who later names the payee of another ranks as high.
     """
 
     def __init__(self, decisions: Decisions) -> None:

@@ -25,10 +25,10 @@ NO_NUMBER = -1
 
 
 class Latest(NamedTuple):
-    """An observation, ordered so that of several of one endpoint the greatest is shown.
+    """An observation; the greatest one of an endpoint is shown.
 
-    Observations that say something are greater than those that do not, then newer ones; at the same
-    moment the better answer wins, so that the order of lines does not matter.
+    Informative observations are greater than silent ones, then newer ones, then better answers: the
+    order of lines does not matter.
     """
 
     is_informative: bool

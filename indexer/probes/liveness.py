@@ -69,9 +69,9 @@ def answer_of(observation: Observation) -> Answer:
 
 
 class Runs(NamedTuple):
-    """For each key the last rows of a kind without one of another kind after the first of them.
+    """The last run of rows of one kind, by key; a row of the other kind ends a run.
 
-    first, last: int64[keys], moments, NOT_SEEN as `last` where there is no such row
+    first, last: int64[keys], moments; `last` is NOT_SEEN without a run
     """
 
     first: Moments

@@ -37,9 +37,9 @@ class _Seen(NamedTuple):
 def quote_pointers(
     inputs: Iterable[Input], discovery: Discovery, rules: Rules, now: datetime
 ) -> None:
-    """List the pointers whose last observation by a trusted prober is a price of these days.
+    """List the pointers whose last observation by a trusted prober is a recent price.
 
-    The method is the one that was asked for, where a pointer has none. Raises SourceError.
+    A pointer without a method gets the method of the observation. Raises SourceError.
     """
     trusted = [each for each in inputs if each.options.trust > 0 and each.path != STANDARD_INPUT]
     if not trusted or not discovery.pointers:

@@ -73,10 +73,10 @@ _listing = msgspec.json.Decoder(_Listing)
 
 
 def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ListedEndpoint]:
-    """Yield each endpoint once that GET calls, or with `post` POST: a Target if it can be visited.
+    """Yield once each endpoint that is called by GET or, with `post`, by POST.
 
-    Templates without an example, MCP tools, other schemes than http and https, URLs with
-    credentials, and bodies without an example cannot.
+    A Target can be visited. Templates and bodies without an example, MCP tools, URLs with
+    credentials, and other schemes than http and https cannot.
     """
     seen: set[tuple[str, str]] = set()
     for facts in _endpoints(snapshot):

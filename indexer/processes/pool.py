@@ -72,8 +72,7 @@ class Pool:
     its share of the memory. Functions must be importable by name.
 
     jobs, memory: the processes and the bytes of memory of the build, at most
-    workers: the number of processes, at most; if it is 1, calls run in this process at once, as
-        all do `in_process`
+    workers: maximum number of processes; with 1, and `in_process`, calls run in this process
     """
 
     def __init__(self, jobs: int, memory: int, *, in_process: bool = False) -> None:

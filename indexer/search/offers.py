@@ -82,9 +82,9 @@ class OfferWriter:
         self._stops.append(position + entry.stop)
 
     def add_prices(self, columns: RecordColumns, is_unlisted: npt.NDArray[np.bool_]) -> Rows:
-        """Add the prices of those endpoints as offers that no feed lists, in their order.
+        """Add an offer for each endpoint that no feed lists; returns their ordinals, ascending.
 
-        Returns the ordinals of the endpoints that have offers now: some name nothing to pay.
+        An endpoint without price, network, scheme and payee gets none.
         """
         endpoints, strings = columns.endpoints, columns.strings
         is_offer = ~np.isnan(endpoints["price"])

@@ -33,8 +33,8 @@ FIELDS_OF_SERVICES = {
 class Part(NamedTuple):
     """The postings of some documents by field, and their words: each with a blank and its term.
 
-    Documents are ordinals. With `of_services` they are ordinals of services, and each document of
-    a service has the fields, unless the service is a document of its own.
+    of_services: the postings are by ordinal of service, and hold for each of its documents, unless
+        the service is a document of its own
     """
 
     fields: dict[str, FieldPostings]

@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
     path: of the postings of the part
     field: its number in the order of the weights
-    of_services: whether the documents are services, whose documents all have the field
+    of_services: as in `Part`
     terms: int32, the ranks of the terms, ascending
     bounds: int64[terms + 1], where the postings of each term begin
     """

@@ -95,7 +95,7 @@ def _find_centroids(rows: Rows, present: npt.NDArray[np.int64], count: int) -> R
 
 
 def _nearest(rows: Rows, centroids: Rows) -> npt.NDArray[np.int64]:
-    """Return a centroid for each vector, in nine of ten cases that with the highest cosine.
+    """Return a centroid for each vector: in nine of ten cases the nearest.
 
     Each vector is compared with the centroids of the most similar groups only, group by group.
     """

@@ -92,9 +92,9 @@ def count_pairs(
 
 
 def endpoint_numbers(own: First, numbers: Numbers, first_endpoints: First) -> Numbers:
-    """Return the numbers that endpoints get where their services get `numbers`, or GONE.
+    """Return the new numbers of endpoints, given the new ones of their services, or GONE.
 
-    `own` are the first endpoints of the services, `first_endpoints` those by the new numbers.
+    own, first_endpoints: the first endpoints of services, by the old and by the new numbers
     """
     sizes = np.diff(own)
     is_gone = numbers == GONE

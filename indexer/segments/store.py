@@ -82,7 +82,7 @@ def find_segments(reuse: ReuseStore, origin: SegmentParameters) -> Iterator[Stor
 
 
 def use_segments(stored: Iterable[StoredSegment], keys: Keys) -> list[UsedSegment]:
-    """Return the segments that have services with these keys, of which each is used once.
+    """Return the segments in use: each key is taken from the first segment that has it.
 
     `keys` are distinct and in listing order.
     """

@@ -252,8 +252,8 @@ def _tags(columns: RecordColumns) -> FacetValues:
 class _Join:
     """Finds the endpoint that stands for each listed resource.
 
-    documents: int32[resources], the ordinal of the endpoint that has the resource, or NONE
-    owners: the same, but that several resources may have one endpoint
+    owners: int32[resources], the endpoint of each resource, or NONE
+    documents: the same for the first resource of an endpoint, and NONE for its others
     is_unlisted: bool[endpoints], which have no resource
     """
 
@@ -291,7 +291,7 @@ class _Join:
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.
 
-        An endpoint that names no tool has the resources of all tools.
+        An endpoint without `tool` matches resources of any tool.
         """
         unlisted: dict[tuple[str, tuple[str, str]], int] = {}
         endpoints = decode_service(self._records.text(service)).endpoints

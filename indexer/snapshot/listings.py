@@ -45,7 +45,7 @@ NO_RECORD = RecordPlace(NO_SOURCE, 0)
 
 
 class NamedUrls:
-    """Collects the URLs of published resources, and positions of records without, with sources."""
+    """Collects the URLs of published resources, or the keys of records without URLs."""
 
     def __init__(self) -> None:
         self._rows = bytearray()
