@@ -13,10 +13,10 @@ from msgspec import Raw
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.probes.facts import Latest, latest_of
 from indexer.probes.liveness import Answer
-from indexer.probes.reading import decode_line, judge_line
+from indexer.probes.reading import decode_line, judge_line, open_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.sources.inputs import Input
-from indexer.sources.records import STANDARD_INPUT, SourceRecord, read_records
+from indexer.sources.records import STANDARD_INPUT, SourceRecord
 from indexer.x402.dates import SECOND, since_epoch
 from indexer.x402.described import decode_fields, encode_fields
 from indexer.x402.discovery import Discovery, Dropped, Place
@@ -67,11 +67,7 @@ def quote_pointers(
 
 def _observations(each: Input, targets: Targets, rules: Rules) -> Iterator[tuple[int, _Seen]]:
     """Yield the observations of pointers; the others are judged when all are read."""
-    if each.failure is not None:
-        raise each.failure
-    for record in read_records(
-        each.path, each.name, is_lines=True, max_items=each.options.max_items
-    ):
+    for record in open_probes(each):
         try:
             observation, moment, numbers = judge_line(decode_line(record), targets, rules)
         except InvalidRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -116,9 +116,7 @@ def write_endpoints(
     owners = np.concatenate((of_entries, of_prices))
     of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
     popularity = _popularity(columns, payers, alive)
-    registration = np.zeros(len(columns.endpoints), np.bool_)
-    requiring = join.owners[listed.registration]
-    registration[requiring[requiring != NONE]] = True
+    registration = np.isin(np.arange(len(columns.endpoints)), join.owners[listed.registration])
     _write_filters(folder, columns, of_offers, popularity, registration)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
     enriched, deprecated = (
@@ -212,14 +210,12 @@ def _popularity(
     columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts
 ) -> Popularity:
     """Return the popularity of endpoints: by payments if there are any, or as records state it."""
-    stated = columns.endpoints["payers"].astype(np.int64)
-    numbers = [
-        first + number
-        for first, own in zip(columns.first_endpoints.tolist(), counted, strict=False)
-        for number in own
-    ]
-    payers = chain.from_iterable(own.values() for own in counted)
-    return Popularity(np.zeros_like(stated), stated, alive).replace(numbers, payers)
+    payers = columns.endpoints["payers"].astype(np.int64)
+    returning = np.zeros_like(payers)
+    for first, own in zip(columns.first_endpoints.tolist(), counted, strict=False):
+        for number, each in own.items():
+            returning[first + number], payers[first + number] = each
+    return Popularity(returning, payers, alive)
 
 
 def _methods(columns: RecordColumns) -> FacetValues:
