@@ -33,11 +33,7 @@ class Matches(Struct):
     services: list[Match]
 
 
-class _Name(Struct):
-    name: str
-
-
-_record = msgspec.json.Decoder(_Name)
+_match = msgspec.json.Decoder(Match)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     query = parse_query(" ".join(options.words))
     snapshot = open_snapshot(options.artifacts)
     ids = _search(snapshot, options, query)
-    shown = [Match(each, _name(snapshot, each)) for each in ids[: options.limit]]
+    shown = [_read(snapshot, each) for each in ids[: options.limit]]
     if options.json:
         return answer(msgspec.json.encode(Matches(len(ids), shown)))
     if not shown:
@@ -81,13 +77,13 @@ def _search(snapshot: Snapshot, options: argparse.Namespace, query: Any) -> list
     return [service_id for _, service_id in sorted(hits)]
 
 
-def _name(snapshot: Snapshot, service_id: str) -> str:
+def _read(snapshot: Snapshot, service_id: str) -> Match:
     record = snapshot.find(service_id)
     if record is None:
         raise IndexerError(
             f"the Whoosh index has {shorten(service_id)}, and the snapshot has not; {REBUILD}"
         )
-    return _record.decode(record).name
+    return _match.decode(record)
 
 
 def _count(text: str) -> int:

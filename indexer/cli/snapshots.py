@@ -14,11 +14,10 @@ from indexer.cli.command import (
     add_artifacts_option,
 )
 from indexer.cli.options.declared import add_declared, given
-from indexer.cli.options.searching import add_engine_options, parse_address
+from indexer.cli.options.searching import add_engine_options, parse_cluster
 from indexer.cli.terminal import announce, answer
 from indexer.options import BuildOptions
 from indexer.publishing.publication import Publisher
-from indexer.search_options import ClusterOptions
 from indexer.snapshot.compare import compare, find_snapshot, summarise_difference
 from indexer.snapshot.rollback import roll_back
 from service.snapshot.manifest import verify
@@ -70,9 +69,7 @@ def rollback(options: argparse.Namespace) -> int:
     """Roll back, whether or not the outcome can be printed."""
     values = given(options, BuildOptions)
     publisher = Publisher(values.get("publish", ()), values.get("sign"))
-    address = parse_address(options)
-    options_of_cluster = None if address is None else ClusterOptions(address)
-    cluster = connect_cluster(options_of_cluster, options.artifacts)
+    cluster = connect_cluster(parse_cluster(options), options.artifacts)
     switch = None if cluster is None else cluster.switch
     announce(roll_back(options.artifacts, publisher, switch))
     return 0

@@ -10,7 +10,7 @@ of the store tells the age of an object, as the clocks of two publishers may dif
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -95,17 +95,17 @@ def collect_garbage(bucket: Bucket, now: datetime) -> int:
     stored = bucket.objects()
     kept: set[Copy] = set()
     for key in filter(_pointer.fullmatch, stored):
-        content = bucket.get(key)
-        if content is not None:
-            kept.update(_decode(bucket, key, content))
+        kept.update(_read(bucket, key, _decode_kept) or ())
     ids = {copy.id for copy in kept}
     named: set[str] = set()
     for digest in sorted(copy.manifest for copy in kept):
         manifest, sections = f"manifests/{digest}.json", f"sections/{digest}.json"
         named |= {manifest, sections}
-        if files := _read(bucket, manifest, _files):  # releases before format 12 keep whole files
+        if files := _read(
+            bucket, manifest, _files.decode
+        ):  # releases before format 12 keep whole files
             named.update(f"objects/{file.sha256}.zst" for file in files.files.values())
-        if index := _read(bucket, sections, _sections):
+        if index := _read(bucket, sections, _sections.decode):
             named.update(
                 f"sections/{section.sha256}.zst"
                 for file in index.sections.values()
@@ -128,24 +128,17 @@ def _is_fresh(stored: StoredObject | None, size: int, now: datetime) -> bool:
     return stored is not None and stored.bytes == size and now - stored.put_at < REFRESHED_AFTER
 
 
-def _decode(bucket: Bucket, key: str, content: bytes) -> Iterable[Copy]:
-    try:
-        return _kept.decode(pointer_file_decoder.decode(content).pointer).kept
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise _unreadable(bucket, key) from error
+def _decode_kept(content: bytes) -> list[Copy]:
+    return _kept.decode(pointer_file_decoder.decode(content).pointer).kept
 
 
-def _read(bucket: Bucket, key: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+def _read(bucket: Bucket, key: str, decode: Callable[[bytes], T]) -> T | None:
     """Return a document of the bucket, None if somebody removed it."""
     content = bucket.get(key)
     try:
-        return None if content is None else decoder.decode(content)
+        return None if content is None else decode(content)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise _unreadable(bucket, key) from error
-
-
-def _unreadable(bucket: Bucket, key: str) -> PublishingFailed:
-    return PublishingFailed(
-        f"{bucket.name}: the snapshot is published, but {key} cannot be read, so that nothing old "
-        "is removed; remove the pointer that names it, and build again"
-    )
+        raise PublishingFailed(
+            f"{bucket.name}: the snapshot is published, but {key} cannot be read, so that nothing "
+            "old is removed; remove the pointer that names it, and build again"
+        ) from error

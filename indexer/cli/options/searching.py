@@ -91,14 +91,6 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
     """Return the cluster of a build, None for the embedded engine; raises Misuse."""
-    address = parse_address(options)
-    if address is None:
-        return None
-    return ClusterOptions(address, **given(options, ClusterOptions))
-
-
-def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
-    """Return the address of the cluster, None for the embedded engine; raises Misuse."""
     if (options.engine == "opensearch") != bool(options.opensearch_url):
         raise Misuse("--engine opensearch and --opensearch-url need each other")
     if options.engine != "opensearch":
@@ -114,7 +106,7 @@ def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
         raise Misuse(str(error)) from None
     except OSError as error:
         raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
-    return address
+    return ClusterOptions(address, **given(options, ClusterOptions))
 
 
 def _convert(name: str, value: str) -> Any:
